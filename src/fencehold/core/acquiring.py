@@ -1,0 +1,146 @@
+"""Acquiring: grant at once, queue, or refuse; and withdraw.
+
+1. A request is granted at once only if nobody waits for any of its names and all of them admit it (G4).
+2. A try never queues; a request that would close a circle of waiting owners is refused (see `deadlock`).
+3. What is refused changes nothing.
+"""
+
+from fencehold.core.commands import FOREVER, Acquire, Cancel, Mode
+from fencehold.core.deadlock import find_circle
+from fencehold.core.granting import grant
+from fencehold.core.outcomes import (
+    Answer,
+    Busy,
+    Cancelled,
+    Code,
+    Deadlock,
+    Ending,
+    Granted,
+    HoldEnded,
+    NoSession,
+    Queued,
+    Refused,
+)
+from fencehold.core.queues import ahead, end_wait, hand_on, join
+from fencehold.core.requests import no_session, recall
+from fencehold.core.state import Session, State
+
+
+def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
+    """Grant, queue or refuse a new request."""
+    refusal = _refusal(state, session, ask)
+    if refusal is not None:
+        return refusal
+    for name in ask.names:
+        if name in state.queues or not state.admits(name, ask.mode):
+            return _wait(state, session, ask, name)
+    return grant(state, session, ask)
+
+
+def cancel(state: State, command: Cancel) -> Cancelled | Refused | NoSession:
+    """Withdraw a request: from now on it holds nothing and never will, even if it is yet to come."""
+    session = state.sessions.get(command.session)
+    if session is None:
+        return no_session(state, command.session)
+    state.touch(session)
+    number = command.request
+    waiter = session.waiters.get(number)
+    if waiter is not None:
+        end_wait(state, waiter, Cancelled(number))
+        hand_on(state, waiter.ask.names)
+    elif number <= session.answered and number not in session.final_answers:
+        return Refused(Code.USAGE, f"request {number} was acknowledged: release what it was granted")
+    else:
+        _withdraw(state, session, number)
+    return Cancelled(number)
+
+
+def _withdraw(state: State, session: Session, number: int) -> None:
+    """Undo a grant the client may not know of, or shut out a request that is still on its way."""
+    answer = recall(session, number)
+    answers = session.final_answers if number in session.final_answers else session.answers
+    answers[number] = Cancelled(number)
+    session.latest = max(session.latest, number)
+    if isinstance(answer, Granted):
+        holds = (state.find(name, answer.fence) for name in answer.names)
+        for hold in [hold for hold in holds if hold is not None]:
+            state.take_out(session, hold)
+            state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, Ending.RELEASED))
+        hand_on(state, answer.names)
+
+
+def _wait(state: State, session: Session, ask: Acquire, name: str) -> Answer | Queued:
+    if ask.wait_ms == 0:
+        return Busy(name)
+    place = ahead(state, ask.names)
+    if place >= state.limits.waiters_per_name_max:
+        return Refused(Code.QUEUE_FULL, f"{place} requests wait for {name!r} already")
+    circle = find_circle(state, ask)
+    if circle:
+        return Deadlock(circle)
+    return Queued(join(state, session, ask).ticket, place)
+
+
+def _refusal(state: State, session: Session, ask: Acquire) -> Refused | None:
+    """Why the request is not to be had as it stands, if so."""
+    limits = state.limits
+    names = ask.names
+    if not 0 < len(names) <= limits.names_per_request_max:
+        return Refused(Code.LIMIT, f"a request has 1 to {limits.names_per_request_max} names, not {len(names)}")
+    for name in names:
+        if not 0 < len(name) <= limits.name_bytes_max or size(name) > limits.name_bytes_max:
+            return Refused(Code.LIMIT, f"a name has 1 to {limits.name_bytes_max} bytes, not {size(name)}")
+    if session.size() + len(names) > limits.holds_per_session_max:
+        return Refused(Code.LIMIT, f"a session holds and awaits {limits.holds_per_session_max} names at the most")
+    return _usage(state, ask) or _text_limits(state, ask)
+
+
+def _usage(state: State, ask: Acquire) -> Refused | None:
+    limits = state.limits
+    if not FOREVER <= ask.wait_ms <= limits.wait_ms_max:
+        return Refused(Code.USAGE, f"wait is -1 (for ever) or 0 to {limits.wait_ms_max} ms, not {ask.wait_ms}")
+    if not 0 <= ask.ttl_ms <= limits.ttl_ms_max:
+        return Refused(Code.USAGE, f"ttl is 0 to {limits.ttl_ms_max} ms, not {ask.ttl_ms}")
+    if not 0 <= ask.lock_delay_ms <= limits.lock_delay_ms_max:
+        return Refused(Code.USAGE, f"lock-delay is 0 to {limits.lock_delay_ms_max} ms, not {ask.lock_delay_ms}")
+    if len(ask.names) > 1 and len(set(ask.names)) != len(ask.names):
+        return Refused(Code.USAGE, "a name is asked for twice in one request")
+    if ask.mode is Mode.PERMIT or ask.limit:
+        return _permit_usage(state, ask)
+    return None
+
+
+def _permit_usage(state: State, ask: Acquire) -> Refused | None:
+    if ask.mode is not Mode.PERMIT or not 0 < ask.limit <= state.limits.permits_max:
+        return Refused(
+            Code.USAGE,
+            f"a semaphore, and nothing else, has a limit of 1 to {state.limits.permits_max} permits",
+        )
+    if len(ask.names) > 1:
+        return Refused(Code.USAGE, "a semaphore is asked for by itself, not among several names")
+    other = _limit_in_use(state, ask.names[0])
+    if other not in (0, ask.limit):
+        return Refused(Code.USAGE, f"{ask.names[0]!r} is in use with a limit of {other}, not {ask.limit}")
+    return None
+
+
+def _limit_in_use(state: State, name: str) -> int:
+    """The limit under which permits of a name are held or awaited; 0 if none are."""
+    crowd = state.crowds.get(name)
+    if crowd is not None and crowd.limit:
+        return crowd.limit
+    return next((w.ask.limit for w in state.queues.get(name, {}).values() if w.ask.limit), 0)
+
+
+def _text_limits(state: State, ask: Acquire) -> Refused | None:
+    limits = state.limits
+    if ask.owner and size(ask.owner) > limits.owner_bytes_max:
+        return Refused(Code.LIMIT, f"an owner has at most {limits.owner_bytes_max} bytes, not {size(ask.owner)}")
+    if ask.meta and size(ask.meta) > limits.meta_bytes_max:
+        return Refused(Code.LIMIT, f"meta has at most {limits.meta_bytes_max} bytes, not {size(ask.meta)}")
+    return None
+
+
+def size(text: str) -> int:
+    """Bytes of the text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

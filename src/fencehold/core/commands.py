@@ -1,0 +1,141 @@
+"""Commands: all that may be journaled, and the entry that carries them.
+
+A command is an imperative: it asks, the machine decides when the entry that carries it is applied. Everything
+that decides an outcome is in the entry or in the state, so every replica decides alike.
+
+Requests (`Acquire`, `Release`, `Extend`) name the session and a request id. Ids grow within a session and are
+its memory of what was asked: a repeated id is answered as the first time and never acted upon twice. Id 0 asks
+for no such memory; a client that cannot repeat a request needs none.
+"""
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from fencehold.core.limits import Limits
+
+FOREVER = -1
+"""`wait_ms` of a request that waits without limit."""
+
+
+class Mode(Enum):
+    """How a name is held."""
+
+    EXCLUSIVE = "X"
+    SHARED = "S"
+    PERMIT = "P"
+
+
+class OpenSession(Struct, frozen=True, gc=False, array_like=True, tag="open"):
+    """Begin a session that lives `ttl_ms` after each renewal, and `grace_ms` after its connection was lost."""
+
+    ttl_ms: int
+    grace_ms: int = 0
+    secret: str = ""
+    """What a client must show to take the session up again on another connection. Opaque here."""
+    meta: str = ""
+
+
+class CloseSession(Struct, frozen=True, gc=False, array_like=True, tag="close"):
+    """End a session cleanly: all it holds is free at once, without lock-delay."""
+
+    session: int
+
+
+class Renew(Struct, frozen=True, gc=False, array_like=True, tag="renew"):
+    """Sessions that were heard of since the last entry. One command for all of them."""
+
+    sessions: tuple[int, ...]
+
+
+class Suspend(Struct, frozen=True, gc=False, array_like=True, tag="suspend"):
+    """The session's connection is gone: unless it is renewed within its grace, it ends."""
+
+    session: int
+
+
+class Settle(Struct, frozen=True, gc=False, array_like=True, tag="settle"):
+    """The final answers of these requests, which had waited, have arrived: they need not be remembered."""
+
+    session: int
+    requests: tuple[int, ...]
+
+
+class Acquire(Struct, frozen=True, gc=False, array_like=True, tag="acquire"):
+    """Ask for one name, or for several at once: all or nothing, granted in one step with one fence."""
+
+    session: int
+    names: tuple[str, ...]
+    request: int = 0
+    answered: int = 0
+    """Direct answers to all requests up to this id have arrived: they need not be remembered."""
+    owner: str = ""
+    """Who inside the session asks: a task, a thread. Two owners are strangers; "" takes no part in deadlock
+    detection, for nobody knows who that is."""
+    mode: Mode = Mode.EXCLUSIVE
+    limit: int = 0
+    """Permits of the semaphore; 0 in the other modes."""
+    wait_ms: int = FOREVER
+    """0 is a try: it never queues."""
+    ttl_ms: int = 0
+    """0: the hold lives as long as its session. Otherwise it ends that long after the grant unless extended."""
+    lock_delay_ms: int = 0
+    """After an unclean end of the hold, the name stays ungranted that long."""
+    meta: str = ""
+
+
+class Cancel(Struct, frozen=True, gc=False, array_like=True, tag="cancel"):
+    """Withdraw an acquire, whatever became of it: still under way, queued or granted already."""
+
+    session: int
+    request: int
+
+
+class Release(Struct, frozen=True, gc=False, array_like=True, tag="release"):
+    """Give back the holds that carry this fence on these names. Only the owner can."""
+
+    session: int
+    names: tuple[str, ...]
+    fence: int
+    request: int = 0
+    answered: int = 0
+
+
+class Extend(Struct, frozen=True, gc=False, array_like=True, tag="extend"):
+    """Let the holds end `ttl_ms` from now, or with their session if that is 0. Only the owner can."""
+
+    session: int
+    names: tuple[str, ...]
+    fence: int
+    ttl_ms: int
+    request: int = 0
+    answered: int = 0
+
+
+class Break(Struct, frozen=True, gc=False, array_like=True, tag="break"):
+    """By an operator: end every hold on a name whose fence is not above `fence` (0: whatever holds it now).
+
+    Naming the fence that was seen makes a repeated break harmless: it cannot hit the next holder.
+    """
+
+    name: str
+    fence: int = 0
+
+
+class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag="limits"):
+    """Replace the limits. They decide outcomes, so they are state: each replica must refuse alike."""
+
+    limits: Limits
+
+
+Request: TypeAlias = Acquire | Release | Extend
+Command: TypeAlias = Request | Cancel | OpenSession | CloseSession | Renew | Suspend | Settle | Break | SetLimits
+
+
+class Entry(Struct, frozen=True, gc=False, array_like=True):
+    """One journaled batch: time first, then the commands in order. Without commands it is a tick."""
+
+    elapsed_ms: int
+    """The leader's monotonic time since its previous entry."""
+    commands: tuple[Command, ...] = ()

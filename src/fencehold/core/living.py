@@ -1,0 +1,139 @@
+"""Living: how sessions begin, go on and end, and what the passing of time ends.
+
+1. A session lives `ttl_ms` after its last renewal; after its connection was lost, `grace_ms` unless renewed.
+2. It ends whole: in one step all it held is free and all it waited for is withdrawn (G6).
+3. Time passes first in an entry. All that is due ends before anything is granted, so nothing is granted to what
+   ends in the same entry: sessions, then holds, then waits, then lock-delays.
+"""
+
+from fencehold.core.acquiring import size
+from fencehold.core.commands import CloseSession, OpenSession, Renew, Suspend
+from fencehold.core.outcomes import (
+    Closed,
+    Code,
+    Ending,
+    NoSession,
+    Opened,
+    Refused,
+    Renewed,
+    SessionEnded,
+    Suspended,
+    TimedOut,
+)
+from fencehold.core.queues import end_wait, hand_on, leave
+from fencehold.core.releasing import end_uncleanly
+from fencehold.core.requests import no_session
+from fencehold.core.state import NOT_DUE, Session, State
+
+
+def open_session(state: State, command: OpenSession) -> Opened | Refused:
+    """Begin a session under the next id."""
+    limits = state.limits
+    if len(state.sessions) >= limits.sessions_max:
+        return Refused(Code.LIMIT, f"{limits.sessions_max} sessions are open already")
+    if not 0 < command.ttl_ms <= limits.ttl_ms_max:
+        return Refused(Code.USAGE, f"a session's ttl is 1 to {limits.ttl_ms_max} ms, not {command.ttl_ms}")
+    if not 0 <= command.grace_ms <= command.ttl_ms:
+        return Refused(Code.USAGE, f"grace is 0 to the ttl, {command.ttl_ms} ms, not {command.grace_ms}")
+    if max(size(command.meta), size(command.secret)) > limits.meta_bytes_max:
+        return Refused(Code.LIMIT, f"meta and secret have at most {limits.meta_bytes_max} bytes each")
+    session = _begin(state, command)
+    return Opened(session.id, state.now_at, session.ttl_ms, session.grace_ms)
+
+
+def _begin(state: State, command: OpenSession) -> Session:
+    state.session_last += 1
+    session = Session(
+        state.session_last,
+        command.ttl_ms,
+        command.grace_ms,
+        command.secret,
+        command.meta,
+        state.now_at,
+        state.fence,
+    )
+    state.let_live(session, state.now_at + command.ttl_ms)
+    return session
+
+
+def close_session(state: State, command: CloseSession) -> Closed | NoSession:
+    """End a session cleanly."""
+    session = state.sessions.get(command.session)
+    if session is None:
+        return no_session(state, command.session)
+    hand_on(state, end_session(state, session, Ending.CLOSED))
+    return Closed(session.id)
+
+
+def renew(state: State, command: Renew) -> Renewed:
+    """Let sessions live on, those that have not ended."""
+    ended = []
+    for session_id in command.sessions:
+        session = state.sessions.get(session_id)
+        if session is None:
+            ended.append(session_id)
+        else:
+            # The deadline entered for it stays where it is: when that is due, this is looked at.
+            state.sessions_until[session_id] = state.now_at + session.ttl_ms
+    return Renewed(state.now_at, tuple(ended))
+
+
+def suspend(state: State, command: Suspend) -> Suspended | NoSession:
+    """Leave a session only its grace, unless it has less."""
+    session = state.sessions.get(command.session)
+    if session is None:
+        return no_session(state, command.session)
+    until_at = min(state.sessions_until[session.id], state.now_at + session.grace_ms)
+    state.sessions_due.drop(session.due_at, session.id)
+    state.let_live(session, until_at)
+    return Suspended(session.id, until_at)
+
+
+def end_session(state: State, session: Session, ending: Ending) -> list[str]:
+    """End it whole. The caller hands on the names returned: they became free, or a place in their queue did."""
+    state.touch(session)
+    waiters = sorted(session.waiters.values(), key=lambda waiter: waiter.ticket)
+    for waiter in waiters:
+        leave(state, session, waiter)
+    holds = session.holds()
+    for hold in holds:
+        state.take_out(session, hold)
+        if ending is not Ending.CLOSED:
+            state.delay(hold)
+    state.let_die(session)
+    freed = tuple((hold.name, hold.fence) for hold in holds)
+    state.tell(SessionEnded(session.id, ending, freed, tuple(waiter.ticket for waiter in waiters)))
+    return [name for name, _ in freed] + [name for waiter in waiters for name in waiter.ask.names]
+
+
+def pass_time(state: State, elapsed_ms: int) -> None:
+    """Advance logical time, end all that is due, then hand on what that freed."""
+    now_at = state.now_at = state.now_at + max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
+    freed: list[str] = []
+    for session in _sessions_to_end(state):
+        freed += end_session(state, session, Ending.EXPIRED)
+    for fence, name in state.holds_due.due(now_at):
+        hold = state.find(name, fence)
+        if hold is not None:
+            end_uncleanly(state, hold, Ending.EXPIRED)
+            freed.append(name)
+    for ticket in state.waiters_due.due(now_at):
+        if waiter := state.waiters.get(ticket):
+            end_wait(state, waiter, TimedOut(waiter.ask.names, now_at - waiter.since_at))
+            freed += waiter.ask.names
+    for name in state.delays_due.due(now_at):
+        del state.delays[name]
+        freed.append(name)
+    if freed:
+        hand_on(state, freed)
+
+
+def _sessions_to_end(state: State) -> list[Session]:
+    """Those not renewed in time, by the instant they ran out. A renewed one gets its deadline entered anew."""
+    sessions = [state.sessions[session_id] for session_id in state.sessions_due.due(state.now_at)]
+    until = state.sessions_until
+    for session in sessions:
+        session.due_at = NOT_DUE
+        if until[session.id] > state.now_at:
+            state.let_live(session, until[session.id])
+    return sorted((s for s in sessions if s.due_at == NOT_DUE), key=lambda s: (until[s.id], s.id))

@@ -1,0 +1,132 @@
+"""The lock machine: entries in, outcomes out. The laws it keeps, at every position:
+
+1.  *The machine is fed.* All that decides an outcome is in the entries and in the state they made. The same
+    entries make the same state, to the byte (G12).
+2.  *Entries come in order, without gaps.* Each is applied whole: time first, then its commands one by one.
+3.  *Time is what entries say has elapsed*, capped: a leader that was paused does not expire the world, and the
+    time nobody led does not count. All that is due ends before anything is granted.
+4.  *Fences only grow* (G1). One counter for all names; each grant takes the next number, a break skips one. It is
+    part of the state, so no restart, snapshot or trim takes it back.
+5.  *A name has one exclusive hold, or shared holds only, or at most its limit of permits* (G2).
+6.  *First come, first served* (G4): by ticket, on every name. No one is granted past a waiter.
+7.  *Only the owner releases* (G5): by session and fence. A stale fence changes nothing and is told why.
+8.  *A session dies whole* (G6), in one step. An ended session is in no table, so nothing can be granted to it.
+9.  *All or nothing* (G8): several names are granted in one step, and a waiter holds nothing.
+10. *Every request ends, once* (G9); asked again, it is answered the same.
+11. *Free names cost nothing* (G11): every table follows what is held, awaited or alive.
+
+Where each law lives: `living` (time, sessions), `granting`, `queues` (6, 9), `acquiring`, `releasing` (7),
+`requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fencehold.core.acquiring import acquire, cancel
+from fencehold.core.commands import (
+    Acquire,
+    Break,
+    Cancel,
+    CloseSession,
+    Entry,
+    Extend,
+    OpenSession,
+    Release,
+    Renew,
+    SetLimits,
+    Settle,
+    Suspend,
+)
+from fencehold.core.invariants import invariant
+from fencehold.core.limits import Limits
+from fencehold.core.living import close_session, open_session, pass_time, renew, suspend
+from fencehold.core.outcomes import Applied, LimitsSet, Outcome
+from fencehold.core.releasing import break_holds, extend, release
+from fencehold.core.requests import once, settle
+from fencehold.core.snapshot import Snapshot, read, state_hash
+from fencehold.core.state import State
+
+
+def _set_limits(state: State, command: SetLimits) -> LimitsSet:
+    state.limits = command.limits
+    return LimitsSet()
+
+
+# `Any`: each function takes the one command it is filed under, which a dictionary cannot say.
+_REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {Acquire: acquire, Release: release, Extend: extend}
+_COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
+    Cancel: cancel,
+    OpenSession: open_session,
+    CloseSession: close_session,
+    Renew: renew,
+    Suspend: suspend,
+    Settle: settle,
+    Break: break_holds,
+    SetLimits: _set_limits,
+}
+
+
+class Machine:
+    """One replica of the lock state. Not thread-safe; owned by whoever feeds it."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.state = State(limits)
+
+    @property
+    def position(self) -> int:
+        """The position of the last entry applied."""
+        return self.state.position
+
+    @property
+    def now_at(self) -> int:
+        """Logical time, in milliseconds since the first entry."""
+        return self.state.now_at
+
+    @property
+    def fence(self) -> int:
+        """The greatest fence given away so far."""
+        return self.state.fence
+
+    def apply(self, position: int, entry: Entry) -> Applied:
+        """Apply the entry at the next position, and say what it did."""
+        state = self.state
+        invariant(position == state.position + 1, "entries come in order, without gaps")
+        state.position = position
+        outcomes = state.outcomes = []
+        state.notices = []
+        state.repeated = []
+        state.ticking = -1
+        pass_time(state, entry.elapsed_ms)
+        state.ticking = 0
+        for command in entry.commands:
+            kind = type(command)
+            act = _REQUESTS.get(kind)
+            if act is not None:
+                outcomes.append(once(state, command, act))  # type: ignore[type-var]
+            else:
+                outcomes.append(_COMMANDS[kind](state, command))
+        return Applied(position, state.now_at, outcomes, state.notices, state.repeated)
+
+    def snapshot(self) -> Snapshot:
+        """The state as of now, in chunks. Entries may be applied between drawing one and the next.
+
+        One snapshot is taken at a time; it must be drawn to its end or closed; either ends what it costs.
+        """
+        return Snapshot(self.state)
+
+    @classmethod
+    def restore(cls, data: bytes) -> "Machine":
+        """The machine that a snapshot was taken of.
+
+        Raises:
+            SnapshotUnreadable: not a whole snapshot, or of a version not known here.
+        """
+        machine = cls()
+        machine.state = read(data)
+        return machine
+
+    def state_hash(self) -> str:
+        """Equal on replicas that applied the same entries, and on no others."""
+        return state_hash(self.state)

@@ -1,0 +1,221 @@
+"""Outcomes: what became of a command, and what an entry caused besides.
+
+Each command of an entry has one outcome, in the same order. What happens to others on the way (a waiter is
+granted, a hold runs out, a session ends) is a *notice*: it names whom it concerns, so that the node can tell them.
+
+Refusals are outcomes, not exceptions: every replica must come to the same one, and so must a repetition.
+"""
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+
+class Reason(Enum):
+    """What a release or an extension says of the hold it named."""
+
+    OK = "ok"
+    NOT_OWNER = "not_owner"
+    """The hold is another session's, or was never granted to this one."""
+    ALREADY_RELEASED = "already_released"
+    """A hold with that fence was given back before."""
+    EXPIRED = "expired"
+    """The hold ran out, or an operator broke it, before this."""
+
+
+class Code(Enum):
+    """Why a command was refused as it stands."""
+
+    USAGE = "usage"
+    LIMIT = "limit"
+    QUEUE_FULL = "queue_full"
+
+
+class Ending(Enum):
+    """How a hold or a session came to its end."""
+
+    RELEASED = "released"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+    BROKEN = "broken"
+
+
+class Opened(Struct, frozen=True, gc=False, array_like=True, tag="opened"):
+    session: int
+    at_ms: int
+    ttl_ms: int
+    grace_ms: int
+
+
+class Closed(Struct, frozen=True, gc=False, array_like=True, tag="closed"):
+    session: int
+
+
+class NoSession(Struct, frozen=True, gc=False, array_like=True, tag="nosession"):
+    """The session has ended, or never was: nothing it asks for can happen any more."""
+
+    session: int
+    ended: bool
+
+
+class Renewed(Struct, frozen=True, gc=False, array_like=True, tag="renewed"):
+    """All sessions named live on, but for those that had ended."""
+
+    at_ms: int
+    ended: tuple[int, ...] = ()
+
+
+class Suspended(Struct, frozen=True, gc=False, array_like=True, tag="suspended"):
+    session: int
+    until_at: int
+
+
+class Settled(Struct, frozen=True, gc=False, array_like=True, tag="settled"):
+    session: int
+
+
+class Granted(Struct, frozen=True, gc=False, array_like=True, tag="granted"):
+    """All names asked for are held, each with this fence, greater than any granted before on any name."""
+
+    session: int
+    request: int
+    names: tuple[str, ...]
+    fence: int
+    at_ms: int
+    ttl_ms: int
+    """0: the holds live as long as their session."""
+
+
+class Queued(Struct, frozen=True, gc=False, array_like=True, tag="queued"):
+    """The request waits; the ticket is its place, for ever. A notice with that ticket brings its end."""
+
+    ticket: int
+    ahead: int
+    """How many stand before it, in the longest of its queues."""
+
+
+class Busy(Struct, frozen=True, gc=False, array_like=True, tag="busy"):
+    """A try found the first of its names that was not to be had."""
+
+    name: str
+
+
+class TimedOut(Struct, frozen=True, gc=False, array_like=True, tag="timedout"):
+    """The wait was over before the names were free."""
+
+    names: tuple[str, ...]
+    waited_ms: int
+
+
+class Link(Struct, frozen=True, gc=False, array_like=True):
+    """One step of a circle: the owner waits for `name`, which the next owner has, or stands before it for."""
+
+    session: int
+    owner: str
+    name: str
+    fence: int
+    """Of the hold the next owner has; 0 if that owner stands before this one in the queue."""
+    since_at: int
+    """When the next owner was granted the hold, or joined the queue."""
+
+
+class Deadlock(Struct, frozen=True, gc=False, array_like=True, tag="deadlock"):
+    """Waiting would have closed a circle: each link waits for the next, the last for the first."""
+
+    circle: tuple[Link, ...]
+
+
+class Cancelled(Struct, frozen=True, gc=False, array_like=True, tag="cancelled"):
+    """The acquire is withdrawn: it holds nothing and never will."""
+
+    request: int
+
+
+class Released(Struct, frozen=True, gc=False, array_like=True, tag="released"):
+    """What the release found. With several names, those that carried the fence are free in any case."""
+
+    reason: Reason
+    refused: tuple[str, ...] = ()
+    """The names that did not carry the fence; `reason` is of the first of them."""
+
+
+class Extended(Struct, frozen=True, gc=False, array_like=True, tag="extended"):
+    """What the extension found. Unless `reason` is ok, nothing was extended."""
+
+    reason: Reason
+    until_at: int = 0
+
+
+class Broken(Struct, frozen=True, gc=False, array_like=True, tag="broken"):
+    """The fences that were ended, and the new one that no holder has: raise the guards' marks to it."""
+
+    name: str
+    fence: int
+    ended: tuple[int, ...]
+
+
+class LimitsSet(Struct, frozen=True, gc=False, array_like=True, tag="limitsset"):
+    pass
+
+
+class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
+    """The command is not to be had as it stands. Nothing changed."""
+
+    code: Code
+    detail: str
+
+
+Answer: TypeAlias = Granted | Busy | TimedOut | Deadlock | Cancelled | Released | Extended | Refused
+"""What a request can end with, and what is remembered for its repetition."""
+
+Outcome: TypeAlias = (
+    Answer | Queued | Opened | Closed | NoSession | Renewed | Suspended | Settled | Broken | LimitsSet
+)
+
+
+class WaitEnded(Struct, frozen=True, gc=False, array_like=True, tag="waitended"):
+    """The wait with this ticket came to its end: the request's final answer."""
+
+    ticket: int
+    session: int
+    request: int
+    owner: str
+    answer: Granted | TimedOut | Cancelled
+
+
+class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended"):
+    """A hold ended other than by a release, though its session lives on."""
+
+    session: int
+    owner: str
+    name: str
+    fence: int
+    ending: Ending
+
+
+class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessionended"):
+    """A session ended whole: what it held is free, what it waited for is withdrawn, in this one step."""
+
+    session: int
+    ending: Ending
+    holds: tuple[tuple[str, int], ...]
+    """Name and fence of each."""
+    tickets: tuple[int, ...]
+
+
+Notice: TypeAlias = WaitEnded | HoldEnded | SessionEnded
+
+
+class Applied(Struct, frozen=True, gc=False):
+    """What one entry did."""
+
+    position: int
+    at_ms: int
+    """Logical time after the entry: answers carry it, so that a client can place a grant on its own clock."""
+    outcomes: list[Outcome]
+    """One per command, in order."""
+    notices: list[tuple[int, Notice]]
+    """What it caused besides, in order, each with the index of its command; -1 is the passing of time."""
+    repeated: list[int]
+    """Commands, by index, that were answered from memory: nothing happened again."""

@@ -1,0 +1,75 @@
+"""Releasing: how a hold ends, or is given more time; and what a stale fence is told (G5).
+
+A clean end (release, close, cancel) frees a name at once. After an unclean one (expiry, break) the name stays
+ungranted for the hold's lock-delay, for resources that cannot check fences.
+"""
+
+from fencehold.core.commands import Break, Extend, Release
+from fencehold.core.outcomes import Broken, Code, Ending, Extended, HoldEnded, Reason, Refused, Released
+from fencehold.core.queues import hand_on
+from fencehold.core.state import Hold, Session, State
+
+RELEASED = Released(Reason.OK)
+LAPSED_MAX = 64
+"""How many holds that were taken from it a session remembers, to tell `expired` from `already_released`."""
+
+
+def release(state: State, session: Session, command: Release) -> Released:
+    """Free the names that carry the fence, and say of the others why not."""
+    fence = command.fence
+    refused: tuple[str, ...] = ()
+    for name in command.names:
+        hold = state.find(name, fence)
+        if hold is None or hold.session != session.id:
+            refused += (name,)
+        else:
+            state.take_out(session, hold)
+    hand_on(state, command.names)
+    return Released(why_not(state, session, refused[0], fence), refused) if refused else RELEASED
+
+
+def extend(state: State, session: Session, command: Extend) -> Extended | Refused:
+    """Move the end of all the holds named, or of none."""
+    if not 0 <= command.ttl_ms <= state.limits.ttl_ms_max:
+        return Refused(Code.USAGE, f"ttl is 0 to {state.limits.ttl_ms_max} ms, not {command.ttl_ms}")
+    holds: list[Hold] = []
+    for name in command.names:
+        hold = state.find(name, command.fence)
+        if hold is None or hold.session != session.id:
+            return Extended(why_not(state, session, name, command.fence))
+        holds.append(hold)
+    until_at = state.now_at + command.ttl_ms if command.ttl_ms else 0
+    for hold in holds:
+        state.move_end(session, hold, until_at)
+    return Extended(Reason.OK, until_at)
+
+
+def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
+    """Why the session does not have the name with this fence, as far as the state can tell."""
+    if not session.opened_fence < fence <= state.fence or state.find(name, fence) is not None:
+        return Reason.NOT_OWNER
+    if (fence, name) in session.lapsed:
+        return Reason.EXPIRED
+    return Reason.ALREADY_RELEASED
+
+
+def break_holds(state: State, command: Break) -> Broken:
+    """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
+    state.fence += 1
+    ended = [hold for hold in state.holders(command.name) if hold.fence <= (command.fence or state.fence)]
+    for hold in ended:
+        end_uncleanly(state, hold, Ending.BROKEN)
+    hand_on(state, [command.name])
+    return Broken(command.name, state.fence, tuple(hold.fence for hold in ended))
+
+
+def end_uncleanly(state: State, hold: Hold, ending: Ending) -> None:
+    """Take a hold from a session that lives on, and remember that it was taken."""
+    session = state.sessions[hold.session]
+    state.touch(session)
+    state.take_out(session, hold)
+    state.delay(hold)
+    session.lapsed[hold.fence, hold.name] = None
+    if len(session.lapsed) > LAPSED_MAX:
+        del session.lapsed[next(iter(session.lapsed))]
+    state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, ending))

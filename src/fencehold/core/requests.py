@@ -1,0 +1,94 @@
+"""Requests: each is acted upon once, however often it comes.
+
+The law of repetition (G9), in one place:
+
+1. A request id that was answered is answered the same again; one that still waits is told so again.
+2. An id the client has acknowledged (`answered`) is never to be repeated; a repetition is a usage error.
+3. Direct answers are forgotten when acknowledged; final answers of requests that had waited, when settled.
+   Direct answers arrive in order, so one number acknowledges them; final ones come in any order.
+4. A request whose cancellation came first is answered as cancelled: it can no longer be acted upon.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from fencehold.core.commands import Request, Settle
+from fencehold.core.outcomes import Answer, Code, NoSession, Outcome, Queued, Refused, Settled
+from fencehold.core.queues import place_of
+from fencehold.core.state import Session, State
+
+Asked = TypeVar("Asked", bound=Request)
+
+
+def once(
+    state: State, request: Asked, act: Callable[[State, Session, Asked], Answer | Queued]
+) -> Answer | Queued | NoSession:
+    """Act on a request, unless its session has ended or it was acted upon before."""
+    session = state.sessions.get(request.session)
+    if session is None:
+        return no_session(state, request.session)
+    if state.saving is not None:
+        state.saving.keep_session(session)
+    number = request.request
+    if not number:
+        return act(state, session, request)
+    if request.answered > session.answered:
+        _forget(session, request.answered)
+    if number > session.latest:
+        session.latest = number
+    elif (known := _recall(state, session, number)) is not None:
+        state.repeated.append(len(state.outcomes))
+        return known
+    if len(session.answers) + len(session.final_answers) >= state.limits.answers_per_session_max:
+        return _too_many(state)
+    answer = act(state, session, request)
+    if type(answer) is not Queued:
+        session.answers[number] = answer  # type: ignore[assignment]
+    return answer
+
+
+def no_session(state: State, session_id: int) -> NoSession:
+    """Say whether the session ended or never was."""
+    return NoSession(session_id, 0 < session_id <= state.session_last)
+
+
+def recall(session: Session, number: int) -> Answer | None:
+    """The answer remembered for a request."""
+    return session.final_answers.get(number) or session.answers.get(number)
+
+
+def settle(state: State, command: Settle) -> Outcome:
+    """Forget final answers that have arrived."""
+    session = state.sessions.get(command.session)
+    if session is None:
+        return no_session(state, command.session)
+    state.touch(session)
+    for number in command.requests:
+        session.final_answers.pop(number, None)
+    return Settled(session.id)
+
+
+def _recall(state: State, session: Session, number: int) -> Answer | Queued | None:
+    waiter = session.waiters.get(number)
+    if waiter is not None:
+        return Queued(waiter.ticket, place_of(state, waiter))
+    answer = recall(session, number)
+    if answer is None and number <= session.answered:
+        return Refused(Code.USAGE, f"request {number} is not above {session.answered}, which was acknowledged")
+    return answer
+
+
+def _forget(session: Session, answered: int) -> None:
+    """Drop acknowledged answers, oldest first; one that came out of order goes with those before it."""
+    session.answered = answered
+    answers = session.answers
+    while answers:
+        number = next(iter(answers))
+        if number > answered:
+            return
+        del answers[number]
+
+
+def _too_many(state: State) -> Refused:
+    limit = state.limits.answers_per_session_max
+    return Refused(Code.LIMIT, f"{limit} answers await acknowledgement; say which have arrived")

@@ -1,0 +1,175 @@
+"""Snapshot: the state to bytes and back, with a format version and a hash.
+
+The bytes depend on the state alone: equal states have equal bytes, whichever entries or snapshots they were made
+from. They are written in slices, so that no step takes long however much is held (see `saving`).
+
+Layout: ``FENCEHOLD`` and the version as one byte; sections of MessagePack, each behind its length in four bytes:
+the head, then slices of sessions with their holds; a length of zero; the BLAKE2b hash of all before it.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from fencehold.core.limits import Limits
+from fencehold.core.queues import take_place
+from fencehold.core.saving import SavedSession, Saving, SessionImage
+from fencehold.core.state import Hold, Session, State, Waiter
+from fencehold.errors import SnapshotUnreadable, UsageError
+
+VERSION = 1
+_MAGIC = b"FENCEHOLD"
+_PREFIX = _MAGIC + bytes([VERSION])
+_HASH_BYTES = 32
+_SLICE = 2_000
+"""Holds and the like in one chunk: a millisecond or two of work."""
+
+
+class _Head(Struct, array_like=True):
+    position: int
+    now_at: int
+    fence: int
+    ticket: int
+    session_last: int
+    limits: Limits
+    delays: list[tuple[str, int]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode_slice = msgspec.msgpack.Decoder(list[SavedSession]).decode
+
+
+class Snapshot(Iterator[bytes]):
+    """A snapshot of a state as it was when this was made, drawn chunk by chunk while the state moves on."""
+
+    def __init__(self, state: State) -> None:
+        if state.saving is not None:
+            raise UsageError("a snapshot is under way: draw it to its end, or close it, before the next")
+        self._state = state
+        saving = state.saving = Saving(state)
+        self._chunks = _chunks(_head(state), saving)
+
+    def __next__(self) -> bytes:
+        chunk = next(self._chunks, b"")
+        if not chunk:
+            self.close()
+            raise StopIteration
+        return chunk
+
+    def close(self) -> None:
+        """Stop keeping what it would still need. Needless after the end, and harmless."""
+        self._chunks = iter(())
+        self._state.saving = None
+
+
+def state_hash(state: State) -> str:
+    """The hash that a snapshot of the state ends with."""
+    *_, digest = _chunks(_head(state), Saving(state))
+    return digest.hex()
+
+
+def _chunks(head: bytes, saving: Saving) -> Iterator[bytes]:
+    digest = blake2b(digest_size=_HASH_BYTES)
+    for chunk in _sections(head, saving):
+        digest.update(chunk)
+        yield chunk
+    yield digest.digest()
+
+
+def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
+    yield _PREFIX + _framed(head)
+    while sessions := _slice(saving):
+        yield _framed(_encode(sessions))
+    yield _framed(b"")
+
+
+def _framed(section: bytes) -> bytes:
+    return len(section).to_bytes(4) + section
+
+
+def _slice(saving: Saving) -> list[SavedSession]:
+    sessions: list[SavedSession] = []
+    weight = 0
+    while weight < _SLICE and (saved := saving.next_session()) is not None:
+        sessions.append(saved)
+        image, _, holds = saved
+        weight += 4 + len(holds) + len(image.waiters) + len(image.answers) + len(image.final_answers)
+    return sessions
+
+
+def _head(state: State) -> bytes:
+    delays = sorted(state.delays.items())
+    return _encode(
+        _Head(state.position, state.now_at, state.fence, state.ticket, state.session_last, state.limits, delays)
+    )
+
+
+def read(data: bytes) -> State:
+    """The state that a snapshot was taken of."""
+    _verify(data)
+    sections = _split(data)
+    try:
+        head = _decode_head(next(sections))
+        saved = [_decode_slice(section) for section in sections]
+    except (msgspec.MsgspecError, StopIteration) as error:
+        raise SnapshotUnreadable(f"the snapshot's hash is right, yet its content is not: {error}") from error
+    return _rebuild(head, saved)
+
+
+def _verify(data: bytes) -> None:
+    if not data.startswith(_MAGIC):
+        raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
+    if not data.startswith(_PREFIX):
+        version = data[len(_MAGIC) : len(_PREFIX)].hex() or "none"
+        raise SnapshotUnreadable(f"the snapshot has format version {version}, and only {VERSION} is known here")
+    body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]
+    if blake2b(body, digest_size=_HASH_BYTES).digest() != digest:
+        raise SnapshotUnreadable("the snapshot is damaged or cut short: its hash is not the one it ends with")
+
+
+def _split(data: bytes) -> Iterator[memoryview]:
+    view = memoryview(data)
+    start = len(_PREFIX)
+    while size := int.from_bytes(view[start : start + 4]):
+        yield view[start + 4 : start + 4 + size]
+        start += 4 + size
+
+
+def _rebuild(head: _Head, saved: list[list[SavedSession]]) -> State:
+    state = State(head.limits)
+    state.position, state.now_at = head.position, head.now_at
+    state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
+    for name, until_at in head.delays:
+        state.delays[name] = until_at
+        state.delays_due.add(until_at, name)
+    waiters: list[Waiter] = []
+    for sessions in saved:
+        for image, until_at, holds in sessions:
+            _rebuild_session(state, image, until_at, holds)
+            waiters += image.waiters
+    for waiter in sorted(waiters, key=lambda waiter: waiter.ticket):
+        take_place(state, state.sessions[waiter.ask.session], waiter)
+    return state
+
+
+def _rebuild_session(state: State, image: SessionImage, until_at: int, holds: list[Hold]) -> None:
+    session = Session(
+        image.id,
+        image.ttl_ms,
+        image.grace_ms,
+        image.secret,
+        image.meta,
+        image.opened_at,
+        image.opened_fence,
+        image.latest,
+        image.answered,
+    )
+    session.answers.update(image.answers)
+    session.final_answers.update(image.final_answers)
+    session.lapsed.update(dict.fromkeys(image.lapsed))
+    state.let_live(session, until_at)
+    for hold in holds:
+        state.put_in(session, hold)

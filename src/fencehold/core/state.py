@@ -1,0 +1,286 @@
+"""State: all that the machine remembers, and the only functions that change who holds what.
+
+Every table follows what is held, awaited or alive now; a name that is neither held, awaited nor delayed appears
+nowhere (G11). A name stands in at most one of `held` and `crowds` (G2).
+
+Holds and waiters are values: to change one is to put another in its place. That is what lets a snapshot be taken
+in slices while the machine goes on: whoever is about to change what a session has calls `touch` first, and
+`take_out` keeps what it takes out, for the snapshot under way, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fencehold.core.commands import Acquire, Mode
+from fencehold.core.deadlines import Deadlines
+from fencehold.core.invariants import invariant
+from fencehold.core.limits import Limits
+from fencehold.core.outcomes import Answer, Notice, Outcome
+
+if TYPE_CHECKING:
+    from fencehold.core.saving import Saving
+
+_FENCE = attrgetter("fence")
+_FENCE_AND_NAME = attrgetter("fence", "name")
+
+
+NOT_DUE = -1
+"""`due_at` of a session whose deadline is not entered anywhere."""
+
+
+class Hold(Struct, frozen=True, gc=False, array_like=True):
+    """One name held by one owner. Half a million of these are the machine's memory: keep it lean."""
+
+    name: str
+    session: int
+    owner: str
+    fence: int
+    since_at: int
+    until_at: int = 0
+    """0: as long as the session."""
+    mode: Mode = Mode.EXCLUSIVE
+    limit: int = 0
+    lock_delay_ms: int = 0
+    meta: str = ""
+
+
+class Crowd(Struct, frozen=True, gc=False):
+    """The holds of a name that several may have: shared ones, or the permits of a semaphore."""
+
+    mode: Mode
+    limit: int
+    holds: dict[int, Hold]
+    """By fence."""
+
+    def has_room(self) -> bool:
+        return self.mode is Mode.SHARED or len(self.holds) < self.limit
+
+
+class Waiter(Struct, frozen=True, gc=False, array_like=True):
+    """A request that stands in the queue of each of its names, with one ticket."""
+
+    ticket: int
+    ask: Acquire
+    since_at: int
+    until_at: int
+    """When the wait is over; 0 if never."""
+
+    @property
+    def key(self) -> int:
+        """Its key among the waiters of its session: the request id, or, lacking one, less than any id."""
+        return self.ask.request or -self.ticket
+
+
+class Session(Struct, gc=False):
+    """A client's life with the service, and all that hangs on it."""
+
+    id: int
+    ttl_ms: int
+    grace_ms: int
+    secret: str
+    meta: str
+    opened_at: int
+    opened_fence: int
+    """The fence counter when it opened: no hold of this session carries a fence up to it."""
+    latest: int = 0
+    """The greatest request id seen."""
+    answered: int = 0
+    """Direct answers up to this request id have arrived."""
+    names_awaited: int = 0
+    held: dict[str, Hold] = {}
+    shares: dict[tuple[int, str], Hold] = {}
+    """Holds in a crowd, by fence and name: one session may have several on a name."""
+    waiters: dict[int, Waiter] = {}
+    """By `Waiter.key`."""
+    answers: dict[int, Answer] = {}
+    """Direct answers by request id, until the client says they have arrived."""
+    final_answers: dict[int, Answer] = {}
+    """Answers of requests that had waited, until settled."""
+    lapsed: dict[tuple[int, str], None] = {}
+    """Fence and name of holds that were taken from it: the newest few, to tell expired from released."""
+    due_at: int = NOT_DUE
+    """Where its deadline is entered: not after it ends, though it may be renewed to live longer."""
+
+    def holds(self) -> list[Hold]:
+        """All it has, in the order of the fences: an order that any replica comes to."""
+        return sorted((*self.held.values(), *self.shares.values()), key=_FENCE_AND_NAME)
+
+    def size(self) -> int:
+        """Names it has or waits for."""
+        return len(self.held) + len(self.shares) + self.names_awaited
+
+
+Queue: TypeAlias = OrderedDict[int, Waiter]
+"""By ticket, in order. Ordered dictionaries give both ends in constant time, whoever leaves in the middle."""
+
+OwnerKey: TypeAlias = tuple[int, str]
+"""Session and owner: who waits for whom is a matter between these."""
+
+
+class State:
+    """The tables. `machine` applies entries to it, `snapshot` makes bytes of it."""
+
+    __slots__ = (
+        "crowds",
+        "delays",
+        "delays_due",
+        "fence",
+        "held",
+        "holds_due",
+        "limits",
+        "notices",
+        "now_at",
+        "outcomes",
+        "position",
+        "queues",
+        "repeated",
+        "saving",
+        "session_last",
+        "sessions",
+        "sessions_due",
+        "sessions_until",
+        "ticket",
+        "ticking",
+        "waiters",
+        "waiters_due",
+        "waiting",
+    )
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.position = 0
+        self.now_at = 0
+        self.fence = 0
+        self.ticket = 0
+        self.session_last = 0
+        self.sessions: dict[int, Session] = {}
+        self.sessions_until: dict[int, int] = {}
+        """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""
+        self.held: dict[str, Hold] = {}
+        self.crowds: dict[str, Crowd] = {}
+        self.queues: dict[str, Queue] = {}
+        self.waiters: dict[int, Waiter] = {}
+        self.waiting: dict[OwnerKey, dict[int, Waiter]] = {}
+        """Known owners that wait, by ticket: the edges of the wait-for graph start here."""
+        self.delays: dict[str, int] = {}
+        """Names under lock-delay, and until when."""
+        self.sessions_due: Deadlines[int] = Deadlines()
+        self.holds_due: Deadlines[tuple[int, str]] = Deadlines()
+        self.waiters_due: Deadlines[int] = Deadlines()
+        self.delays_due: Deadlines[str] = Deadlines()
+        self.saving: Saving | None = None
+        # What the entry being applied has led to so far.
+        self.outcomes: list[Outcome] = []
+        self.notices: list[tuple[int, Notice]] = []
+        self.repeated: list[int] = []
+        self.ticking = 0
+
+    def tell(self, notice: Notice) -> None:
+        """Record what happened besides an outcome, with the index of the command that caused it."""
+        self.notices.append((len(self.outcomes) + self.ticking, notice))
+
+    def touch(self, session: Session) -> None:
+        """Say that the session is about to change, before it does."""
+        if self.saving is not None:
+            self.saving.keep_session(session)
+
+    def admits(self, name: str, mode: Mode) -> bool:
+        """Whether the name, leaving its queue aside, could be had in this mode now."""
+        if name in self.held or name in self.delays:
+            return False
+        crowd = self.crowds.get(name)
+        return crowd is None or (crowd.mode is mode and crowd.has_room())
+
+    def holders(self, name: str) -> list[Hold]:
+        """Who has the name, by fence."""
+        hold = self.held.get(name)
+        if hold is not None:
+            return [hold]
+        crowd = self.crowds.get(name)
+        return [] if crowd is None else sorted(crowd.holds.values(), key=_FENCE)
+
+    def find(self, name: str, fence: int) -> Hold | None:
+        """The hold on a name that carries this fence."""
+        hold = self.held.get(name)
+        if hold is None:
+            crowd = self.crowds.get(name)
+            return None if crowd is None else crowd.holds.get(fence)
+        return hold if hold.fence == fence else None
+
+    def put_in(self, session: Session, hold: Hold) -> None:
+        """Give a name to a session."""
+        if hold.mode is Mode.EXCLUSIVE:
+            # One look-up both checks that nobody has the name and gives it away.
+            invariant(self.held.setdefault(hold.name, hold) is hold, "an exclusive name has one hold")
+            session.held[hold.name] = hold
+        else:
+            self._put_in_crowd(session, hold)
+        if hold.until_at:
+            self.holds_due.add(hold.until_at, (hold.fence, hold.name))
+
+    def _put_in_crowd(self, session: Session, hold: Hold) -> None:
+        crowd = self.crowds.get(hold.name)
+        if crowd is None:
+            invariant(hold.name not in self.held, "a name is held in one mode at a time")
+            crowd = self.crowds[hold.name] = Crowd(hold.mode, hold.limit, {})
+        crowd.holds[hold.fence] = session.shares[hold.fence, hold.name] = hold
+        invariant(crowd.mode is hold.mode, "a name is held in one mode at a time")
+        invariant(crowd.mode is Mode.SHARED or len(crowd.holds) <= crowd.limit, "permits stay within the limit")
+
+    def take_out(self, session: Session, hold: Hold) -> None:
+        """Take a name from a session."""
+        if self.saving is not None:
+            self.saving.keep_hold(hold)
+        if hold.mode is Mode.EXCLUSIVE:
+            del self.held[hold.name]
+            del session.held[hold.name]
+        else:
+            self._take_out_of_crowd(session, hold)
+        self._drop_deadline(hold)
+
+    def _take_out_of_crowd(self, session: Session, hold: Hold) -> None:
+        crowd = self.crowds[hold.name]
+        del crowd.holds[hold.fence]
+        del session.shares[hold.fence, hold.name]
+        if not crowd.holds:
+            del self.crowds[hold.name]
+
+    def _drop_deadline(self, hold: Hold) -> None:
+        # What is due by now has been taken out of the deadlines already, or is about to be.
+        if hold.until_at > self.now_at:
+            self.holds_due.drop(hold.until_at, (hold.fence, hold.name))
+
+    def move_end(self, session: Session, hold: Hold, until_at: int) -> None:
+        """Let a hold end at another time, or, with 0, with its session."""
+        self.take_out(session, hold)
+        self.put_in(session, replace(hold, until_at=until_at))
+
+    def delay(self, hold: Hold) -> None:
+        """Keep the name of a hold that ended uncleanly from being granted for a while."""
+        until_at = self.now_at + hold.lock_delay_ms
+        other_at = self.delays.get(hold.name, self.now_at)
+        if until_at <= other_at:
+            return
+        if hold.name in self.delays:
+            self.delays_due.drop(other_at, hold.name)
+        self.delays[hold.name] = until_at
+        self.delays_due.add(until_at, hold.name)
+
+    def let_live(self, session: Session, until_at: int) -> None:
+        """Let a session, new or known, end at an instant unless renewed."""
+        self.sessions[session.id] = session
+        self.sessions_until[session.id] = session.due_at = until_at
+        self.sessions_due.add(until_at, session.id)
+
+    def let_die(self, session: Session) -> None:
+        """Forget a session that has nothing any more."""
+        invariant(not session.size(), "a session that ends has nothing left")
+        del self.sessions[session.id], self.sessions_until[session.id]
+        if session.due_at != NOT_DUE:
+            self.sessions_due.drop(session.due_at, session.id)

@@ -1,0 +1,29 @@
+"""Views: what can be asked of the state without changing it."""
+
+from msgspec import Struct
+
+from fencehold.core.state import Hold, State, Waiter
+
+
+class NameView(Struct, frozen=True):
+    """Who has a name, who waits for it, and since when."""
+
+    name: str
+    holds: list[Hold]
+    """By fence."""
+    waiters: list[Waiter]
+    """In order: the first is next."""
+    delayed_until_at: int
+    """The end of a lock-delay; 0 if there is none."""
+
+
+def view_name(state: State, name: str) -> NameView:
+    """All there is to know of a name."""
+    waiters = list(state.queues.get(name, {}).values())
+    return NameView(name, state.holders(name), waiters, state.delays.get(name, 0))
+
+
+def names_in_use(state: State, prefix: str = "") -> list[str]:
+    """The names that are held, awaited or delayed and begin with the prefix, sorted."""
+    names = {*state.held, *state.crowds, *state.queues, *state.delays}
+    return sorted(name for name in names if name.startswith(prefix))

@@ -1,0 +1,140 @@
+"""The journal port: what the node asks of whatever keeps its entries, and what each failure means.
+
+A journal is one sequence of entries at positions 1, 2, 3, … without gaps, written under epochs. Its engine
+decides nothing else: it never looks inside an entry.
+
+The rules every engine keeps, and the contract suite checks:
+
+1. An append is atomic: all of the entry at exactly the position named, durable, or nothing.
+2. An append succeeds only under the newest epoch. Taking an epoch seals every older one, for ever.
+3. A position is written once. What was read there once is read there always, until it is trimmed.
+4. No answer is a guess. An error says *certainly absent* (`Unavailable`, `OutOfPlace`, `Sealed`) or
+   *don't know* (`OutcomeUnknown`); a timeout is never turned into a no.
+5. A snapshot replaces the one before it whole, or not at all; entries are trimmed only up to a snapshot.
+6. Epochs and positions never go back: not by a restart, a trim or a new leader.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple, Protocol
+
+from fencehold.types import Epoch, Position
+
+
+class Record(NamedTuple):
+    """One entry as it stands in the journal."""
+
+    position: Position
+    epoch: Epoch
+    entry: bytes
+
+
+class Snapshot(NamedTuple):
+    """The state after the entry at `position`, as bytes only the machine understands."""
+
+    position: Position
+    data: bytes
+
+
+class Opened(NamedTuple):
+    """What a journal held when it was opened."""
+
+    snapshot: Snapshot | None
+    epoch: Epoch
+    """The newest epoch taken so far; 0 if nobody ever led."""
+    end: Position
+    """The position of the last entry, or of the snapshot if no entry follows it; 0 if empty."""
+    notes: tuple[str, ...] = ()
+    """What opening repaired, in words an operator can read: never silent, never more than a synced prefix."""
+
+
+class Declared(NamedTuple):
+    """What an engine says of itself, so that nobody has to guess."""
+
+    engine: str
+    durable: bool
+    """Entries survive the end of the process."""
+    shared: bool
+    """Several processes may have the journal open at once; if not, a second `open` raises `AlreadyOwned`."""
+
+
+class Journal(Protocol):
+    """A handle on one journal. Use: `open`, `read` what follows the snapshot, then `lead` and `append`, or `tail`.
+
+    One task at a time may append. After `close`, and before `open`, every other call raises `Unavailable`.
+    """
+
+    declared: Declared
+
+    async def open(self) -> Opened:
+        """Open the journal, making an empty one if there is none, and repair what a crash may leave.
+
+        Raises:
+            AlreadyOwned: another handle owns it, and the engine is not shared.
+            Damaged: stored bytes are not what was written; the message names the place.
+            Unavailable: the engine cannot be reached.
+        """
+        ...
+
+    def read(self, after: Position) -> AsyncIterator[Record]:
+        """The entries after a position, in order, up to what was the end when reading began.
+
+        Raises:
+            Trimmed: entries after `after` are gone; a snapshot stands in their place.
+            Damaged: stored bytes are not what was written.
+            Unavailable: the engine cannot be reached.
+        """
+        ...
+
+    def tail(self, after: Position) -> AsyncIterator[Record]:
+        """Like `read`, but waits for more at the end. Ends only when the journal is closed, or by an error.
+
+        Raises: as `read`.
+        """
+        ...
+
+    async def lead(self) -> Epoch:
+        """Take the next epoch: from its return on, no append under an older one succeeds anywhere.
+
+        Raises:
+            Unavailable: no epoch was taken.
+            OutcomeUnknown: one may have been taken. Calling again is safe: it takes a newer one.
+        """
+        ...
+
+    async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
+        """Append one entry, atomically and durably, at exactly `position`. Returning is the promise.
+
+        Raises:
+            Unavailable: the entry is certainly absent, and will stay so.
+            OutcomeUnknown: it may be there or arrive yet: take a new epoch and read before going on.
+            Sealed: a newer epoch exists; the entry is certainly absent: stop serving.
+            OutOfPlace: the next position is another; the entry is certainly absent: read before going on.
+        """
+        ...
+
+    async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
+        """Keep a snapshot of the state after `position`, in place of any older one.
+
+        `chunks` is drawn step by step with the event loop let run between steps, so a snapshot that is made
+        while the node goes on working never holds it up.
+
+        Raises:
+            Unavailable: the older snapshot, if any, stands as before.
+            OutcomeUnknown: either of the two stands, whole.
+            UsageError: `position` is after the end of the journal, or before the newest snapshot.
+        """
+        ...
+
+    async def trim(self) -> None:
+        """Give back the room of entries and snapshots that the newest snapshot made needless.
+
+        What is left may still include some of them: engines trim in the units they store in.
+
+        Raises:
+            Unavailable: some may be gone, some not; all that is needed is there. Calling again is safe.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of the engine. Appends under way end first. Calling again does nothing."""
+        ...

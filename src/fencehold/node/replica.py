@@ -1,0 +1,55 @@
+"""The replica: a machine that follows a journal.
+
+1. It starts from the newest snapshot and applies every entry after it, in order: then its state is that of every
+   other replica at that position, and that of the one which stopped.
+2. What it applies is what the journal holds. It never applies what may not be there.
+"""
+
+from fencehold.core.machine import Machine
+from fencehold.core.outcomes import Applied
+from fencehold.errors import Damaged, SnapshotUnreadable
+from fencehold.journal.codec import decode
+from fencehold.journal.port import Journal, Opened, Record
+from fencehold.types import Position
+
+
+class Replica:
+    """A machine and its place in a journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.machine = Machine()
+
+    async def open(self) -> Opened:
+        """Open the journal and come up to its end.
+
+        Raises:
+            Damaged: a snapshot or an entry cannot be read.
+            AlreadyOwned, Unavailable: as the journal says.
+        """
+        opened = await self.journal.open()
+        self.machine = _machine_of(opened)
+        async for record in self.journal.read(after=Position(self.machine.position)):
+            self.follow(record)
+        return opened
+
+    def follow(self, record: Record) -> Applied:
+        """Apply the next entry of the journal."""
+        try:
+            return self.machine.apply(record.position, decode(record.entry))
+        except Damaged as error:
+            raise Damaged(f"position {record.position}: {error}") from error
+
+
+def _machine_of(opened: Opened) -> Machine:
+    if opened.snapshot is None:
+        return Machine()
+    try:
+        machine = Machine.restore(opened.snapshot.data)
+    except SnapshotUnreadable as error:
+        raise Damaged(f"the snapshot at position {opened.snapshot.position}: {error}") from error
+    if machine.position != opened.snapshot.position:
+        raise Damaged(
+            f"the snapshot kept at position {opened.snapshot.position} is of position {machine.position}"
+        )
+    return machine
