@@ -15,14 +15,16 @@ from fencehold.core.outcomes import (
     Code,
     Deadlock,
     Ending,
+    Extended,
     Granted,
     HoldEnded,
     NoSession,
     Queued,
     Refused,
+    Released,
 )
 from fencehold.core.queues import ahead, end_wait, hand_on, join
-from fencehold.core.requests import no_session, recall
+from fencehold.core.requests import has_room, no_session, recall, too_many_answers
 from fencehold.core.state import Session, State
 
 
@@ -44,29 +46,39 @@ def cancel(state: State, command: Cancel) -> Cancelled | Refused | NoSession:
         return no_session(state, command.session)
     state.touch(session)
     number = command.request
-    waiter = session.waiters.get(number)
-    if waiter is not None:
+    if waiter := session.waiters.get(number):
         end_wait(state, waiter, Cancelled(number))
         hand_on(state, waiter.ask.names)
-    elif number <= session.answered and number not in session.final_answers:
+        return Cancelled(number)
+    if number <= session.answered and number not in session.final_answers:
         return Refused(Code.USAGE, f"request {number} was acknowledged: release what it was granted")
-    else:
-        _withdraw(state, session, number)
+    return _withdraw(state, session, number)
+
+
+def _withdraw(state: State, session: Session, number: int) -> Cancelled | Refused:
+    """Undo a grant the client may not know of, or shut out a request that is still on its way."""
+    answer = recall(session, number)
+    if isinstance(answer, Released | Extended):
+        return Refused(Code.USAGE, f"request {number} was no acquire: there is nothing to withdraw")
+    if answer is None and not has_room(state, session):
+        return too_many_answers(state)
+    session.latest = max(session.latest, number)
+    if answer is None:
+        session.answers[number] = Cancelled(number)
+    elif isinstance(answer, Granted):
+        _undo(state, session, answer)
     return Cancelled(number)
 
 
-def _withdraw(state: State, session: Session, number: int) -> None:
-    """Undo a grant the client may not know of, or shut out a request that is still on its way."""
-    answer = recall(session, number)
-    answers = session.final_answers if number in session.final_answers else session.answers
-    answers[number] = Cancelled(number)
-    session.latest = max(session.latest, number)
-    if isinstance(answer, Granted):
-        holds = (state.find(name, answer.fence) for name in answer.names)
-        for hold in [hold for hold in holds if hold is not None]:
+def _undo(state: State, session: Session, granted: Granted) -> None:
+    answers = session.final_answers if granted.request in session.final_answers else session.answers
+    answers[granted.request] = Cancelled(granted.request)
+    for name in granted.names:
+        hold = state.find(name, granted.fence)
+        if hold is not None:
             state.take_out(session, hold)
-            state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, Ending.RELEASED))
-        hand_on(state, answer.names)
+            state.tell(HoldEnded(session.id, hold.owner, name, hold.fence, Ending.RELEASED))
+    hand_on(state, granted.names)
 
 
 def _wait(state: State, session: Session, ask: Acquire, name: str) -> Answer | Queued:
@@ -86,13 +98,18 @@ def _refusal(state: State, session: Session, ask: Acquire) -> Refused | None:
     limits = state.limits
     names = ask.names
     if not 0 < len(names) <= limits.names_per_request_max:
-        return Refused(Code.LIMIT, f"a request has 1 to {limits.names_per_request_max} names, not {len(names)}")
+        return wrong_count(state, names)
     for name in names:
         if not 0 < len(name) <= limits.name_bytes_max or size(name) > limits.name_bytes_max:
             return Refused(Code.LIMIT, f"a name has 1 to {limits.name_bytes_max} bytes, not {size(name)}")
     if session.size() + len(names) > limits.holds_per_session_max:
         return Refused(Code.LIMIT, f"a session holds and awaits {limits.holds_per_session_max} names at the most")
     return _usage(state, ask) or _text_limits(state, ask)
+
+
+def wrong_count(state: State, names: tuple[str, ...]) -> Refused:
+    """What is said to a request without names, or with too many."""
+    return Refused(Code.LIMIT, f"a request has 1 to {state.limits.names_per_request_max} names, not {len(names)}")
 
 
 def _usage(state: State, ask: Acquire) -> Refused | None:

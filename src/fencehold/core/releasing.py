@@ -4,6 +4,7 @@ A clean end (release, close, cancel) frees a name at once. After an unclean one 
 ungranted for the hold's lock-delay, for resources that cannot check fences.
 """
 
+from fencehold.core.acquiring import wrong_count
 from fencehold.core.commands import Break, Extend, Release
 from fencehold.core.outcomes import Broken, Code, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
@@ -14,26 +15,31 @@ LAPSED_MAX = 64
 """How many holds that were taken from it a session remembers, to tell `expired` from `already_released`."""
 
 
-def release(state: State, session: Session, command: Release) -> Released:
+def release(state: State, session: Session, command: Release) -> Released | Refused:
     """Free the names that carry the fence, and say of the others why not."""
+    if not 0 < len(command.names) <= state.limits.names_per_request_max:
+        return wrong_count(state, command.names)
+    names = command.names if len(command.names) == 1 else tuple(dict.fromkeys(command.names))
     fence = command.fence
     refused: tuple[str, ...] = ()
-    for name in command.names:
+    for name in names:
         hold = state.find(name, fence)
         if hold is None or hold.session != session.id:
             refused += (name,)
         else:
             state.take_out(session, hold)
-    hand_on(state, command.names)
+    hand_on(state, names)
     return Released(why_not(state, session, refused[0], fence), refused) if refused else RELEASED
 
 
 def extend(state: State, session: Session, command: Extend) -> Extended | Refused:
     """Move the end of all the holds named, or of none."""
+    if not 0 < len(command.names) <= state.limits.names_per_request_max:
+        return wrong_count(state, command.names)
     if not 0 <= command.ttl_ms <= state.limits.ttl_ms_max:
         return Refused(Code.USAGE, f"ttl is 0 to {state.limits.ttl_ms_max} ms, not {command.ttl_ms}")
     holds: list[Hold] = []
-    for name in command.names:
+    for name in dict.fromkeys(command.names):
         hold = state.find(name, command.fence)
         if hold is None or hold.session != session.id:
             return Extended(why_not(state, session, name, command.fence))
@@ -55,12 +61,12 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 
 def break_holds(state: State, command: Break) -> Broken:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
-    state.fence += 1
-    ended = [hold for hold in state.holders(command.name) if hold.fence <= (command.fence or state.fence)]
+    state.fence = fence = state.fence + 1
+    ended = [hold for hold in state.holders(command.name) if hold.fence <= (command.fence or fence)]
     for hold in ended:
         end_uncleanly(state, hold, Ending.BROKEN)
     hand_on(state, [command.name])
-    return Broken(command.name, state.fence, tuple(hold.fence for hold in ended))
+    return Broken(command.name, fence, tuple(hold.fence for hold in ended))
 
 
 def end_uncleanly(state: State, hold: Hold, ending: Ending) -> None:

@@ -39,8 +39,8 @@ def once(
     elif (known := _recall(state, session, number)) is not None:
         state.repeated.append(len(state.outcomes))
         return known
-    if len(session.answers) + len(session.final_answers) >= state.limits.answers_per_session_max:
-        return _too_many(state)
+    if not has_room(state, session):
+        return too_many_answers(state)
     answer = act(state, session, request)
     if type(answer) is not Queued:
         session.answers[number] = answer  # type: ignore[assignment]
@@ -55,6 +55,17 @@ def no_session(state: State, session_id: int) -> NoSession:
 def recall(session: Session, number: int) -> Answer | None:
     """The answer remembered for a request."""
     return session.final_answers.get(number) or session.answers.get(number)
+
+
+def has_room(state: State, session: Session) -> bool:
+    """Whether one more answer may be remembered."""
+    return len(session.answers) + len(session.final_answers) < state.limits.answers_per_session_max
+
+
+def too_many_answers(state: State) -> Refused:
+    """What is said when there is no room for one more."""
+    limit = state.limits.answers_per_session_max
+    return Refused(Code.LIMIT, f"{limit} answers await acknowledgement; say which have arrived")
 
 
 def settle(state: State, command: Settle) -> Outcome:
@@ -87,8 +98,3 @@ def _forget(session: Session, answered: int) -> None:
         if number > answered:
             return
         del answers[number]
-
-
-def _too_many(state: State) -> Refused:
-    limit = state.limits.answers_per_session_max
-    return Refused(Code.LIMIT, f"{limit} answers await acknowledgement; say which have arrived")

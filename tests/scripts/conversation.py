@@ -1,0 +1,188 @@
+"""The language of scripted conversations: lines in, commands to the machine, what it did, in words.
+
+A script is blocks separated by blank lines. A block has lines of input, each one an entry (comments begin with
+``#``), then ``----``, then all that the machine said. Options are ``key=value``; times have a unit (``5s``,
+``200ms``). What the machine says is derived from outcomes, notices and events, so a script reads as documentation.
+"""
+
+from collections.abc import Callable, Iterator
+
+from fencehold.core.commands import (
+    FOREVER,
+    Acquire,
+    Break,
+    Cancel,
+    CloseSession,
+    Command,
+    Entry,
+    Extend,
+    Mode,
+    OpenSession,
+    Release,
+    Renew,
+    SetLimits,
+    Settle,
+    Suspend,
+)
+from fencehold.core.events import events_of
+from fencehold.core.limits import Limits
+from fencehold.core.machine import Machine
+from tests.scripts.words import say_event, say_name, say_notice, say_outcome
+
+_MODES = {"exclusive": Mode.EXCLUSIVE, "shared": Mode.SHARED, "permit": Mode.PERMIT}
+
+
+class Conversation:
+    """A machine and what is said to it."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self._events = False
+
+    def say(self, line: str) -> Iterator[str]:
+        """Give the machine one line of input; what comes back, line by line."""
+        verb, *words = line.split()
+        match verb:
+            case "tick":
+                yield from self._tick(words)
+            case "show":
+                yield from (say_name(self.machine, name) for name in words)
+            case "tables":
+                yield _tables(self.machine)
+            case "restart":
+                yield self._restart()
+            case "events":
+                self._events = words == ["on"]
+            case "together":
+                # Several commands in one entry, separated by a bar.
+                yield from self._apply(0, *(_command(*part.split()) for part in line[len(verb) :].split("|")))
+            case _:
+                yield from self._apply(0, _command(verb, *words))
+
+    def _apply(self, elapsed_ms: int, *commands: Command) -> Iterator[str]:
+        entry = Entry(elapsed_ms, commands)
+        applied = self.machine.apply(self.machine.position + 1, entry)
+        if self._events:
+            yield from map(say_event, events_of(entry, applied))
+            return
+        yield from (say_notice(notice) for cause, notice in applied.notices if cause < 0)
+        for index, (command, outcome) in enumerate(zip(commands, applied.outcomes, strict=True)):
+            yield say_outcome(command, outcome)
+            yield from (say_notice(notice) for cause, notice in applied.notices if cause == index)
+
+    def _tick(self, words: list[str]) -> Iterator[str]:
+        """Let time pass, in steps that the machine's cap allows; `tick 60s at once` is one entry."""
+        left_ms = _ms(words[0])
+        step_ms = left_ms if words[1:] == ["at", "once"] else self.machine.state.limits.elapsed_ms_max
+        while left_ms > 0:
+            yield from self._apply(min(left_ms, step_ms))
+            left_ms -= step_ms
+
+    def _restart(self) -> str:
+        data = b"".join(self.machine.snapshot())
+        restored = Machine.restore(data)
+        same = b"".join(restored.snapshot()) == data
+        self.machine = restored
+        return f"restarted from a snapshot at position {restored.position}, " + (
+            "the same to the byte" if same else "and it DIFFERS"
+        )
+
+
+def _tables(machine: Machine) -> str:
+    state = machine.state
+    deadlines = len(state.sessions_due) + len(state.holds_due) + len(state.waiters_due) + len(state.delays_due)
+    return (
+        f"sessions={len(state.sessions)} held={len(state.held)} crowds={len(state.crowds)} "
+        f"queues={len(state.queues)} delays={len(state.delays)} deadlines={deadlines}"
+    )
+
+
+def _command(verb: str, *words: str) -> Command:
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    plain = [word for word in words if "=" not in word]
+    command = _COMMANDS[verb](options, plain)
+    if options:
+        raise ValueError(f"{verb} does not know {', '.join(options)}")
+    return command
+
+
+def _open(options: dict[str, str], _: list[str]) -> Command:
+    ttl_ms = _ms(options.pop("ttl", "30s"))
+    return OpenSession(ttl_ms, _ms(options.pop("grace", "0")), meta=options.pop("meta", ""))
+
+
+def _acquire(options: dict[str, str], flags: list[str]) -> Command:
+    limit = int(options.pop("limit", "0"))
+    mode = options.pop("mode", "permit" if limit else "exclusive")
+    wait = "0" if "try" in flags else options.pop("wait", "")
+    return Acquire(
+        int(options.pop("session")),
+        _names(options),
+        int(options.pop("request", "0")),
+        int(options.pop("answered", "0")),
+        options.pop("owner", ""),
+        _MODES[mode],
+        limit,
+        _ms(wait) if wait else FOREVER,
+        _ms(options.pop("ttl", "0")),
+        _ms(options.pop("delay", "0")),
+        options.pop("meta", ""),
+    )
+
+
+def _release(options: dict[str, str], _: list[str]) -> Command:
+    session, fence = int(options.pop("session")), int(options.pop("fence"))
+    return Release(session, _names(options), fence, *_numbers(options))
+
+
+def _extend(options: dict[str, str], _: list[str]) -> Command:
+    session, fence, ttl_ms = int(options.pop("session")), int(options.pop("fence")), _ms(options.pop("ttl"))
+    return Extend(session, _names(options), fence, ttl_ms, *_numbers(options))
+
+
+def _limits(options: dict[str, str], _: list[str]) -> Command:
+    limits = Limits(**{key: int(value) for key, value in options.items()})
+    options.clear()
+    return SetLimits(limits)
+
+
+def _numbers(options: dict[str, str]) -> tuple[int, int]:
+    return int(options.pop("request", "0")), int(options.pop("answered", "0"))
+
+
+def _names(options: dict[str, str]) -> tuple[str, ...]:
+    """`name=a` is one, `names=a,b` are several; a name in quotes repeated ``x*300`` is a long one."""
+    name = options.pop("name", "")
+    names = name.split() if name else [part for part in options.pop("names", "").split(",") if part]
+    return tuple(_stretched(part) for part in names)
+
+
+def _stretched(name: str) -> str:
+    stem, star, times = name.partition("*")
+    return stem * int(times) if star else stem
+
+
+def _ints(words: list[str]) -> tuple[int, ...]:
+    return tuple(map(int, words))
+
+
+_COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
+    "open": _open,
+    "close": lambda options, _: CloseSession(int(options.pop("session"))),
+    "renew": lambda _, words: Renew(_ints(words)),
+    "suspend": lambda options, _: Suspend(int(options.pop("session"))),
+    "settle": lambda options, words: Settle(int(options.pop("session")), _ints(words)),
+    "acquire": _acquire,
+    "cancel": lambda options, _: Cancel(int(options.pop("session")), int(options.pop("request"))),
+    "release": _release,
+    "extend": _extend,
+    "break": lambda options, _: Break(options.pop("name"), int(options.pop("fence", "0"))),
+    "limits": _limits,
+}
+
+
+def _ms(text: str) -> int:
+    for unit, factor in (("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)):
+        if text.endswith(unit):
+            return int(text.removesuffix(unit)) * factor
+    return int(text)

@@ -1,0 +1,156 @@
+"""What the machine did, in words: the output side of scripted conversations."""
+
+from fencehold.core.commands import Acquire, Command, Extend, Mode, Release
+from fencehold.core.events import Event
+from fencehold.core.machine import Machine
+from fencehold.core.outcomes import (
+    Broken,
+    Busy,
+    Cancelled,
+    Closed,
+    Deadlock,
+    Extended,
+    Granted,
+    HoldEnded,
+    LimitsSet,
+    Link,
+    NoSession,
+    Notice,
+    Opened,
+    Outcome,
+    Queued,
+    Refused,
+    Released,
+    Renewed,
+    SessionEnded,
+    Settled,
+    Suspended,
+    TimedOut,
+    WaitEnded,
+)
+from fencehold.core.state import Hold, Waiter
+from fencehold.core.views import view_name
+
+
+def say_outcome(command: Command, outcome: Outcome) -> str:
+    """An outcome as a line."""
+    match outcome:
+        case Opened():
+            return f"opened session={outcome.session} ttl={_time(outcome.ttl_ms)} grace={_time(outcome.grace_ms)}"
+        case Closed():
+            return f"closed session={outcome.session}"
+        case NoSession():
+            return f"no session {outcome.session}: {'it has ended' if outcome.ended else 'it never was'}"
+        case Renewed():
+            gone = f", but ended already: {_list(outcome.ended)}" if outcome.ended else ""
+            return f"renewed at {_time(outcome.at_ms)}{gone}"
+        case Suspended():
+            return f"suspended session={outcome.session} until {_time(outcome.until_at)}"
+        case Settled():
+            return f"settled session={outcome.session}"
+        case Queued():
+            assert isinstance(command, Acquire)
+            return f"queued {_named(command.names)} ticket={outcome.ticket} ahead={outcome.ahead}"
+        case Broken():
+            return f"broken name={outcome.name} ended={_list(outcome.ended)}; the fence is now {outcome.fence}"
+        case LimitsSet():
+            return "limits set"
+        case _:
+            return _say_answer(command, outcome)
+
+
+def _say_answer(command: Command, outcome: Outcome) -> str:
+    match outcome:
+        case Granted():
+            return _granted(outcome)
+        case Busy():
+            return f"busy name={outcome.name}"
+        case TimedOut():
+            return f"timed out {_named(outcome.names)} after {_time(outcome.waited_ms)}"
+        case Cancelled():
+            return f"cancelled request={outcome.request}"
+        case Released():
+            assert isinstance(command, Release)
+            refused = f" refused={_list(outcome.refused)}" if len(command.names) > 1 and outcome.refused else ""
+            return f"released {_named(command.names)}: {outcome.reason.value}{refused}"
+        case Extended():
+            assert isinstance(command, Extend)
+            until = f" until {_time(outcome.until_at)}" if outcome.until_at else ""
+            return f"extended {_named(command.names)}: {outcome.reason.value}{until}"
+        case Refused():
+            return f"refused ({outcome.code.value}): {outcome.detail}"
+        case Deadlock():
+            return "\n".join(["deadlock:", *map(_say_link, outcome.circle)])
+        case _:
+            raise AssertionError(f"no words for {outcome}")
+
+
+def _say_link(link: Link) -> str:
+    why = f"held with fence {link.fence}" if link.fence else "queued before it"
+    return f"  session {link.session} {link.owner} waits for {link.name}, {why} since {_time(link.since_at)}, by"
+
+
+def say_notice(notice: Notice) -> str:
+    """A notice as a line."""
+    match notice:
+        case WaitEnded(answer=Granted() as granted):
+            return f"{_granted(granted)} ticket={notice.ticket}"
+        case WaitEnded(answer=TimedOut() as over):
+            waited = _time(over.waited_ms)
+            return f"timed out session={notice.session} {_named(over.names)} ticket={notice.ticket} after {waited}"
+        case WaitEnded():
+            return f"withdrawn session={notice.session} ticket={notice.ticket}"
+        case HoldEnded():
+            hold = f"session={notice.session} name={notice.name} fence={notice.fence}"
+            return f"hold ended {hold}: {notice.ending.value}"
+        case SessionEnded():
+            freed = _list(f"{name}/{fence}" for name, fence in notice.holds)
+            gone = f" withdrawn={_list(notice.tickets)}" if notice.tickets else ""
+            return f"session {notice.session} ended: {notice.ending.value}, freed={freed}{gone}"
+
+
+def say_event(event: Event) -> str:
+    """An event as a line."""
+    parts = [f"{event.position} {_time(event.at_ms)} {event.kind.value}"]
+    parts += [f"session={event.session}"] if event.session else []
+    parts += [f"owner={event.owner}"] if event.owner else []
+    parts += [_named(event.names)] if event.names else []
+    parts += [f"fence={event.fence}"] if event.fence else []
+    return " ".join(parts + ([f"({event.detail})"] if event.detail else []))
+
+
+def say_name(machine: Machine, name: str) -> str:
+    """All there is to know of a name, as lines."""
+    view = view_name(machine.state, name)
+    lines = [f"{name}: {'; '.join(map(_say_hold, view.holds)) or 'free'}"]
+    if view.delayed_until_at:
+        lines.append(f"  delayed until {_time(view.delayed_until_at)}")
+    return "\n".join(lines + [f"  waits: {_say_waiter(waiter)}" for waiter in view.waiters])
+
+
+def _say_hold(hold: Hold) -> str:
+    until = f" until {_time(hold.until_at)}" if hold.until_at else ""
+    limit = f" of {hold.limit}" if hold.limit else ""
+    return f"{hold.mode.name.lower()}{limit} session={hold.session} fence={hold.fence}{until}"
+
+
+def _say_waiter(waiter: Waiter) -> str:
+    mode = "" if waiter.ask.mode is Mode.EXCLUSIVE else f" {waiter.ask.mode.name.lower()}"
+    return f"session={waiter.ask.session} ticket={waiter.ticket}{mode} for {_list(waiter.ask.names)}"
+
+
+def _granted(granted: Granted) -> str:
+    until = f" ttl={_time(granted.ttl_ms)}" if granted.ttl_ms else ""
+    return f"granted session={granted.session} {_named(granted.names)} fence={granted.fence}{until}"
+
+
+def _named(names: tuple[str, ...]) -> str:
+    return f"name={names[0]}" if len(names) == 1 else f"names={_list(names)}"
+
+
+def _list(items: object) -> str:
+    return ",".join(map(str, items)) or "none"  # type: ignore[call-overload]
+
+
+def _time(ms: int) -> str:
+    return f"{ms // 1000}s" if ms % 1000 == 0 else f"{ms}ms"

@@ -1,0 +1,36 @@
+"""Deadlines: what is due, in an order any replica comes to."""
+
+from fencehold.core.deadlines import Deadlines
+
+
+def test_what_is_due_comes_by_instant_then_by_key() -> None:
+    """The order of adding does not matter."""
+    deadlines: Deadlines[int] = Deadlines()
+    for at, key in ((20, 2), (10, 9), (20, 1), (30, 0), (10, 3)):
+        deadlines.add(at, key)
+    assert deadlines.due(9) == []
+    assert deadlines.due(20) == [3, 9, 1, 2]
+    assert deadlines.due(20) == []
+    assert len(deadlines) == 1
+
+
+def test_what_is_dropped_is_never_due() -> None:
+    """Also when it is added again at the same instant."""
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.add(5, "a")
+    deadlines.drop(5, "a")
+    assert deadlines.due(5) == []
+    deadlines.add(6, "a")
+    deadlines.drop(6, "a")
+    deadlines.add(6, "a")
+    assert deadlines.due(6) == ["a"]
+
+
+def test_dropping_leaves_nothing_behind_for_long() -> None:
+    """A million holds taken and given back do not fill the memory."""
+    deadlines: Deadlines[int] = Deadlines()
+    for at in range(100_000):
+        deadlines.add(at, at)
+        deadlines.drop(at, at)
+    assert len(deadlines) == 0
+    assert len(deadlines._heap) < 5_000

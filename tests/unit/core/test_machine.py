@@ -1,0 +1,78 @@
+"""The machine as its callers meet it: order, invariants, and memory that follows what is held."""
+
+import pytest
+
+from fencehold.core.commands import Acquire, CloseSession, Entry, OpenSession, Release
+from fencehold.core.events import Kind, events_of
+from fencehold.core.limits import Limits
+from fencehold.core.machine import Machine
+from fencehold.core.outcomes import Granted
+from fencehold.core.state import Hold
+from fencehold.core.views import names_in_use
+from fencehold.errors import InvariantViolated
+
+
+def test_entries_come_in_order_without_gaps() -> None:
+    """An entry out of place ends the work, rather than be applied or skipped."""
+    machine = Machine()
+    with pytest.raises(InvariantViolated, match="without gaps"):
+        machine.apply(2, Entry(0))
+    machine.apply(1, Entry(5))
+    with pytest.raises(InvariantViolated, match="without gaps"):
+        machine.apply(1, Entry(5))
+    assert (machine.position, machine.now_at, machine.fence) == (1, 5, 0)
+
+
+@pytest.mark.guarantee("G2")
+def test_a_second_exclusive_hold_ends_the_process() -> None:
+    """Should the machine itself be wrong, it stops before anybody is told of a grant."""
+    machine = Machine()
+    machine.apply(1, Entry(0, (OpenSession(1_000), Acquire(1, ("a",)))))
+    session = machine.state.sessions[1]
+    with pytest.raises(InvariantViolated, match="one hold"):
+        machine.state.put_in(session, Hold("a", 1, "", 9, 0))
+
+
+@pytest.mark.guarantee("G11")
+def test_names_that_were_used_leave_nothing_behind() -> None:
+    """After a hundred thousand names, as many tables are empty as before the first."""
+    machine = Machine(Limits(names_per_request_max=100))
+    machine.apply(1, Entry(0, (OpenSession(30_000),)))
+    for position in range(2, 1_002):
+        names = tuple(f"order:{position}:{i}" for i in range(100))
+        request = 2 * position
+        applied = machine.apply(
+            position,
+            Entry(
+                1,
+                (
+                    Acquire(1, names, request, request - 1, ttl_ms=60_000),
+                    Release(1, names, position - 1, request + 1, request),
+                ),
+            ),
+        )
+        assert isinstance(applied.outcomes[0], Granted)
+    assert names_in_use(machine.state) == []
+    assert len(machine.state.holds_due) == 0
+    assert len(machine.state.sessions[1].answers) == 1
+
+
+def test_names_in_use_are_listed_by_prefix() -> None:
+    """Held, awaited and delayed names, sorted."""
+    machine = Machine()
+    commands = (OpenSession(1_000), Acquire(1, ("b:1",)), Acquire(1, ("b:1", "b:0")), Acquire(1, ("a",)))
+    machine.apply(1, Entry(0, commands))
+    assert names_in_use(machine.state) == ["a", "b:0", "b:1"]
+    assert names_in_use(machine.state, "b:") == ["b:0", "b:1"]
+
+
+@pytest.mark.guarantee("G6")
+def test_a_session_with_thousands_of_holds_ends_in_one_entry() -> None:
+    """Its holds are free, and told of, all at once and in the order of their fences."""
+    machine = Machine()
+    machine.apply(1, Entry(0, (OpenSession(1_000), *(Acquire(1, (f"n{i}",)) for i in range(5_000)))))
+    entry = Entry(0, (CloseSession(1),))
+    events = list(events_of(entry, machine.apply(2, entry)))
+    assert [event.kind for event in events] == [Kind.SESSION_ENDED] + [Kind.RELEASED] * 5_000
+    assert [event.fence for event in events[1:]] == list(range(1, 5_001))
+    assert names_in_use(machine.state) == []

@@ -1,0 +1,112 @@
+"""Snapshots: the same state, the same bytes, and nothing taken for a snapshot that is not one."""
+
+from hashlib import blake2b
+
+import pytest
+
+from fencehold.core import snapshot
+from fencehold.core.commands import Acquire, Entry, Extend, Mode, OpenSession, Release, Renew, SetLimits
+from fencehold.core.limits import Limits
+from fencehold.core.machine import Machine
+from fencehold.errors import SnapshotUnreadable, UsageError
+
+
+def feed(machine: Machine, *commands: object, elapsed_ms: int = 0) -> None:
+    machine.apply(machine.position + 1, Entry(elapsed_ms, commands))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def machine() -> Machine:
+    machine = Machine()
+    feed(machine, OpenSession(30_000, 1_000, "secret", "{}"), OpenSession(30_000))
+    feed(machine, Acquire(1, ("a",), 1, owner="t1"), Acquire(2, ("a", "b"), 1, wait_ms=5_000), elapsed_ms=10)
+    feed(machine, Acquire(1, ("pool",), 2, mode=Mode.PERMIT, limit=3, ttl_ms=900, lock_delay_ms=50))
+    feed(machine, Acquire(2, ("book",), 2, mode=Mode.SHARED), Acquire(2, ("book",), 3, mode=Mode.SHARED))
+    return machine
+
+
+def whole(machine: Machine) -> bytes:
+    return b"".join(machine.snapshot())
+
+
+@pytest.mark.guarantee("G12")
+def test_a_restored_machine_is_the_same_to_the_byte(machine: Machine) -> None:
+    """Snapshot, restore and snapshot again give the same bytes and the same hash."""
+    data = whole(machine)
+    restored = Machine.restore(data)
+    assert whole(restored) == data
+    assert restored.state_hash() == machine.state_hash() == data[-32:].hex()
+
+
+def test_states_that_differ_have_different_hashes(machine: Machine) -> None:
+    """The hash covers everything: a renewal, a limit, a position."""
+    hashes = {machine.state_hash()}
+    feed(machine)
+    hashes.add(machine.state_hash())
+    feed(machine, Renew((1,)), elapsed_ms=1)
+    hashes.add(machine.state_hash())
+    feed(machine, SetLimits(Limits(name_bytes_max=9)))
+    hashes.add(machine.state_hash())
+    assert len(hashes) == 4
+
+
+@pytest.mark.guarantee("G12")
+def test_a_snapshot_is_of_its_start_whatever_happens_meanwhile(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries applied between two chunks change nothing in the chunks to come."""
+    monkeypatch.setattr(snapshot, "_SLICE", 1)
+    expected = whole(machine)
+    under_way = machine.snapshot()
+    chunks = [next(under_way)]
+    feed(machine, Release(1, ("a",), 1, 3), Extend(1, ("pool",), 2, 5_000), OpenSession(9_000))
+    feed(machine, Extend(1, ("pool",), 2, 7_000), Renew((1, 2)), Acquire(2, ("book",), 4, mode=Mode.SHARED))
+    chunks.append(next(under_way))
+    for _ in range(20):
+        feed(machine, elapsed_ms=2_000)
+    assert not machine.state.sessions
+    assert b"".join([*chunks, *under_way]) == expected
+
+
+def test_one_snapshot_at_a_time(machine: Machine) -> None:
+    """A second snapshot is refused until the first was drawn or closed."""
+    first = machine.snapshot()
+    with pytest.raises(UsageError, match="under way"):
+        machine.snapshot()
+    first.close()
+    assert list(first) == []
+    assert whole(machine)
+    assert machine.state.saving is None
+
+
+def test_many_sessions_make_many_chunks(machine: Machine) -> None:
+    """What is drawn at a time is bounded, however much there is."""
+    feed(machine, *(OpenSession(1_000) for _ in range(2_000)))
+    sizes = [len(chunk) for chunk in machine.snapshot()]
+    assert len(sizes) > 5
+    assert max(sizes) < 100_000
+
+
+def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:
+    """Foreign bytes, an unknown version and damage anywhere are told apart and refused."""
+    data = whole(machine)
+    with pytest.raises(SnapshotUnreadable, match="not a Fencehold snapshot"):
+        Machine.restore(b"nonsense")
+    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*only 1"):
+        Machine.restore(data[:9] + b"c" + data[10:])
+    for cut in range(10, len(data)):
+        with pytest.raises(SnapshotUnreadable, match="damaged or cut short"):
+            Machine.restore(data[:cut])
+    for at in range(10, len(data), 7):
+        with pytest.raises(SnapshotUnreadable, match="damaged"):
+            Machine.restore(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def test_a_right_hash_over_wrong_content_is_refused() -> None:
+    """The hash alone does not make a snapshot."""
+    body = b"FENCEHOLD\x01" + (3).to_bytes(4) + b"abc" + bytes(4)
+    with pytest.raises(SnapshotUnreadable, match="content"):
+        Machine.restore(body + blake2b(body, digest_size=32).digest())
+    empty = b"FENCEHOLD\x01" + bytes(4)
+    with pytest.raises(SnapshotUnreadable, match="content"):
+        Machine.restore(empty + blake2b(empty, digest_size=32).digest())
