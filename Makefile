@@ -1,0 +1,74 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# What the tests start as servers of their own. No service of these is ever started.
+DEBIAN_PACKAGES :=
+
+# Tests of seconds. Those marked slow, and the other rings, run in `make test`.
+FAST_TESTS = $(wildcard tests/unit tests/scripts)
+
+.PHONY: help
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: setup servers ## everything a push must pass: lint, types, imports, every test
+	@$(MAKE) -j2 -k --output-sync=target lint types imports
+	@$(BIN)/pytest -q
+
+.PHONY: check
+check: setup ## the fast ring, for every save: lint, types, imports, unit tests and scripts
+	@$(MAKE) -j2 -k --output-sync=target types unit lint imports
+
+.PHONY: contract
+contract: setup servers ## every engine against the port's promises; ENGINE=file for one
+	@$(BIN)/pytest -q tests/contract
+
+.PHONY: bench
+bench: setup servers ## measure: NAME=machine for one, QUICK=1 for the short form
+	@$(BIN)/python -m bench $(or $(NAME),all)
+
+.PHONY: fmt
+fmt: setup ## format, and fix what can be fixed
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: setup
+setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
+
+$(VENV)/.installed: pyproject.toml
+	@scripts/setup $(PYTHON) $(VENV)
+	@touch $@
+
+.PHONY: servers
+servers: ## the Debian packages the tests need, those that are missing
+	@scripts/packages $(DEBIAN_PACKAGES)
+
+.PHONY: clean
+clean: ## remove what is made again by itself; the environment and bench/results stay
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage dist
+	@find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The parts of `check` and `test`: one line each, and what they say only when they fail.
+
+.PHONY: lint
+lint: setup
+	@scripts/timed lint bash -c '$(BIN)/ruff check --quiet --output-format=concise . && $(BIN)/ruff format --check .'
+
+.PHONY: types
+types: setup
+	@scripts/timed types $(BIN)/mypy
+
+.PHONY: imports
+imports: setup
+	@scripts/timed imports $(BIN)/lint-imports
+
+.PHONY: unit
+unit: setup
+	@scripts/timed unit $(BIN)/pytest -q -m 'not slow' $(FAST_TESTS)

@@ -1,0 +1,127 @@
+"""`python -m bench NAME`: run a benchmark, tell its figures, judge its musts.
+
+Exits 0 when every must was met, 1 when one was missed or a benchmark failed, 2 on usage errors, 130 when
+interrupted. The table and the musts go to standard output, progress and failures to standard error.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import host, progress, registry, report
+from bench.contest import Benchmark, ContestFailed, run
+
+RESULTS = Path(__file__).parent / "results"
+TABLE_WIDTH_MAX = 240
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the command works with, so that a test can hand it something else."""
+
+    modules: Sequence[str]
+    results: Path
+    now: datetime
+    env: Mapping[str, str]
+    out: Console
+    err: Console
+
+
+def main(argv: Sequence[str], around: Surroundings) -> int:
+    """Run the command, and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    known = registry.names(around.modules)
+    if arguments.name is None:
+        return _list(around)
+    if arguments.name not in (*known, "all"):
+        _say(around.err, f"bench: no benchmark {arguments.name!r}; there are: {', '.join(known)}, all")
+        return 2
+    chosen = known if arguments.name == "all" else [arguments.name]
+    quick = arguments.quick or around.env.get("QUICK", "") not in ("", "0")
+    # Every one runs, also after one that failed.
+    codes = [_run(name, quick, around) for name in chosen]
+    return max(codes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Fencehold and its peers.")
+    parser.add_argument("name", nargs="?", help="a benchmark, or all; without it, they are listed")
+    parser.add_argument("--quick", action="store_true", help="the short form, musts included (also: QUICK=1)")
+    return parser
+
+
+def _list(around: Surroundings) -> int:
+    known = registry.names(around.modules)
+    width = max(len(name) for name in known)
+    for name in known:
+        try:
+            doc = registry.load(name, around.modules).doc
+        except Exception as error:  # One broken module must not hide the others.
+            doc = f"cannot be loaded: {error}"
+        _say(around.out, f"{name:{width}}  {doc}")
+    return 0
+
+
+def _run(name: str, quick: bool, around: Surroundings) -> int:
+    try:
+        return _contest(registry.load(name, around.modules), quick, around)
+    except ContestFailed as failed:
+        for failure in failed.failures:
+            _say(around.err, "".join(traceback.format_exception(failure.__cause__)).rstrip())
+            _say(around.err, f"bench {name}: {failure}")
+    except Exception:
+        _say(around.err, traceback.format_exc().rstrip())
+        _say(around.err, f"bench {name}: cannot be run")
+    return 1
+
+
+def _contest(benchmark: Benchmark, quick: bool, around: Surroundings) -> int:
+    contest = benchmark.build(quick)
+    with progress.shown(around.err, contest.turns()) as watcher:
+        results = asyncio.run(run(contest, watcher))
+    verdicts = [must.judge(results) for must in contest.musts]
+    told = report.Report(benchmark, contest, results, verdicts, quick, around.now, host.facts())
+    report.show(told, around.out)
+    _say(around.out, f"every sample: {report.write(told, around.results)}")
+    report.show_musts(verdicts, around.out)
+    return 0 if all(verdict.met for verdict in verdicts) else 1
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _console(stderr: bool) -> Console:
+    console = Console(stderr=stderr)
+    # In a pipe or a log nobody wraps lines at 80: the table takes the width it needs.
+    return console if console.is_terminal else Console(stderr=stderr, width=TABLE_WIDTH_MAX)
+
+
+if __name__ == "__main__":
+    # Ended from outside, a contest still tears down: no server outlives it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(
+            main(
+                sys.argv[1:],
+                Surroundings(
+                    modules=registry.MODULES,
+                    results=RESULTS,
+                    now=datetime.now(UTC),
+                    env=os.environ,
+                    out=_console(stderr=False),
+                    err=_console(stderr=True),
+                ),
+            )
+        )
+    except KeyboardInterrupt:
+        sys.exit(130)

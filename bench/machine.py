@@ -1,0 +1,153 @@
+"""The lock machine by itself: commands applied per second, and what half a million holds cost.
+
+Commands are decoded from the bytes a journal keeps, as on a node, before the clock starts: what is measured is
+`Machine.apply`, and beside it the same with decoding. Every acquire asks for memory of its answer, names its owner
+and is acknowledged by the next request, as the SDK does.
+"""
+
+import gc
+import itertools
+import os
+from collections.abc import Iterator
+from time import perf_counter
+
+from bench.contest import Benchmark, Call, Contest, Contestant
+from bench.musts import at_least, at_most, median, ratio
+from bench.samples import Figures
+from fencehold.core.commands import Acquire, Command, Entry, OpenSession, Release
+from fencehold.core.machine import Machine
+from fencehold.journal.codec import decode, encode
+
+FEW, MANY = 1_000, 500_000
+SESSIONS = 500
+BATCH = 256
+"""Commands of one entry: what group commit gathers under load."""
+
+
+class Load:
+    """A machine, and the entries that its clients would make next."""
+
+    def __init__(self, held: int) -> None:
+        self.machine = Machine()
+        self._requests = [0] * (SESSIONS + 1)
+        self._names = itertools.count()
+        self._apply(Entry(1, tuple(OpenSession(30_000, 1_000, meta="{}") for _ in range(SESSIONS))))
+        for start in range(0, held, BATCH):
+            asks = (self._acquire(f"held:{i:08}", i) for i in range(start, min(start + BATCH, held)))
+            self._apply(Entry(1, tuple(asks)))
+
+    def _apply(self, entry: Entry) -> None:
+        self.machine.apply(self.machine.position + 1, decode(encode(entry)))
+
+    def _next_request(self, session: int) -> int:
+        self._requests[session] += 1
+        return self._requests[session]
+
+    def _acquire(self, name: str, turn: int) -> Acquire:
+        session = turn % SESSIONS + 1
+        request = self._next_request(session)
+        return Acquire(session, (name,), request, request - 1, f"task-{turn % 16}")
+
+    def _pair(self, fence: int) -> tuple[Command, Command]:
+        turn = next(self._names)
+        acquire = self._acquire(f"wallet:user_{turn:08}", turn)
+        request = self._next_request(acquire.session)
+        return acquire, Release(acquire.session, acquire.names, fence, request, request - 1)
+
+    def batches(self, commands: int) -> Iterator[bytes]:
+        """Entries of acquires and releases, each name once, as a journal keeps them."""
+        fences = itertools.count(self.machine.fence + 1)
+        for _ in range(commands // BATCH):
+            pairs = (self._pair(next(fences)) for _ in range(BATCH // 2))
+            yield encode(Entry(1, tuple(itertools.chain.from_iterable(pairs))))
+
+
+class Throughput(Contestant):
+    """Applies acquires and releases beside so many names that stay held."""
+
+    def __init__(self, held: int, commands: int) -> None:
+        super().__init__(f"{held:,} held names")
+        self._held, self._commands = held, commands
+
+    def setup(self) -> None:
+        self._load = Load(self._held)
+
+    def round(self) -> Figures:
+        machine = self._load.machine
+        encoded = list(self._load.batches(self._commands))
+        ready = perf_counter()
+        entries = [decode(data) for data in encoded]
+        decoded = perf_counter()
+        for entry in entries:
+            machine.apply(machine.position + 1, entry)
+        done = perf_counter()
+        commands = len(entries) * BATCH
+        return {
+            "commands_per_s": commands / (done - decoded),
+            "with_decoding_per_s": commands / (done - ready),
+        }
+
+
+def memory() -> Figures:
+    """What `MANY` holds cost a fresh process: memory, a full collection, the longest step of a snapshot."""
+    gc.collect()
+    before = _resident_bytes()
+    load = Load(MANY)
+    gc.collect()
+    grown = _resident_bytes() - before
+    started = perf_counter()
+    gc.collect()
+    collected_s = perf_counter() - started
+    steps = _snapshot_steps(load)
+    return {
+        "resident_mb": grown / 1e6,
+        "bytes_per_hold": grown / MANY,
+        "collection_ms": collected_s * 1e3,
+        "snapshot_step_ms": max(steps) * 1e3,
+        "snapshot_steps": len(steps),
+        "snapshot_s": sum(steps),
+    }
+
+
+def _snapshot_steps(load: Load) -> list[float]:
+    """How long each step of a snapshot took, with entries applied between the steps."""
+    entries = [decode(data) for data in load.batches(BATCH * 64)]
+    steps: list[float] = []
+    started = perf_counter()
+    snapshot = load.machine.snapshot()
+    for _ in snapshot:
+        steps.append(perf_counter() - started)
+        if entries:
+            load.machine.apply(load.machine.position + 1, entries.pop(0))
+        started = perf_counter()
+    return steps
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def build(quick: bool) -> Contest:
+    """The contest."""
+    commands = BATCH * (200 if quick else 800)
+    few, many = Throughput(FEW, commands), Throughput(MANY, commands)
+    holds = Call(f"{MANY:,} holds, a fresh process", memory, isolated=True)
+    return Contest(
+        contestants=[few, many, holds],
+        rounds=3 if quick else 9,
+        warmups=0 if quick else 1,
+        reference=few.name,
+        musts=[
+            at_least("applied at 1,000 names", median(few.name, "commands_per_s"), 100_000, "commands/s"),
+            at_least(
+                "applied at 500,000 names, times that", ratio(many.name, few.name, "commands_per_s"), 0.8, "×"
+            ),
+            at_most("resident growth for 500,000 holds", median(holds.name, "resident_mb"), 186, "MB"),
+            at_most("a full garbage collection there", median(holds.name, "collection_ms"), 10, "ms"),
+            at_most("the longest step of a snapshot of it", median(holds.name, "snapshot_step_ms"), 10, "ms"),
+        ],
+    )
+
+
+BENCHMARK = Benchmark("machine", "the lock machine: commands per second, memory, snapshots", build)
