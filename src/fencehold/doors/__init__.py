@@ -1,0 +1,1 @@
+"""Doors: the protocols a node speaks. They translate and decide nothing."""

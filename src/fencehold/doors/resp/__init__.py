@@ -1,0 +1,1 @@
+"""The RESP door: the Redis protocol, for the SDK and for every Redis client. See docs/reference/protocol.md."""

@@ -1,0 +1,84 @@
+"""Answers: outcomes of the machine, in the words of the protocol. Every outcome has exactly one translation."""
+
+import json
+
+from fencehold.core.outcomes import (
+    Cancelled,
+    Code,
+    Deadlock,
+    Granted,
+    NoSession,
+    Outcome,
+    Reason,
+    Refused,
+    WaitEnded,
+)
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.connection import Connection, Slot
+from fencehold.errors import FenceholdError, OutcomeUnknown
+
+_CODES = {Code.USAGE: "USAGE", Code.LIMIT: "LIMIT", Code.QUEUE_FULL: "QUEUEFULL"}
+_REASONS = {
+    Reason.NOT_OWNER: ("NOTOWNER", "this session does not hold that name with that fence"),
+    Reason.ALREADY_RELEASED: ("RELEASED", "it was released before"),
+    Reason.EXPIRED: ("EXPIRED", "the hold ran out, or was broken, before this"),
+}
+
+
+def done(slot: Slot, expected: type[Outcome], outcome: Outcome | FenceholdError, at_ms: int) -> None:
+    """Say OK to what came to its expected end."""
+    if isinstance(outcome, expected):
+        slot.fill(replies.OK)
+    else:
+        refuse(slot, outcome, at_ms)
+
+
+def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
+    """Say why a command came to nothing, or that it is not known."""
+    match outcome:
+        case Refused():
+            slot.error(_CODES[outcome.code], outcome.detail)
+        case NoSession():
+            slot.error("NOSESSION", f"session {outcome.session} {'has ended' if outcome.ended else 'never was'}")
+        case Deadlock():
+            slot.error("DEADLOCK", _circle(outcome, at_ms))
+        case OutcomeUnknown():
+            slot.error("UNKNOWN", str(outcome))
+        case FenceholdError():
+            slot.error("UNAVAILABLE", str(outcome))
+        case _:
+            raise TypeError(f"no refusal: {outcome}")
+
+
+def refuse_hold(slot: Slot, reason: Reason, names: tuple[str, ...] = ()) -> None:
+    """Say why a release or an extension was refused."""
+    code, message = _REASONS[reason]
+    slot.error(code, f"{message}: {', '.join(names)}" if names else message)
+
+
+def settle(connection: Connection, ttl_ms: int, ended: WaitEnded, slot: Slot | None) -> None:
+    """Answer an acquire that waited: in its slot if it blocks, else by a push."""
+    answer = ended.answer
+    version = connection.version
+    if slot is not None:
+        granted = isinstance(answer, Granted)
+        slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]
+    elif isinstance(answer, Granted):
+        connection.push(replies.push_grant(ended.request, answer, ttl_ms))
+    else:
+        what = "cancelled" if isinstance(answer, Cancelled) else "timeout"
+        connection.push(replies.push(what, ended.request))
+
+
+def _circle(deadlock: Deadlock, at_ms: int) -> str:
+    links = [
+        {
+            "session": link.session,
+            "owner": link.owner,
+            "name": link.name,
+            "fence": link.fence,
+            "since_ms_ago": at_ms - link.since_at,
+        }
+        for link in deadlock.circle
+    ]
+    return json.dumps({"circle": links}, ensure_ascii=False)

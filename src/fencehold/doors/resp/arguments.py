@@ -1,0 +1,116 @@
+"""Arguments: the words of a command, read strictly. What is wrong is said in one sentence."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fencehold.core.commands import Acquire, Mode
+
+INTEGER_MAX = (1 << 53) - 1
+"""Integers up to here survive any client, JavaScript's too."""
+
+
+class Wrong(Exception):
+    """The command is wrong as it stands; the message says why."""
+
+    code = "USAGE"
+
+
+def text(word: bytes, what: str) -> str:
+    """A word as text."""
+    try:
+        return word.decode()
+    except UnicodeDecodeError:
+        raise Wrong(f"{what} must be UTF-8") from None
+
+
+def number(word: bytes, what: str) -> int:
+    """A word as a whole number, not below zero."""
+    if word.isdigit() and len(word) <= 16 and (value := int(word)) <= INTEGER_MAX:
+        return value
+    raise Wrong(f"{what} must be a whole number from 0 to {INTEGER_MAX}, not {shown(word)}")
+
+
+def shown(word: bytes) -> str:
+    """A word as it can stand in a message: whatever it is, short and printable."""
+    return ascii(word[:40].decode(errors="replace"))
+
+
+def at_least(words: list[bytes], count: int) -> None:
+    """See that a command has its arguments."""
+    if len(words) <= count:
+        raise Wrong(f"{shown(words[0])} needs {count} argument{'s' if count > 1 else ''} or more")
+
+
+def exactly(words: list[bytes], *counts: int) -> None:
+    if len(words) - 1 not in counts:
+        wanted = " or ".join(map(str, counts))
+        raise Wrong(f"{shown(words[0])} takes {wanted} arguments, not {len(words) - 1}")
+
+
+def names(words: list[bytes]) -> tuple[tuple[str, ...], int]:
+    """The names of ``VERB n name …``, and where the rest begins."""
+    at_least(words, 2)
+    count = number(words[1], "the count of names")
+    if not 0 < count <= len(words) - 2:
+        raise Wrong(f"{count} names were announced, and {len(words) - 2} arguments follow")
+    return tuple(text(word, "a name") for word in words[2 : 2 + count]), 2 + count
+
+
+Kinds = dict[bytes, tuple[str, Callable[[bytes, str], Any]]]
+
+
+def options(words: list[bytes], start: int, kinds: Kinds, flags: frozenset[bytes] = frozenset()) -> dict[str, Any]:
+    """The options from a word on: each once, each known."""
+    found: dict[str, Any] = {}
+    index, end = start, len(words)
+    while index < end:
+        word = words[index].upper()
+        kind = kinds.get(word)
+        if kind is not None and index + 1 < end:
+            key, read = kind
+            value = read(words[index + 1], word.decode())
+            index += 2
+        elif word in flags:
+            key, value = word.decode(), True
+            index += 1
+        else:
+            raise Wrong(f"{shown(words[index])} needs a value" if kind else f"no option {shown(words[index])}")
+        if key in found:
+            raise Wrong(f"{shown(word)} is given twice")
+        found[key] = value
+    return found
+
+
+def _mode(word: bytes, what: str) -> Mode:
+    try:
+        return {b"X": Mode.EXCLUSIVE, b"S": Mode.SHARED}[word.upper()]
+    except KeyError:
+        raise Wrong(f"{what} is X or S, not {shown(word)}") from None
+
+
+REQUEST: Kinds = {b"REQUEST": ("request", number), b"ANSWERED": ("answered", number)}
+
+_ACQUIRE: Kinds = {
+    **REQUEST,
+    b"WAIT": ("wait_ms", number),
+    b"TTL": ("ttl_ms", number),
+    b"MODE": ("mode", _mode),
+    b"LIMIT": ("limit", number),
+    b"DELAY": ("lock_delay_ms", number),
+    b"OWNER": ("owner", text),
+    b"META": ("meta", text),
+}
+_ASYNC = frozenset({b"ASYNC"})
+
+
+def acquire(words: list[bytes], session: int, asked: tuple[str, ...], start: int) -> tuple[Acquire, bool]:
+    """The acquire of these names by a session, and whether its waiting is asynchronous."""
+    found = options(words, start, _ACQUIRE, _ASYNC)
+    in_background = found.pop("ASYNC", False)
+    if in_background and not found.get("request"):
+        raise Wrong("ASYNC needs a REQUEST id, by which the answer is known")
+    if "limit" in found:
+        if "mode" in found:
+            raise Wrong("LIMIT makes it a semaphore, and MODE does not apply to it")
+        found["mode"] = Mode.PERMIT
+    return Acquire(session, asked, **found), in_background

@@ -1,0 +1,137 @@
+"""The door itself: where it listens, whom it lets in, and how it closes.
+
+1. It listens on loopback unless told that the network is to be trusted: there is no encryption here yet.
+2. Connections are bounded in number; who comes beyond that is told so and disconnected.
+3. Closing lets what was asked be answered, then disconnects everybody. Explicit sessions live on, to be resumed
+   when the server is back; implicit ones end with their connections.
+"""
+
+import asyncio
+import ipaddress
+import json
+from typing import NamedTuple
+
+from fencehold.doors.resp import greeting, locking, looking, sessions
+from fencehold.doors.resp.connection import Connection
+from fencehold.errors import UsageError
+from fencehold.node.node import Node
+from fencehold.runtime.ids import Secrets, new_secret
+
+
+class Bounds(NamedTuple):
+    """What one connection, and all of them, may take."""
+
+    connections_max: int = 16_000
+    frame_bytes_max: int = 64 << 10
+    frame_seconds_max: float = 10.0
+    """How long half a frame may wait for the rest."""
+    in_flight_max: int = 16_384
+    unsent_bytes_high: int = 256 << 10
+    """Beyond this nothing more is read from a client until it reads."""
+    unsent_bytes_max: int = 4 << 20
+    """Beyond this it is disconnected."""
+    implicit_ttl_ms: int = 30_000
+
+
+class Door:
+    """One listening socket and the connections that came through it."""
+
+    def __init__(self, node: Node, *, bounds: Bounds | None = None, new_secret: Secrets = new_secret) -> None:
+        self.node = node
+        self.bounds = bounds or Bounds()
+        self.new_secret = new_secret
+        self.connections: set[Connection] = set()
+        self.handlers = {
+            **greeting.HANDLERS,
+            **sessions.HANDLERS,
+            **locking.HANDLERS,
+            **looking.HANDLERS,
+        }
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
+
+    async def open(self, host: str, port: int, *, insecure: bool = False) -> int:
+        """Listen; returns the port, which the system chooses if 0 was given.
+
+        Raises:
+            UsageError: the address is not loopback, and `insecure` was not said.
+            OSError: the address cannot be had.
+        """
+        if not insecure and not _is_loopback(host):
+            raise UsageError(
+                f"{host} can be reached from other machines, and nothing here is encrypted or authenticated yet: "
+                "listen on 127.0.0.1, or say --insecure if the network is trusted"
+            )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
+        self._sweeping = asyncio.create_task(self._sweep())
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def drain(self) -> None:
+        """Let nobody in and take no more commands; what was taken will be answered."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self.connections):
+            connection.stop_reading()
+            if connection.member is not None and connection.member.implicit:
+                connection.member.close()
+
+    async def close(self) -> None:
+        """Disconnect everybody."""
+        for connection in tuple(self.connections):
+            connection.end()
+        if self.connections:
+            await self._closed.wait()
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def on_opened(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        if len(self.connections) > self.bounds.connections_max:
+            connection.end("LIMIT", f"at most {self.bounds.connections_max} connections")
+
+    def on_closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if connection.watching is not None:
+            connection.watching.end()
+        if not self.connections:
+            self._closed.set()
+
+    def meta_of(self, connection: Connection) -> str:
+        """What is shown of a plain client to whoever asks who holds a name."""
+        return json.dumps({"client": connection.name or "redis client", "peer": connection.peer})
+
+    async def _sweep(self) -> None:
+        """Now and then: end what hangs, keep alive what is there."""
+        keep_alive_s = self.bounds.implicit_ttl_ms / 3_000
+        next_keep_alive = self.now() + keep_alive_s
+        while True:
+            await asyncio.sleep(min(1.0, self.bounds.frame_seconds_max / 2, keep_alive_s))
+            self._end_half_frames()
+            if self.now() >= next_keep_alive:
+                next_keep_alive = self.now() + keep_alive_s
+                self._keep_implicit_alive()
+
+    def _end_half_frames(self) -> None:
+        longest = self.now() - self.bounds.frame_seconds_max
+        for connection in tuple(self.connections):
+            if connection.partial_since is not None and connection.partial_since < longest:
+                connection.end("LIMIT", "half a command, and then nothing")
+
+    def _keep_implicit_alive(self) -> None:
+        for connection in self.connections:
+            if connection.member is not None and connection.member.implicit:
+                connection.member.keep_alive()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

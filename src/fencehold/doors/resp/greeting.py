@@ -1,0 +1,130 @@
+"""Greeting: what any Redis client says before it comes to the point, and what tells it where it is."""
+
+from fencehold import __version__
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+
+
+def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    if len(words) > 1:
+        version = number(words[1], "the protocol version")
+        if version not in replies.NULL:
+            slot.error("NOPROTO", "the protocol version is 2 or 3")
+            return
+        _read_rest(connection, words[2:])
+        connection.version = version
+    slot.reply(
+        {
+            "server": "fencehold",
+            "version": __version__,
+            "proto": connection.version,
+            "id": id(connection) & 0x7FFFFFFF,
+            "mode": "standalone",
+            "role": "leader" if connection.node.leads else "waiting",
+            "modules": [],
+        }
+    )
+
+
+def _read_rest(connection: Connection, words: list[bytes]) -> None:
+    rest = iter(words)
+    for word in rest:
+        match word.upper():
+            case b"SETNAME":
+                connection.name = text(next(rest, b""), "the name")
+            case b"AUTH":
+                raise Wrong("this server has no users: connect without AUTH")
+            case _:
+                raise Wrong(f"HELLO does not know {shown(word)}")
+
+
+def ping(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 0, 1)
+    slot.fill(replies.reply(words[1], connection.version) if len(words) > 1 else b"+PONG\r\n")
+
+
+def echo(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 1)
+    slot.reply(words[1])
+
+
+def quit_(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    slot.fill(replies.OK)
+    connection.leave()
+
+
+def client(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """CLIENT SETNAME, SETINFO and the like: taken note of where it matters."""
+    at_least(words, 1)
+    match words[1].upper():
+        case b"SETNAME" if len(words) == 3:
+            connection.name = text(words[2], "the name")
+            slot.fill(replies.OK)
+        case b"GETNAME":
+            slot.reply(connection.name or None)
+        case b"ID":
+            slot.reply(id(connection) & 0x7FFFFFFF)
+        case b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH":
+            slot.fill(replies.OK)
+        case _:
+            raise Wrong(f"CLIENT does not know {shown(words[1])} here")
+
+
+def select(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 1)
+    if number(words[1], "the database"):
+        raise Wrong("there is one space of names here: database 0")
+    slot.fill(replies.OK)
+
+
+def command(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """redis-cli asks for the documentation of all commands: an empty one will do."""
+    if len(words) > 1 and words[1].upper() == b"COUNT":
+        slot.reply(len(connection.door.handlers))
+    else:
+        slot.reply({} if len(words) > 1 and words[1].upper() == b"DOCS" else [])
+
+
+def config(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """redis-benchmark asks how the server saves; nothing can be set."""
+    at_least(words, 1)
+    if words[1].upper() != b"GET":
+        raise Wrong("the configuration is set when the server starts")
+    slot.reply({})
+
+
+def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    node = connection.node
+    state = node.replica.machine.state
+    facts = {
+        "fencehold_version": __version__,
+        "engine": node.journal.declared.engine,
+        "durable": int(node.journal.declared.durable),
+        "role": "leader" if node.leads else "waiting",
+        "epoch": node.epoch,
+        "position": state.position,
+        "appends": node.appends,
+        "logical_time_ms": state.now_at,
+        "fence": state.fence,
+        "sessions": len(state.sessions),
+        "names_held": len(state.held) + len(state.crowds),
+        "names_awaited": len(state.queues),
+        "waiters": len(state.waiters),
+        "connected_clients": len(connection.door.connections),
+    }
+    lines = ["# Fencehold", *(f"{key}:{value}" for key, value in facts.items()), ""]
+    slot.reply("\r\n".join(lines))
+
+
+HANDLERS: dict[bytes, Handler] = {
+    b"HELLO": hello,
+    b"PING": ping,
+    b"ECHO": echo,
+    b"QUIT": quit_,
+    b"CLIENT": client,
+    b"SELECT": select,
+    b"COMMAND": command,
+    b"CONFIG": config,
+    b"INFO": info,
+}

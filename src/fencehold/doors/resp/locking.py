@@ -1,0 +1,171 @@
+"""Locking: the LOCK.* commands that go through the journal."""
+
+from functools import partial
+
+from fencehold.core.commands import Break, Cancel, Extend, Release, Settle
+from fencehold.core.outcomes import (
+    Broken,
+    Busy,
+    Cancelled,
+    Extended,
+    Granted,
+    Outcome,
+    Queued,
+    Reason,
+    Released,
+    Settled,
+    TimedOut,
+)
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.answers import done, refuse, refuse_hold
+from fencehold.doors.resp.arguments import (
+    REQUEST,
+    Kinds,
+    Wrong,
+    acquire,
+    at_least,
+    exactly,
+    names,
+    number,
+    options,
+    text,
+)
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.member import Member
+from fencehold.doors.resp.sessions import member_of, with_implicit
+from fencehold.errors import FenceholdError
+
+Told = Outcome | FenceholdError
+
+_BREAK: Kinds = {b"FENCE": ("fence", number)}
+
+
+def acquire_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 1)
+    _acquire(connection, words, slot, (text(words[1], "a name"),), 2)
+
+
+def acquire_several(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    asked, start = names(words)
+    _acquire(connection, words, slot, asked, start)
+
+
+def _acquire(connection: Connection, words: list[bytes], slot: Slot, asked: tuple[str, ...], start: int) -> None:
+    member = connection.member
+    command, in_background = acquire(words, member.session if member else 0, asked, start)
+    if member is None:
+        with_implicit(connection, slot, partial(_acquire, connection, words, slot, asked, start))
+        return
+    if in_background and connection.version != 3:
+        raise Wrong("ASYNC needs pushes: say HELLO 3 first")
+    connection.node.submit(command, partial(_acquired, member, slot, in_background, connection.version))
+
+
+def _acquired(member: Member, slot: Slot, in_background: bool, version: int, outcome: Told, at_ms: int) -> None:
+    kind = type(outcome)
+    if kind is Granted:
+        slot.fill(replies.grant(outcome, member.ttl_ms, version))  # type: ignore[arg-type]
+    elif kind is Busy or kind is TimedOut or kind is Cancelled:
+        slot.fill(replies.NULL[version])
+    elif not isinstance(outcome, Queued):
+        refuse(slot, outcome, at_ms)
+    elif in_background:
+        slot.reply({"queued": outcome.ticket, "ahead": outcome.ahead})
+    else:
+        member.block(outcome.ticket, slot)
+
+
+def cancel(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 1)
+    command = Cancel(member_of(connection).session, number(words[1], "the request"))
+    connection.node.submit(command, partial(done, slot, Cancelled))
+
+
+def release_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 2)
+    _release(connection, words, slot, (text(words[1], "a name"),), 2)
+
+
+def release_several(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    asked, start = names(words)
+    at_least(words, start)
+    _release(connection, words, slot, asked, start)
+
+
+def _release(connection: Connection, words: list[bytes], slot: Slot, asked: tuple[str, ...], start: int) -> None:
+    fence = number(words[start], "the fence")
+    found = options(words, start + 1, REQUEST)
+    command = Release(member_of(connection).session, asked, fence, **found)
+    connection.node.submit(command, partial(_released, slot))
+
+
+def _released(slot: Slot, outcome: Told, at_ms: int) -> None:
+    if not isinstance(outcome, Released):
+        refuse(slot, outcome, at_ms)
+    elif outcome.reason is Reason.OK:
+        slot.fill(replies.OK)
+    else:
+        refuse_hold(slot, outcome.reason, outcome.refused)
+
+
+def extend_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 3)
+    _extend(connection, words, slot, (text(words[1], "a name"),), 2)
+
+
+def extend_several(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    asked, start = names(words)
+    at_least(words, start + 1)
+    _extend(connection, words, slot, asked, start)
+
+
+def _extend(connection: Connection, words: list[bytes], slot: Slot, asked: tuple[str, ...], start: int) -> None:
+    fence, ttl_ms = number(words[start], "the fence"), number(words[start + 1], "the ttl")
+    found = options(words, start + 2, REQUEST)
+    member = member_of(connection)
+    command = Extend(member.session, asked, fence, ttl_ms, **found)
+    connection.node.submit(command, partial(_extended, connection, slot, member.ttl_ms, command))
+
+
+def _extended(
+    connection: Connection, slot: Slot, session_ttl_ms: int, command: Extend, outcome: Told, at_ms: int
+) -> None:
+    if not isinstance(outcome, Extended):
+        refuse(slot, outcome, at_ms)
+    elif outcome.reason is not Reason.OK:
+        refuse_hold(slot, outcome.reason)
+    else:
+        granted = Granted(command.session, command.request, command.names, command.fence, at_ms, command.ttl_ms)
+        slot.fill(replies.grant(granted, session_ttl_ms, connection.version))
+
+
+def settle(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 1)
+    requests = tuple(number(word, "a request") for word in words[1:])
+    connection.node.submit(Settle(member_of(connection).session, requests), partial(done, slot, Settled))
+
+
+def break_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 1)
+    command = Break(text(words[1], "a name"), **options(words, 2, _BREAK))
+    connection.node.submit(command, partial(_broken, slot))
+
+
+def _broken(slot: Slot, outcome: Told, at_ms: int) -> None:
+    if isinstance(outcome, Broken):
+        slot.reply({"name": outcome.name, "fence": outcome.fence, "ended": list(outcome.ended)})
+    else:
+        refuse(slot, outcome, at_ms)
+
+
+HANDLERS: dict[bytes, Handler] = {
+    b"LOCK.ACQUIRE": acquire_one,
+    b"LOCK.MACQUIRE": acquire_several,
+    b"LOCK.CANCEL": cancel,
+    b"LOCK.RELEASE": release_one,
+    b"LOCK.MRELEASE": release_several,
+    b"LOCK.EXTEND": extend_one,
+    b"LOCK.MEXTEND": extend_several,
+    b"LOCK.SETTLE": settle,
+    b"LOCK.BREAK": break_name,
+}

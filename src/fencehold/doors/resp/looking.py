@@ -1,0 +1,157 @@
+"""Looking on: what can be asked without changing anything."""
+
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from fencehold.core.state import Hold, Session, State, Waiter
+from fencehold.core.views import names_in_use, view_name
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.arguments import Kinds, Wrong, at_least, exactly, number, options, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.watching import Watching
+from fencehold.errors import FenceholdError
+from fencehold.node.leader import Question
+
+_LIST: Kinds = {b"PREFIX": ("prefix", text), b"CURSOR": ("cursor", text), b"COUNT": ("count", number)}
+_FROM: Kinds = {b"FROM": ("position", number)}
+_STALE = b"STALE"
+_COUNT, _COUNT_MAX = 100, 1_000
+
+
+def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    words, stale = _stale(words)
+    exactly(words, 1)
+    _ask(connection, slot, partial(_info, text(words[1], "a name")), stale)
+
+
+def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    words, stale = _stale(words)
+    found = options(words, 1, _LIST)
+    count = min(found.get("count", _COUNT), _COUNT_MAX) or 1
+    _ask(connection, slot, partial(_names, found.get("prefix", ""), found.get("cursor", ""), count), stale)
+
+
+def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    words, stale = _stale(words)
+    exactly(words, 0)
+    _ask(connection, slot, partial(_sessions, connection.node.is_attached), stale)
+
+
+def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 1)
+    found = options(words, 2, _FROM)
+    if connection.version != 3:
+        raise Wrong("watching needs pushes: say HELLO 3 first")
+    if connection.watching is None:
+        now = connection.node.replica.machine.position
+        connection.watching = Watching(connection, found.get("position", now))
+    connection.watching.prefixes[text(words[1], "the prefix")] = None
+    slot.fill(replies.OK)
+    connection.watching.wake()
+
+
+def unwatch(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 1)
+    if connection.watching is not None:
+        connection.watching.prefixes.pop(text(words[1], "the prefix"), None)
+    slot.fill(replies.OK)
+
+
+def _stale(words: list[bytes]) -> tuple[list[bytes], bool]:
+    return (words[:-1], True) if len(words) > 1 and words[-1].upper() == _STALE else (words, False)
+
+
+def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) -> None:
+    if stale:
+        _found(slot, question(connection.node.replica.machine.state))
+    else:
+        connection.node.ask(question, partial(_found, slot))
+
+
+def _found(slot: Slot, found: Any) -> None:
+    if isinstance(found, FenceholdError):
+        slot.error("UNAVAILABLE", str(found))
+    else:
+        slot.reply(found)
+
+
+def _info(name: str, state: State) -> dict[str, object]:
+    view = view_name(state, name)
+    return {
+        "name": name,
+        "holds": [_hold(state, hold) for hold in view.holds],
+        "waiters": [_waiter(state, waiter) for waiter in view.waiters],
+        "delayed_ms": max(0, view.delayed_until_at - state.now_at),
+    }
+
+
+def _hold(state: State, hold: Hold) -> dict[str, object]:
+    return {
+        "session": hold.session,
+        "owner": hold.owner,
+        "fence": hold.fence,
+        "mode": hold.mode.value,
+        "limit": hold.limit,
+        "held_ms": state.now_at - hold.since_at,
+        "left_ms": hold.until_at - state.now_at if hold.until_at else -1,
+        "meta": hold.meta,
+        "session_meta": state.sessions[hold.session].meta,
+    }
+
+
+def _waiter(state: State, waiter: Waiter) -> dict[str, object]:
+    ask = waiter.ask
+    return {
+        "session": ask.session,
+        "owner": ask.owner,
+        "ticket": waiter.ticket,
+        "mode": ask.mode.value,
+        "names": list(ask.names),
+        "waited_ms": state.now_at - waiter.since_at,
+        "left_ms": waiter.until_at - state.now_at if waiter.until_at else -1,
+        "session_meta": state.sessions[ask.session].meta,
+    }
+
+
+def _names(prefix: str, cursor: str, count: int, state: State) -> list[object]:
+    after = (name for name in names_in_use(state, prefix) if name > cursor)
+    names = list(islice(after, count + 1))
+    more = len(names) > count
+    return [names[count - 1] if more else "", [_summary(state, name) for name in names[:count]]]
+
+
+def _summary(state: State, name: str) -> dict[str, object]:
+    holds = state.holders(name)
+    return {
+        "name": name,
+        "mode": holds[0].mode.value if holds else "",
+        "holders": len(holds),
+        "waiters": len(state.queues.get(name, ())),
+        "fence": max((hold.fence for hold in holds), default=0),
+    }
+
+
+def _sessions(is_connected: Any, state: State) -> list[object]:
+    return [_session(state, session, is_connected(session.id)) for session in state.sessions.values()]
+
+
+def _session(state: State, session: Session, connected: bool) -> dict[str, object]:
+    return {
+        "session": session.id,
+        "connected": int(connected),
+        "opened_ms_ago": state.now_at - session.opened_at,
+        "expires_in_ms": state.sessions_until[session.id] - state.now_at,
+        "holds": len(session.held) + len(session.shares),
+        "waits": len(session.waiters),
+        "meta": session.meta,
+    }
+
+
+HANDLERS: dict[bytes, Handler] = {
+    b"LOCK.INFO": info_name,
+    b"LOCK.LIST": list_names,
+    b"LOCK.WATCH": watch,
+    b"LOCK.UNWATCH": unwatch,
+    b"SESSION.LIST": list_sessions,
+}

@@ -1,0 +1,76 @@
+"""A member: the session a connection speaks for, and how its life and the connection's hang together.
+
+An *explicit* session was opened by its client and outlives the connection: it can be resumed on another. An
+*implicit* one was opened for a connection that asked for a lock without one: it is kept alive by the connection's
+being there, and ends with it.
+"""
+
+from fencehold.core.commands import CloseSession, Suspend
+from fencehold.core.outcomes import Ending, HoldEnded, Notice, SessionEnded, WaitEnded
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.answers import settle
+from fencehold.doors.resp.connection import Connection, Slot
+
+_TOLD = {Ending.EXPIRED, Ending.BROKEN}
+
+
+class Member:
+    """One session on one connection."""
+
+    def __init__(self, connection: Connection, session: int, ttl_ms: int, *, implicit: bool) -> None:
+        self.session = session
+        self.ttl_ms = ttl_ms
+        self.implicit = implicit
+        self.ending = False
+        """Its client has asked for its end."""
+        self._connection = connection
+        self._node = connection.node
+        self._blocked: dict[int, Slot] = {}
+        replaced = self._node.attach(session, connection)
+        if isinstance(replaced, Connection):
+            replaced.member = None
+            replaced.end("NOSESSION", f"session {session} was taken up by another connection")
+
+    def block(self, ticket: int, slot: Slot) -> None:
+        """Let a plain client's acquire block until its wait ends."""
+        self._blocked[ticket] = slot
+
+    def keep_alive(self) -> None:
+        """Renew an implicit session: its connection is there."""
+        self._node.renew(self.session, ignore)
+
+    def on_disconnected(self, by_client: bool) -> None:
+        """Leave the session its grace, if the client's end closed; an implicit one has none."""
+        if self._node.detach(self.session, self._connection) and (by_client or self.implicit):
+            self._node.submit(Suspend(self.session), ignore)
+
+    def close(self) -> None:
+        """End the session for good."""
+        self._node.submit(CloseSession(self.session), ignore)
+
+    def on_notice(self, notice: Notice, at_ms: int) -> None:
+        """Tell the client what happened to its session."""
+        connection = self._connection
+        match notice:
+            case WaitEnded():
+                slot = self._blocked.pop(notice.ticket, None)
+                settle(connection, self.ttl_ms, notice, slot)
+            case HoldEnded() if notice.ending in _TOLD:
+                connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value))
+            case SessionEnded():
+                self._on_ended(notice)
+            case _:
+                pass
+
+    def _on_ended(self, notice: SessionEnded) -> None:
+        self._node.detach(self.session, self._connection)
+        self._connection.member = None
+        if not self.ending:
+            self._connection.push(replies.push("ended", self.session, notice.ending.value))
+        for slot in self._blocked.values():
+            slot.error("NOSESSION", f"session {self.session} has ended while this waited")
+        self._blocked.clear()
+
+
+def ignore(*_: object) -> None:
+    """Nobody waits for the answer."""

@@ -1,0 +1,148 @@
+"""Sessions on the wire: opening, resuming, keeping alive, closing; and the implicit ones of plain clients."""
+
+import hmac
+from collections.abc import Callable
+from functools import partial
+
+from fencehold.core.commands import CloseSession, OpenSession, Renew
+from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
+from fencehold.doors.resp.answers import done, refuse
+from fencehold.doors.resp.arguments import Kinds, Wrong, exactly, number, options, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.member import Member, ignore
+from fencehold.errors import FenceholdError
+
+Told = Outcome | FenceholdError
+
+_OPEN: Kinds = {b"TTL": ("ttl_ms", number), b"GRACE": ("grace_ms", number), b"META": ("meta", text)}
+
+
+def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    found = options(words, 1, _OPEN)
+    if "ttl_ms" not in found:
+        raise Wrong("SESSION.OPEN needs TTL ms")
+    _refuse_second(connection)
+    secret = connection.door.new_secret()
+    command = OpenSession(secret=secret, **found)
+    connection.node.submit(command, partial(_opened, connection, slot, secret))
+
+
+def _opened(connection: Connection, slot: Slot, secret: str, outcome: Told, at_ms: int) -> None:
+    if not isinstance(outcome, Opened):
+        refuse(slot, outcome, at_ms)
+    elif connection.closed or connection.member is not None:
+        # Nobody is there to use it, or two were asked for at once.
+        connection.node.submit(CloseSession(outcome.session), ignore)
+        slot.error("USAGE", "this connection has a session already")
+    else:
+        connection.member = Member(connection, outcome.session, outcome.ttl_ms, implicit=False)
+        connection.is_plain = False
+        slot.reply(
+            {
+                "session": outcome.session,
+                "secret": secret,
+                "ttl_ms": outcome.ttl_ms,
+                "grace_ms": outcome.grace_ms,
+                "at": at_ms,
+            }
+        )
+
+
+def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 2)
+    _refuse_second(connection)
+    number_, secret = number(words[1], "the session"), text(words[2], "the secret")
+    session = connection.node.replica.machine.state.sessions.get(number_)
+    if session is None or not hmac.compare_digest(session.secret.encode(), secret.encode()):
+        # The same words for both: whoever guesses learns nothing.
+        slot.error("NOSESSION", f"session {number_} has ended, or the secret is not its own")
+        return
+    # Attached before it is durable: the end of the old connection must not suspend it any more.
+    connection.member = Member(connection, session.id, session.ttl_ms, implicit=False)
+    connection.is_plain = False
+    told = partial(_resumed, slot, session.id, session.ttl_ms, session.grace_ms)
+    connection.node.submit(Renew((session.id,)), told)
+
+
+def _resumed(slot: Slot, session: int, ttl_ms: int, grace_ms: int, outcome: Told, at_ms: int) -> None:
+    if isinstance(outcome, Renewed) and session not in outcome.ended:
+        slot.reply({"session": session, "ttl_ms": ttl_ms, "grace_ms": grace_ms, "at": at_ms})
+    else:
+        _not_renewed(slot, session, outcome, at_ms)
+
+
+def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 0)
+    member = member_of(connection)
+    connection.node.renew(member.session, partial(_kept_alive, slot, member.session, member.ttl_ms))
+
+
+def _kept_alive(slot: Slot, session: int, ttl_ms: int, outcome: Told, at_ms: int) -> None:
+    if isinstance(outcome, Renewed) and session not in outcome.ended:
+        slot.reply({"at": at_ms, "ttl_ms": ttl_ms})
+    else:
+        _not_renewed(slot, session, outcome, at_ms)
+
+
+def _not_renewed(slot: Slot, session: int, outcome: Told, at_ms: int) -> None:
+    if isinstance(outcome, Renewed):
+        slot.error("NOSESSION", f"session {session} has ended")
+    else:
+        refuse(slot, outcome, at_ms)
+
+
+def close_session(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 0)
+    member = member_of(connection)
+    member.ending = True
+    connection.node.submit(CloseSession(member.session), partial(done, slot, Closed))
+
+
+class NoMember(Wrong):
+    """The command needs a session, and the connection has none, or has none any more."""
+
+    code = "NOSESSION"
+
+
+def member_of(connection: Connection) -> Member:
+    """The session the connection speaks for."""
+    if connection.member is None:
+        raise NoMember("this connection has no session; if it had one, that has ended")
+    return connection.member
+
+
+def _refuse_second(connection: Connection) -> None:
+    if connection.member is not None:
+        raise Wrong("this connection has a session already")
+
+
+def with_implicit(connection: Connection, slot: Slot, go_on: Callable[[], None]) -> None:
+    """Open a session for a plain client's connection, then go on."""
+    if not connection.is_plain:
+        # Its own session ended: to give it another in silence would hide that it lost what it held.
+        member_of(connection)
+    connection.awaiting_session.append((slot, go_on))
+    if len(connection.awaiting_session) == 1:
+        command = OpenSession(connection.door.bounds.implicit_ttl_ms, meta=connection.door.meta_of(connection))
+        connection.node.submit(command, partial(_implicit_opened, connection))
+
+
+def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
+    waiting, connection.awaiting_session = connection.awaiting_session, []
+    if not isinstance(outcome, Opened):
+        for slot, _ in waiting:
+            refuse(slot, outcome, at_ms)
+    elif connection.closed or connection.member is not None:
+        connection.node.submit(CloseSession(outcome.session), ignore)
+    else:
+        connection.member = Member(connection, outcome.session, outcome.ttl_ms, implicit=True)
+        for _, go_on in waiting:
+            go_on()
+
+
+HANDLERS: dict[bytes, Handler] = {
+    b"SESSION.OPEN": open_session,
+    b"SESSION.RESUME": resume_session,
+    b"SESSION.KEEPALIVE": keep_alive,
+    b"SESSION.CLOSE": close_session,
+}

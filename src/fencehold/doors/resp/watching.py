@@ -1,0 +1,59 @@
+"""Watching: events pushed to a client that looks on; never on the path of an acquire."""
+
+import asyncio
+
+from fencehold.core.events import Event
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.connection import Connection
+
+
+class Watching:
+    """The prefixes one connection watches, and how far it has been told."""
+
+    def __init__(self, connection: Connection, position: int) -> None:
+        self.prefixes: dict[str, None] = {}
+        self._connection = connection
+        self._position = position
+        self._scheduled = False
+        connection.node.watch(self.wake)
+
+    def wake(self) -> None:
+        """There may be news: look at it when whoever brought it is done."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def end(self) -> None:
+        self._connection.node.unwatch(self.wake)
+
+    def _tell(self) -> None:
+        self._scheduled = False
+        connection, ring = self._connection, self._connection.node.ring
+        if connection.closed or connection.is_full:
+            # When there is room again, what was missed and is still in the ring follows.
+            return
+        if ring.lost_up_to > self._position:
+            self._position = ring.lost_up_to
+            connection.push(replies.push("event", {"kind": "gap", "position": self._position}))
+        for event in ring.since(self._position):
+            self._position = event.position
+            if self._is_wanted(event):
+                connection.push(replies.push("event", as_map(event)))
+
+    def _is_wanted(self, event: Event) -> bool:
+        prefixes = tuple(self.prefixes)
+        return "" in self.prefixes or any(name.startswith(prefixes) for name in event.names)
+
+
+def as_map(event: Event) -> dict[str, object]:
+    """An event in the words of the protocol."""
+    return {
+        "kind": event.kind.value,
+        "position": event.position,
+        "at": event.at_ms,
+        "session": event.session,
+        "owner": event.owner,
+        "names": list(event.names),
+        "fence": event.fence,
+        "detail": event.detail,
+    }

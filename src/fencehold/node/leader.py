@@ -1,0 +1,191 @@
+"""The leader: gathers commands into a batch, appends it, applies it, and answers when it is durable.
+
+1.  *Answered means durable* (G3). No answer, notice, event or reading leaves before its entry is in the journal.
+2.  *Group commit without a timer.* What arrives while an append is under way is the next batch: one idle client
+    sees one append of latency, a crowd sees large batches.
+3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
+    be there: the leader is done, and whoever made it builds the state anew from the journal.
+4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
+    before it, the rest carried over. The first of a leader tells none: time nobody led does not count.
+5.  *Renewals alone force no append*: they ride with the next entry, at the latest with a tick.
+6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
+    barrier), and answered when that is durable. So a leader that was sealed without knowing answers none.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from fencehold.core.commands import Command, Entry, Renew
+from fencehold.core.machine import Machine
+from fencehold.core.outcomes import Applied, Outcome
+from fencehold.core.state import State
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.journal.codec import encode
+from fencehold.journal.port import Journal
+from fencehold.runtime.clock import Clock
+from fencehold.types import Epoch, Position
+
+Answer: TypeAlias = Callable[[Outcome | FenceholdError, int], None]
+"""Told the outcome of a command and the logical time of its entry; or what became of the append instead."""
+
+Question: TypeAlias = Callable[[State], Any]
+Reply: TypeAlias = Callable[[Any], None]
+"""Told what a question found, or the error that kept it from being asked."""
+
+
+class Bounds(NamedTuple):
+    """How much goes into one entry, and how often one is made with nothing to say."""
+
+    commands_per_entry_max: int = 4_096
+    entry_bytes_max: int = 1 << 20
+    pending_max: int = 65_536
+    """Commands that may wait for an append. Beyond it they are refused at once: certainly nothing happened."""
+    tick_s: float = 0.2
+
+
+class Leader:
+    """Serves one epoch over one machine, which it alone feeds."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        journal: Journal,
+        epoch: Epoch,
+        clock: Clock,
+        *,
+        on_durable: Callable[[Entry, Applied], None],
+        bounds: Bounds,
+    ) -> None:
+        self.machine = machine
+        self._journal = journal
+        self._epoch = epoch
+        self._clock = clock
+        self._on_durable = on_durable
+        self._bounds = bounds
+        self._commands: list[Command] = []
+        self._answers: list[Answer] = []
+        self._renewals: list[tuple[int, Answer]] = []
+        self._questions: list[tuple[Question, Reply]] = []
+        self._under_way: list[Answer] = []
+        self._asked: list[tuple[Question, Reply]] = []
+        self._wanted = asyncio.Event()
+        self._told_ms = clock.now_ms()
+        self._stopping = False
+
+    def submit(self, command: Command, answer: Answer) -> None:
+        """Have a command appended and applied; `answer` is called once it is durable, or has failed."""
+        if len(self._commands) >= self._bounds.pending_max or self._stopping:
+            answer(Unavailable("too much waits for the journal" if not self._stopping else "stopping"), 0)
+            return
+        self._commands.append(command)
+        self._answers.append(answer)
+        self._wanted.set()
+
+    def renew(self, session: int, answer: Answer) -> None:
+        """Have a session renewed by the next entry, whenever that is."""
+        self._renewals.append((session, answer))
+
+    def ask(self, question: Question, reply: Reply) -> None:
+        """Have a question put to the current state."""
+        self._questions.append((question, reply))
+        self._wanted.set()
+
+    def tick(self) -> None:
+        """Let time pass, if anything is alive that it could end, or renewals wait."""
+        if self.machine.state.sessions or self._renewals:
+            self._wanted.set()
+
+    def stop(self) -> None:
+        """Take no more; `lead` returns when all that was taken is answered."""
+        self._stopping = True
+        self._wanted.set()
+
+    async def lead(self) -> None:
+        """Append and answer until told to stop, or the journal fails.
+
+        Raises: what the journal raised. Everybody who waited has been told.
+        """
+        try:
+            while await self._wanted.wait():
+                if self._stopping and not (self._commands or self._questions or self._renewals):
+                    return
+                self._wanted.clear()
+                await self._commit()
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    async def _commit(self) -> None:
+        """One entry: append, apply meanwhile, answer when it is durable."""
+        machine = self.machine
+        entry, data = self._gather()
+        position = Position(machine.position + 1)
+        durable = self._journal.append(data, epoch=self._epoch, position=position)
+        applied = machine.apply(position, entry)
+        found = [question(machine.state) for question, _ in self._asked]
+        await durable
+        answers, self._under_way = self._under_way, []
+        asked, self._asked = self._asked, []
+        at_ms = applied.at_ms
+        for answer, outcome in zip(answers, applied.outcomes, strict=True):
+            answer(outcome, at_ms)
+        self._on_durable(entry, applied)
+        for (_, reply), thing in zip(asked, found, strict=True):
+            reply(thing)
+
+    def _gather(self) -> tuple[Entry, bytes]:
+        """The next entry: the renewals, then as many commands as one entry takes."""
+        commands, answers = self._commands, self._answers
+        self._commands, self._answers = [], []
+        self._asked, self._questions = self._questions, []
+        if self._renewals:
+            self._renew_first(commands, answers)
+        entry, data = self._fit(self._elapsed_ms(), commands)
+        count = len(entry.commands)
+        if count < len(commands):
+            self._commands, self._answers = commands[count:], answers[count:]
+            self._wanted.set()
+        self._under_way = answers[:count]
+        return entry, data
+
+    def _renew_first(self, commands: list[Command], answers: list[Answer]) -> None:
+        renewals, self._renewals = self._renewals, []
+
+        def told(outcome: Outcome | FenceholdError, at_ms: int) -> None:
+            for _, answer in renewals:
+                answer(outcome, at_ms)
+
+        commands.insert(0, Renew(tuple(dict.fromkeys(session for session, _ in renewals))))
+        answers.insert(0, told)
+
+    def _fit(self, elapsed_ms: int, commands: list[Command]) -> tuple[Entry, bytes]:
+        count = min(len(commands), self._bounds.commands_per_entry_max)
+        while True:
+            entry = Entry(elapsed_ms, tuple(commands[:count]))
+            data = encode(entry)
+            if len(data) <= self._bounds.entry_bytes_max or count <= 1:
+                return entry, data
+            count //= 2
+
+    def _elapsed_ms(self) -> int:
+        """Whole milliseconds since the last entry; what is less is told by the next."""
+        elapsed_ms = int(self._clock.now_ms() - self._told_ms)
+        self._told_ms += elapsed_ms
+        return elapsed_ms
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell those of the entry under way what became of it, and the others that nothing happened."""
+        cause: FenceholdError = OutcomeUnknown(f"the node failed: {error!r}")
+        if isinstance(error, Unavailable | OutcomeUnknown):
+            cause = error
+        nothing = Unavailable("the node lost its journal before this was appended")
+        for answer in self._under_way:
+            answer(cause, 0)
+        for answer in (*self._answers, *(answer for _, answer in self._renewals)):
+            answer(nothing, 0)
+        for _, reply in (*self._asked, *self._questions):
+            reply(nothing)
+        self._under_way, self._answers, self._commands = [], [], []
+        self._asked, self._questions, self._renewals = [], [], []
+        self._stopping = True

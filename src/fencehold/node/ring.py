@@ -1,0 +1,49 @@
+"""The event ring: the newest of what happened, for those who look on.
+
+It keeps durable entries with what they did, and makes events of them only when somebody asks: nobody looking on
+costs the path of an acquire nothing but an append to a ring. What falls out at the far end is gone; who comes too
+late is told so.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import takewhile
+
+from fencehold.core.commands import Entry
+from fencehold.core.events import Event, events_of
+from fencehold.core.outcomes import Applied
+
+
+class Ring:
+    """What happened lately, bounded by how much, not by how long."""
+
+    def __init__(self, things_max: int = 16_384) -> None:
+        self._things_max = things_max
+        self._entries: deque[tuple[Entry, Applied]] = deque()
+        self._things = 0
+        self.lost_up_to = 0
+        """The last position whose events are gone."""
+
+    def add(self, entry: Entry, applied: Applied) -> None:
+        """Keep a durable entry, in the place of the oldest if need be."""
+        things = len(entry.commands) + len(applied.notices)
+        if not things:
+            return
+        self._entries.append((entry, applied))
+        self._things += things
+        while self._things > self._things_max and len(self._entries) > 1:
+            old, done = self._entries.popleft()
+            self._things -= len(old.commands) + len(done.notices)
+            self.lost_up_to = done.position
+
+    def forget(self, position: int) -> None:
+        """Start anew after a position: what came before was not seen here."""
+        self._entries.clear()
+        self._things = 0
+        self.lost_up_to = position
+
+    def since(self, position: int) -> Iterator[Event]:
+        """What happened after a position, as far as it is still here."""
+        newer = takewhile(lambda kept: kept[1].position > position, reversed(self._entries))
+        for entry, applied in reversed(list(newer)):
+            yield from events_of(entry, applied)
