@@ -106,7 +106,10 @@ class Journal(Protocol):
 
         Raises:
             Unavailable: the entry is certainly absent, and will stay so.
-            OutcomeUnknown: it may be there or arrive yet: take a new epoch and read before going on.
+            OutcomeUnknown: it may be there or arrive yet: take a new epoch and read before going on. An engine
+                that cannot trust its storage any more refuses to lead until it is closed and opened anew;
+                only then does reading tell.
+            UsageError: the entry is empty or larger than the engine takes, or the epoch was never taken.
             Sealed: a newer epoch exists; the entry is certainly absent: stop serving.
             OutOfPlace: the next position is another; the entry is certainly absent: read before going on.
         """

@@ -1,0 +1,216 @@
+"""The port, kept by files; and which thread does what.
+
+The rules it obeys:
+
+1. The event loop never touches a file. One thread appends and leads; another reads, saves and trims, so that no
+   append waits behind a snapshot.
+2. Giving up a call is not undoing it. An append under way when its caller is cancelled ends on its thread, and is
+   counted; the next append is checked against where the log ends then.
+3. `close` lets every call under way end, then ends both threads. Nothing of this journal runs after it.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+from fencehold.engines.file.cursor import Cursor
+from fencehold.engines.file.directory import Directory
+from fencehold.engines.file.log import Log
+from fencehold.engines.file.snapshots import Draft, trim
+from fencehold.engines.file.worker import Worker
+from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.journal.port import Declared, Opened, Record
+from fencehold.runtime.disk import Disk
+from fencehold.types import Epoch, Position
+
+T = TypeVar("T")
+
+_SAVE_BYTES = 256 << 10
+"""Chunks of a snapshot are gathered up to this size before they go to the thread: a hand-over costs 0.1 ms."""
+
+
+class FileJournal:
+    """A journal in a directory, for one process at a time."""
+
+    declared = Declared(engine="file", durable=True, shared=False)
+    worker: type[Worker] = Worker
+    """What does the blocking work. Tests that count entries, not threads, put one here that does it at once."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        segment_bytes_max: int = 16 << 20,
+        allocate_bytes: int = 1 << 20,
+        entry_bytes_max: int = 4 << 20,
+        disk: Disk | None = None,
+    ) -> None:
+        self._path = os.path.abspath(path)
+        self._disk = Disk() if disk is None else disk
+        self._segment_bytes_max = segment_bytes_max
+        self._allocate_bytes = allocate_bytes
+        self._entry_bytes_max = entry_bytes_max
+        self._running: _Running | None = None
+
+    async def open(self) -> Opened:
+        if self._running is not None:
+            raise UsageError(f"{self._path}: this journal is open already")
+        running = _Running(
+            self._path,
+            self._disk,
+            self.worker,
+            segment_bytes_max=self._segment_bytes_max,
+            allocate_bytes=self._allocate_bytes,
+        )
+        try:
+            opened = await running.on_appender(running.log.open)
+        except BaseException:
+            await running.end()
+            raise
+        self._running = running
+        return opened
+
+    async def read(self, after: Position) -> AsyncIterator[Record]:
+        running = self._opened()
+        end = running.log.end
+        cursor = Cursor(running.directory, after)
+        while cursor.position < end:
+            for record in await running.aside(cursor.step, end):
+                yield record
+
+    async def tail(self, after: Position) -> AsyncIterator[Record]:
+        running = self._opened()
+        cursor = Cursor(running.directory, after)
+        while self._running is running:
+            if cursor.position >= running.log.end:
+                await running.hear()
+                continue
+            for record in await running.aside(cursor.step, running.log.end):
+                yield record
+
+    async def lead(self) -> Epoch:
+        running = self._opened()
+        return await running.on_appender(running.log.lead)
+
+    async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
+        running = self._opened()
+        if not 0 < len(entry) <= self._entry_bytes_max:
+            raise UsageError(f"an entry has 1 to {self._entry_bytes_max} bytes, not {len(entry)}")
+        await running.on_appender(running.log.append, entry, epoch, position)
+
+    async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
+        running = self._opened()
+        async with running.saving:
+            await self._save(running, position, chunks)
+
+    async def trim(self) -> None:
+        running = self._opened()
+        running.log.refuse_if_stopped()
+        await running.aside(trim, running.directory)
+
+    async def close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.end()
+
+    def _opened(self) -> "_Running":
+        if self._running is None:
+            raise Unavailable(f"{self._path}: this journal is not open: open it first")
+        return self._running
+
+    async def _save(self, running: "_Running", position: Position, chunks: Iterable[bytes]) -> None:
+        running.log.refuse_if_stopped()
+        await self._check_snapshot(running, position)
+        draft = running.draft = Draft(running.directory, position)
+        try:
+            await running.aside(draft.begin)
+            await self._draw(running, draft, chunks)
+            await running.aside(draft.publish)
+        except OutcomeUnknown as error:
+            running.log.stop(str(error))
+            raise
+        finally:
+            running.discard_draft()
+
+    async def _draw(self, running: "_Running", draft: Draft, chunks: Iterable[bytes]) -> None:
+        gathered = bytearray()
+        for chunk in chunks:
+            gathered += chunk
+            if len(gathered) >= _SAVE_BYTES:
+                await running.aside(draft.add, bytes(gathered))
+                gathered.clear()
+            # The making of the snapshot shares the loop with the node's work: let that run after every step.
+            await asyncio.sleep(0)
+        await running.aside(draft.add, bytes(gathered))
+
+    async def _check_snapshot(self, running: "_Running", position: Position) -> None:
+        newest = max(await running.aside(running.directory.snapshots), default=Position(0))
+        if position < newest:
+            raise UsageError(f"{self._path}: a snapshot at {position} would be older than the one at {newest}")
+        if position > running.log.end:
+            raise UsageError(
+                f"{self._path}: a snapshot at {position} would be after the end of the journal, {running.log.end}"
+            )
+
+
+class _Running:
+    """What an open journal has and a closed one has not: the log, two threads, and who waits for news."""
+
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        worker: type[Worker],
+        *,
+        segment_bytes_max: int,
+        allocate_bytes: int,
+    ) -> None:
+        self.directory = Directory(path, disk)
+        self.log = Log(self.directory, segment_bytes_max=segment_bytes_max, allocate_bytes=allocate_bytes)
+        self.saving = asyncio.Lock()
+        self.draft: Draft | None = None
+        self._news = asyncio.Event()
+        self._tails = 0
+        self._ended = False
+        self._appender = worker(f"fencehold append {path}", self._wake)
+        self._other = worker(f"fencehold aside {path}", _nothing)
+
+    def on_appender(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+        return self._appender.do(work, *args)
+
+    def aside(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+        if self._ended:
+            raise Unavailable(f"{self.directory.path}: this journal was closed")
+        return self._other.do(work, *args)
+
+    async def hear(self) -> None:
+        """Wait until something was appended, or the journal is closed."""
+        self._tails += 1
+        try:
+            await self._news.wait()
+        finally:
+            self._tails -= 1
+
+    def discard_draft(self) -> None:
+        """Give up the snapshot being written, if any: on its own thread, which may be writing it."""
+        draft, self.draft = self.draft, None
+        if draft is not None and not self._ended:
+            self._other.do(draft.discard)
+
+    async def end(self) -> None:
+        """Let the work under way end, let go of the files, end the threads."""
+        self.discard_draft()
+        self._ended = True
+        self._wake()
+        self._appender.do(self.log.close)
+        await asyncio.gather(self._appender.end(), self._other.end())
+
+    def _wake(self) -> None:
+        if self._tails:
+            news, self._news = self._news, asyncio.Event()
+            news.set()
+
+
+def _nothing() -> None:
+    """Nobody waits for what is done aside but its caller."""

@@ -1,0 +1,82 @@
+"""The mark: up to which position appends were acknowledged.
+
+A log that was cut short at the end of a record looks like one that was never longer. The mark tells the two
+apart. The rules it obeys:
+
+1. It is written after the entry was synced, so it is never ahead of the log, whatever is lost.
+2. It is never synced itself, so it costs a few stores to memory. It survives the end of the process; after a
+   power loss it may be old, or gone. Then less is noticed, and nothing is wrong.
+3. Two slots take turns, so one half-written leaves the other whole. Positions grow: the higher one counts.
+
+::
+
+    slot    magic 4 | position u64 | crc u32, at offsets 0 and 64
+"""
+
+import mmap
+import os
+import struct
+from zlib import crc32
+
+from fencehold.engines.file.directory import Directory
+from fencehold.types import BEGINNING, Position
+
+NAME = "mark"
+_MAGIC = b"FHm\x01"
+_FIELDS = struct.Struct("<4sQ")
+_CRC = struct.Struct("<I")
+_SLOT_OFFSETS = (0, 64)
+_SLOT_BYTES = _FIELDS.size + _CRC.size
+_SIZE = 128
+
+
+def read_mark(directory: Directory) -> Position | None:
+    """How far appends were certainly acknowledged; None if the mark cannot be read."""
+    try:
+        data = directory.disk.read(directory.file(NAME))
+    except FileNotFoundError:
+        return BEGINNING
+    if not any(data):
+        return BEGINNING
+    slots = (_decode(data, offset) for offset in _SLOT_OFFSETS)
+    return max((position for position in slots if position is not None), default=None)
+
+
+class Mark:
+    """The mark of a journal that is open."""
+
+    def __init__(self, directory: Directory, position: Position) -> None:
+        self._turn = 1
+        self._map = _map(directory, _slot(position).ljust(_SIZE, b"\0"))
+
+    def set(self, position: Position) -> None:
+        # Memory, not a system call: this thread then need not give up the interpreter lock once more per append.
+        offset = _SLOT_OFFSETS[self._turn]
+        self._map[offset : offset + _SLOT_BYTES] = _slot(position)
+        self._turn ^= 1
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def _slot(position: Position) -> bytes:
+    fields = _FIELDS.pack(_MAGIC, position)
+    return fields + _CRC.pack(crc32(fields))
+
+
+def _decode(data: bytes, offset: int) -> Position | None:
+    slot = data[offset : offset + _SLOT_BYTES]
+    if len(slot) < _SLOT_BYTES:
+        return None
+    position = Position(_FIELDS.unpack_from(slot)[1])
+    return position if slot == _slot(position) else None
+
+
+def _map(directory: Directory, data: bytes) -> mmap.mmap:
+    fd = directory.disk.open(directory.file(NAME), os.O_RDWR | os.O_CREAT)
+    try:
+        # Written, not only sized: a store to a page the disk has no room for would end the process.
+        directory.disk.write(fd, data, 0)
+        return directory.disk.map(fd, len(data))
+    finally:
+        directory.disk.close(fd)

@@ -1,0 +1,100 @@
+"""The only door to the file system: each method is one system call, so that a test can stand in for any.
+
+It decides nothing. The rules it obeys:
+
+1. Errors come out as the `OSError` they are; what one means for an entry is for the caller to say.
+2. `pwrite` may write less than it was given, as the real call may; `write` goes on until all is written or an
+   error says why not.
+3. What is opened is never inherited by another program, and nobody else may read it: a journal holds secrets.
+"""
+
+import fcntl
+import mmap
+import os
+
+
+class Disk:
+    """The real file system. Tests override methods to fail, to record, or to lose what was not synced."""
+
+    __slots__ = ("__weakref__",)
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        return os.pread(fd, size, offset)
+
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        """Write all of `data` at `offset`. On an error, any part of it may have been written."""
+        written = self.pwrite(fd, data, offset)
+        while written < len(data):
+            written += self.pwrite(fd, memoryview(data)[written:], offset + written)
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        fd = self.open(path, os.O_RDONLY)
+        try:
+            return self._read_all(fd)
+        finally:
+            self.close(fd)
+
+    def _read_all(self, fd: int) -> bytes:
+        data = self.pread(fd, size := self.size(fd), 0)
+        while len(data) < size and (more := self.pread(fd, size - len(data), len(data))):
+            data += more
+        return data
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def datasync(self, fd: int) -> None:
+        """Make the contents and the size durable; times may stay behind."""
+        os.fdatasync(fd)
+
+    def sync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable: what was created, renamed or removed."""
+        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.sync(fd)
+        finally:
+            self.close(fd)
+
+    def make_dir(self, path: str) -> None:
+        os.mkdir(path, 0o700)
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def replace(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def lock(self, fd: int) -> None:
+        """Lock the open file for this owner alone; raises `BlockingIOError` if another has it.
+
+        The lock belongs to the opening, not to the process: two in one process exclude each other too.
+        """
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def map(self, fd: int, size: int) -> mmap.mmap:
+        return mmap.mmap(fd, size)
+
+    def random(self, size: int) -> bytes:
+        return os.urandom(size)

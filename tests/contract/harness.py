@@ -1,0 +1,73 @@
+"""What the suite needs of an engine beyond the port: handles, and a way to make an append go wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+from fencehold.journal.port import Journal, Record
+from fencehold.types import BEGINNING, Epoch, Position
+
+T = TypeVar("T")
+
+
+class Harness(Protocol):
+    """One engine under test, with one empty journal of its own."""
+
+    def handle(self) -> Journal:
+        """A new handle on the journal, not opened yet."""
+        ...
+
+    def quick_handle(self) -> Journal:
+        """A handle for volume: it may skip waiting for the disk, and nothing else."""
+        ...
+
+    def lose_next_reply(self) -> None:
+        """Let the next append be stored, and its reply be lost."""
+        ...
+
+    def fail_next_append(self) -> None:
+        """Let the next append fail before anything of it is stored."""
+        ...
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one test's coroutine on a loop of its own, which must not take half a minute."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(30):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def opened(journal: Journal) -> AsyncIterator[Journal]:
+    await journal.open()
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+@asynccontextmanager
+async def leading(journal: Journal) -> AsyncIterator[tuple[Journal, Epoch]]:
+    async with opened(journal):
+        yield journal, await journal.lead()
+
+
+async def fill(journal: Journal, epoch: Epoch, positions: Iterable[int]) -> list[Record]:
+    """Append an entry at each position, and return what must be read there."""
+    records = [Record(Position(at), epoch, entry(at)) for at in positions]
+    for record in records:
+        await journal.append(record.entry, epoch=epoch, position=record.position)
+    return records
+
+
+async def read_all(journal: Journal, after: int = BEGINNING) -> list[Record]:
+    return [record async for record in journal.read(Position(after))]
+
+
+def entry(position: int) -> bytes:
+    """An entry that differs from every other; some end in zeros, as real ones may."""
+    return f"entry {position} ".encode() * (position % 5 + 1) + bytes(position % 3)
