@@ -117,14 +117,14 @@ class Leader:
             raise
 
     async def _commit(self) -> None:
-        """One entry: append, apply meanwhile, answer when it is durable."""
+        """One entry: apply, append, answer when it is durable."""
         machine = self.machine
         entry, data = self._gather()
         position = Position(machine.position + 1)
-        durable = self._journal.append(data, epoch=self._epoch, position=position)
+        # Applied first: an entry that the machine itself finds wrong must never be in the journal.
         applied = machine.apply(position, entry)
         found = [question(machine.state) for question, _ in self._asked]
-        await durable
+        await self._journal.append(data, epoch=self._epoch, position=position)
         answers, self._under_way = self._under_way, []
         asked, self._asked = self._asked, []
         at_ms = applied.at_ms

@@ -10,7 +10,7 @@ import contextlib
 
 from fencehold.core.machine import Machine
 from fencehold.core.snapshot import Snapshot
-from fencehold.errors import JournalError
+from fencehold.errors import FenceholdError
 from fencehold.journal.port import Journal
 from fencehold.types import Position
 
@@ -24,7 +24,7 @@ class Saver:
         self._commands = 0
         self._task: asyncio.Task[None] | None = None
         self.saved_at = Position(0)
-        self.failure: JournalError | None = None
+        self.failure: FenceholdError | None = None
         """Why the last one failed, if it did. The next is tried when it is due."""
 
     def consider(self, machine: Machine, commands: int) -> None:
@@ -40,7 +40,7 @@ class Saver:
             await self._journal.save(position, snapshot)
             await self._journal.trim()
             self.saved_at, self.failure = position, None
-        except JournalError as error:
+        except FenceholdError as error:
             # The one before it stands, and nothing was trimmed: the journal only grows a little longer.
             self.failure = error
         finally:
