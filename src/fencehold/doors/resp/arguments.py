@@ -56,28 +56,35 @@ def names(words: list[bytes]) -> tuple[tuple[str, ...], int]:
     return tuple(text(word, "a name") for word in words[2 : 2 + count]), 2 + count
 
 
-Kinds = dict[bytes, tuple[str, Callable[[bytes, str], Any]]]
+Reader = Callable[[bytes, str], Any]
+Kinds = dict[bytes, tuple[str, Reader, str]]
+"""By the word of an option: the field it fills, how its value is read, and the word for messages."""
 
 
-def options(words: list[bytes], start: int, kinds: Kinds, flags: frozenset[bytes] = frozenset()) -> dict[str, Any]:
+def kinds(**fields: tuple[str, Reader]) -> Kinds:
+    """The options a command knows, by their words."""
+    return {word.encode(): (field, read, word) for word, (field, read) in fields.items()}
+
+
+def options(words: list[bytes], start: int, known: Kinds, flags: frozenset[bytes] = frozenset()) -> dict[str, Any]:
     """The options from a word on: each once, each known."""
     found: dict[str, Any] = {}
-    index, end = start, len(words)
+    index, end, count = start, len(words), 0
     while index < end:
-        word = words[index].upper()
-        kind = kinds.get(word)
+        word = words[index]
+        kind = known.get(word) or known.get(word.upper())
         if kind is not None and index + 1 < end:
-            key, read = kind
-            value = read(words[index + 1], word.decode())
+            key, read, label = kind
+            found[key] = read(words[index + 1], label)
             index += 2
-        elif word in flags:
-            key, value = word.decode(), True
+        elif word.upper() in flags:
+            found[word.decode().upper()] = True
             index += 1
         else:
-            raise Wrong(f"{shown(words[index])} needs a value" if kind else f"no option {shown(words[index])}")
-        if key in found:
-            raise Wrong(f"{shown(word)} is given twice")
-        found[key] = value
+            raise Wrong(f"{shown(word)} needs a value" if kind else f"no option {shown(word)}")
+        count += 1
+    if len(found) < count:
+        raise Wrong("an option is given twice")
     return found
 
 
@@ -88,18 +95,17 @@ def _mode(word: bytes, what: str) -> Mode:
         raise Wrong(f"{what} is X or S, not {shown(word)}") from None
 
 
-REQUEST: Kinds = {b"REQUEST": ("request", number), b"ANSWERED": ("answered", number)}
+REQUEST = kinds(REQUEST=("request", number), ANSWERED=("answered", number))
 
-_ACQUIRE: Kinds = {
-    **REQUEST,
-    b"WAIT": ("wait_ms", number),
-    b"TTL": ("ttl_ms", number),
-    b"MODE": ("mode", _mode),
-    b"LIMIT": ("limit", number),
-    b"DELAY": ("lock_delay_ms", number),
-    b"OWNER": ("owner", text),
-    b"META": ("meta", text),
-}
+_ACQUIRE = REQUEST | kinds(
+    WAIT=("wait_ms", number),
+    TTL=("ttl_ms", number),
+    MODE=("mode", _mode),
+    LIMIT=("limit", number),
+    DELAY=("lock_delay_ms", number),
+    OWNER=("owner", text),
+    META=("meta", text),
+)
 _ASYNC = frozenset({b"ASYNC"})
 
 

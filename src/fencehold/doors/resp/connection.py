@@ -119,14 +119,15 @@ class Connection(asyncio.Protocol):
         if words is False:
             self._partial_bytes += fed_bytes
         else:
-            while words is not False and not self.closed:
+            while words is not False and not self._closing_by_us:
                 self._handle(words)
                 words = gets()
             self._partial_bytes = self._reader.len()
             self.partial_since = None
-        self._look_at_partial()
+        if self._partial_bytes or len(self._slots) > self.door.bounds.in_flight_max:
+            self._look_at_bounds()
 
-    def _look_at_partial(self) -> None:
+    def _look_at_bounds(self) -> None:
         if self._partial_bytes > self.door.bounds.frame_bytes_max:
             self.end("LIMIT", f"a command has at most {self.door.bounds.frame_bytes_max} bytes")
         elif self._partial_bytes and self.partial_since is None:

@@ -20,11 +20,11 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import done, refuse, refuse_hold
 from fencehold.doors.resp.arguments import (
     REQUEST,
-    Kinds,
     Wrong,
     acquire,
     at_least,
     exactly,
+    kinds,
     names,
     number,
     options,
@@ -37,7 +37,7 @@ from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError
 
-_BREAK: Kinds = {b"FENCE": ("fence", number)}
+_BREAK = kinds(FENCE=("fence", number))
 
 
 def acquire_one(connection: Connection, words: list[bytes], slot: Slot) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 from fencehold.core.state import Hold, Session, State, Waiter
 from fencehold.core.views import names_in_use, view_name
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.arguments import Kinds, Wrong, at_least, exactly, number, options, text
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.watching import Watching
 from fencehold.errors import FenceholdError
 from fencehold.node.leader import Question
 
-_LIST: Kinds = {b"PREFIX": ("prefix", text), b"CURSOR": ("cursor", text), b"COUNT": ("count", number)}
-_FROM: Kinds = {b"FROM": ("position", number)}
+_LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
+_FROM = kinds(FROM=("position", number))
 _STALE = b"STALE"
 _COUNT, _COUNT_MAX = 100, 1_000
 

@@ -7,14 +7,14 @@ from functools import partial
 from fencehold.core.commands import CloseSession, OpenSession, Renew
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
 from fencehold.doors.resp.answers import done, refuse
-from fencehold.doors.resp.arguments import Kinds, Wrong, exactly, number, options, text
+from fencehold.doors.resp.arguments import Wrong, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member, ignore
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError
 
-_OPEN: Kinds = {b"TTL": ("ttl_ms", number), b"GRACE": ("grace_ms", number), b"META": ("meta", text)}
+_OPEN = kinds(TTL=("ttl_ms", number), GRACE=("grace_ms", number), META=("meta", text))
 
 
 def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None:

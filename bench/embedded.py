@@ -1,0 +1,135 @@
+"""The embedded server beside Redis, on one machine, in one run: through the SDKs, and at the door.
+
+*C* × *F* is *C* connections with *F* requests in flight on each. Fencehold syncs every batch; the Redis it is
+held against syncs every write (`appendfsync always`); the other keeps all in memory. At the door, `redis-benchmark`
+drives both, so that only the servers are compared.
+"""
+
+import asyncio
+import csv
+import io
+
+from bench import loads
+from bench.bare import bare
+from bench.contest import Benchmark, Call, Contest, Contestant
+from bench.hot import hand_over
+from bench.musts import Must, at_least, at_most, ratio
+from bench.samples import Figures, Results
+from bench.servers import Fencehold, Redis, Server
+
+SHAPES = ((1, 1), (64, 1), (256, 1))
+WAITERS = 200
+
+
+class AtTheDoor(Contestant):
+    """`redis-benchmark` with so many connections, each with one command in flight."""
+
+    def __init__(self, name: str, server: Server, connections: int, command: list[str], requests: int) -> None:
+        super().__init__(name)
+        self._server, self._connections = server, connections
+        self._command, self._requests = command, requests
+
+    async def round(self) -> Figures:
+        process = await asyncio.create_subprocess_exec(
+            *("redis-benchmark", "-p", str(self._server.port), "-c", str(self._connections)),
+            *("-n", str(self._requests), "-r", "1000000000", "--csv", *self._command),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        output, _ = await process.communicate()
+        row = list(csv.DictReader(io.StringIO(output.decode())))[-1]
+        return {
+            "ops_per_s": float(row["rps"]),
+            "p50_us": float(row["p50_latency_ms"]) * 1e3,
+            "p99_us": float(row["p99_latency_ms"]) * 1e3,
+        }
+
+
+class OnServer(Call):
+    """A load through a library, in a process of its own, on a server whose port is known only when it runs."""
+
+    def __init__(self, name: str, server: Server, load: object, **arguments: float) -> None:
+        super().__init__(name, load, arguments, isolated=True)  # type: ignore[arg-type]
+        self._server = server
+
+    def setup(self) -> None:
+        self.arguments["port"] = self._server.port
+
+
+class Bare(Call):
+    """What no durable answer over a socket can undercut, on the server's own disk."""
+
+    def __init__(self, server: Server, count: int) -> None:
+        super().__init__("bare fdatasync + loopback", bare, {"count": count}, isolated=True)
+        self._server = server
+
+    def setup(self) -> None:
+        self.arguments["folder"] = str(self._server.folder)
+
+
+def build(quick: bool) -> Contest:
+    """The contest."""
+    ours, synced, unsynced = (
+        Fencehold(),
+        Redis("a Redis that syncs", synced=True),
+        Redis("a Redis in memory", synced=False),
+    )
+    seconds = 1.0 if quick else 2.5
+    requests = {1: 2_000, 64: 20_000, 256: 20_000} if quick else {1: 6_000, 64: 60_000, 256: 60_000}
+    through = [
+        OnServer(f"SDK {c}x{f}", ours, loads.fencehold, connections=c, in_flight=f, seconds=seconds)
+        for c, f in (*SHAPES, (1, 256))
+    ]
+    libraries = [
+        OnServer(f"{name} {c}x{f}", server, load, connections=c, in_flight=f, seconds=seconds)
+        for name, server, load in (
+            ("redis-py, synced", synced, loads.redis_py),
+            ("redis-py, memory", unsynced, loads.redis_py),
+            ("python-redis-lock, synced", synced, loads.python_redis_lock),
+        )
+        for c, f in SHAPES
+    ]
+    door = [
+        contestant
+        for c in (1, 64, 256)
+        for contestant in (
+            AtTheDoor(f"door {c}", ours, c, ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0"], requests[c]),
+            AtTheDoor(
+                f"Redis {c}, synced", synced, c, ["SET", "n:__rand_int__", "v", "NX", "PX", "30000"], requests[c]
+            ),
+        )
+    ]
+    alone = OnServer("SDK acquire alone", ours, loads.acquire_only, seconds=seconds)
+    hot = OnServer(f"SDK hot name, {WAITERS} waiters", ours, hand_over, waiters=WAITERS, turns=3 if quick else 10)
+    return Contest(
+        contestants=[*through, *libraries, *door, alone, Bare(ours, 300 if quick else 2_000), hot],
+        rounds=3 if quick else 7,
+        warmups=0 if quick else 1,
+        reference="redis-py, synced 64x1",
+        fixtures=[ours, synced, unsynced],
+        musts=_musts(),
+    )
+
+
+def _musts() -> list[Must]:
+    reference = "redis-py, synced 64x1"
+    return [
+        at_least("through the SDK at 64x1, times redis-py", ratio("SDK 64x1", reference), 2, "×"),
+        at_least("through the SDK at 1x256, times redis-py at 64x1", ratio("SDK 1x256", reference), 4, "×"),
+        at_least("at the door, 64 connections, times Redis", ratio("door 64", "Redis 64, synced"), 0.6, "×"),
+        at_least("at the door, 256 connections, times Redis", ratio("door 256", "Redis 256, synced"), 0.6, "×"),
+        at_most(
+            "one client's acquire p50, times the bare cost",
+            ratio("SDK acquire alone", "bare fdatasync + loopback", "p50_us"),
+            2,
+            "×",
+        ),
+        at_most("waiters that starved or were told out of order", _unfair, 0, "waiters"),
+    ]
+
+
+def _unfair(results: Results) -> float:
+    return max(results.series(f"SDK hot name, {WAITERS} waiters", "unfair").values())
+
+
+BENCHMARK = Benchmark("embedded", "the embedded server beside Redis: through the SDKs and at the door", build)
