@@ -4,8 +4,8 @@ The law of repetition (G9), in one place:
 
 1. A request id that was answered is answered the same again; one that still waits is told so again.
 2. An id the client has acknowledged (`answered`) is never to be repeated; a repetition is a usage error.
-3. Direct answers are forgotten when acknowledged; final answers of requests that had waited, when settled.
-   Direct answers arrive in order, so one number acknowledges them; final ones come in any order.
+3. Direct answers are forgotten when acknowledged; final answers of requests that had waited, when settled and
+   acknowledged. Direct answers arrive in order, so one number acknowledges them; final ones come in any order.
 4. A request whose cancellation came first is answered as cancelled: it can no longer be acted upon.
 """
 
@@ -75,7 +75,10 @@ def settle(state: State, command: Settle) -> Outcome:
         return no_session(state, command.session)
     state.touch(session)
     for number in command.requests:
-        session.final_answers.pop(number, None)
+        answer = session.final_answers.pop(number, None)
+        if answer is not None and number > session.answered:
+            # A copy of the request may still be on its way, until the client acknowledges the id itself.
+            session.answers[number] = answer
     return Settled(session.id)
 
 

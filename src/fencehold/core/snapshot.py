@@ -49,8 +49,8 @@ class Snapshot(Iterator[bytes]):
         if state.saving is not None:
             raise UsageError("a snapshot is under way: draw it to its end, or close it, before the next")
         self._state = state
-        saving = state.saving = Saving(state)
-        self._chunks = _chunks(_head(state), saving)
+        self._saving = state.saving = Saving(state)
+        self._chunks = _chunks(_head(state), self._saving)
 
     def __next__(self) -> bytes:
         chunk = next(self._chunks, b"")
@@ -62,7 +62,8 @@ class Snapshot(Iterator[bytes]):
     def close(self) -> None:
         """Stop keeping what it would still need. Needless after the end, and harmless."""
         self._chunks = iter(())
-        self._state.saving = None
+        if self._state.saving is self._saving:
+            self._state.saving = None
 
 
 def state_hash(state: State) -> str:
