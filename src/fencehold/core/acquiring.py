@@ -24,7 +24,7 @@ from fencehold.core.outcomes import (
     Released,
 )
 from fencehold.core.queues import ahead, end_wait, hand_on, join
-from fencehold.core.requests import has_room, no_session, recall, too_many_answers
+from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
 from fencehold.core.state import Session, State
 
 
@@ -46,6 +46,8 @@ def cancel(state: State, command: Cancel) -> Cancelled | Refused | NoSession:
         return no_session(state, command.session)
     state.touch(session)
     number = command.request
+    if number <= 0:
+        return negative(number)
     if waiter := session.waiters.get(number):
         end_wait(state, waiter, Cancelled(number))
         hand_on(state, waiter.ask.names)
@@ -86,7 +88,8 @@ def _wait(state: State, session: Session, ask: Acquire, name: str) -> Answer | Q
         return Busy(name)
     place = ahead(state, ask.names)
     if place >= state.limits.waiters_per_name_max:
-        return Refused(Code.QUEUE_FULL, f"{place} requests wait for {name!r} already")
+        longest = max(ask.names, key=lambda each: len(state.queues.get(each, ())))
+        return Refused(Code.QUEUE_FULL, f"{place} requests wait for {longest!r} already")
     circle = find_circle(state, ask)
     if circle:
         return Deadlock(circle)

@@ -8,7 +8,8 @@ Only what is certain counts, so that there is never a false alarm:
 3. An owner that nobody named takes no part, and an owner that waits for two things at once is evidently not one
    task: nothing is certain about either.
 
-Edges come into being only when somebody begins to wait, so looking then is enough.
+Edges come into being only when somebody begins to wait, so looking then is enough; but for an owner that waited
+for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
 """
 
 from collections import deque

@@ -22,6 +22,8 @@ Where each law lives: `living` (time, sessions), `granting`, `queues` (6, 9), `a
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import astuple
+
 from fencehold.core.acquiring import acquire, cancel
 from fencehold.core.commands import (
     Acquire,
@@ -40,14 +42,16 @@ from fencehold.core.commands import (
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.living import close_session, open_session, pass_time, renew, suspend
-from fencehold.core.outcomes import Applied, LimitsSet, Outcome
+from fencehold.core.outcomes import Applied, Code, LimitsSet, Outcome, Refused
 from fencehold.core.releasing import break_holds, extend, release
 from fencehold.core.requests import once, settle
 from fencehold.core.snapshot import Snapshot, read, state_hash
 from fencehold.core.state import State
 
 
-def _set_limits(state: State, command: SetLimits) -> LimitsSet:
+def _set_limits(state: State, command: SetLimits) -> LimitsSet | Refused:
+    if any(limit < 1 for limit in astuple(command.limits)):
+        return Refused(Code.USAGE, "every limit is at least 1")
     state.limits = command.limits
     return LimitsSet()
 

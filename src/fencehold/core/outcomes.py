@@ -17,9 +17,9 @@ class Reason(Enum):
 
     OK = "ok"
     NOT_OWNER = "not_owner"
-    """The hold is another session's, or was never granted to this one."""
+    """The hold is another session's, or the fence is from before this session or from the future."""
     ALREADY_RELEASED = "already_released"
-    """A hold with that fence was given back before."""
+    """The fence is of this session's time, and no hold on that name carries it any more."""
     EXPIRED = "expired"
     """The hold ran out, or an operator broke it, before this."""
 

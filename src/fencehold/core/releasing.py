@@ -17,7 +17,7 @@ LAPSED_MAX = 64
 
 def release(state: State, session: Session, command: Release) -> Released | Refused:
     """Free the names that carry the fence, and say of the others why not."""
-    if not 0 < len(command.names) <= state.limits.names_per_request_max:
+    if not command.names:
         return wrong_count(state, command.names)
     names = command.names if len(command.names) == 1 else tuple(dict.fromkeys(command.names))
     fence = command.fence
@@ -34,7 +34,7 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
 
 def extend(state: State, session: Session, command: Extend) -> Extended | Refused:
     """Move the end of all the holds named, or of none."""
-    if not 0 < len(command.names) <= state.limits.names_per_request_max:
+    if not command.names:
         return wrong_count(state, command.names)
     if not 0 <= command.ttl_ms <= state.limits.ttl_ms_max:
         return Refused(Code.USAGE, f"ttl is 0 to {state.limits.ttl_ms_max} ms, not {command.ttl_ms}")

@@ -68,6 +68,11 @@ def too_many_answers(state: State) -> Refused:
     return Refused(Code.LIMIT, f"{limit} answers await acknowledgement; say which have arrived")
 
 
+def negative(number: int) -> Refused:
+    """What is said to an id that can be none: below zero, waits without an id have their keys."""
+    return Refused(Code.USAGE, f"a request id is above 0, or 0 for none, not {number}")
+
+
 def settle(state: State, command: Settle) -> Outcome:
     """Forget final answers that have arrived."""
     session = state.sessions.get(command.session)
@@ -83,6 +88,8 @@ def settle(state: State, command: Settle) -> Outcome:
 
 
 def _recall(state: State, session: Session, number: int) -> Answer | Queued | None:
+    if number < 0:
+        return negative(number)
     waiter = session.waiters.get(number)
     if waiter is not None:
         return Queued(waiter.ticket, place_of(state, waiter))

@@ -1,0 +1,475 @@
+"""The model: what the machine should do, written so that it can be checked by reading it.
+
+It shares the machine's vocabulary (commands, outcomes) and nothing else. There are no indexes: sessions, holds and
+waiters are lists of all that ever were, and every question is a scan over them. Nothing is forgotten but what the
+law of repetition says is forgotten, so the model also knows what became of every hold.
+
+Where the law leaves the words of an answer open, the model says what is allowed: `RefusedFor` any of some codes,
+a deadlock for any `Circle` out of some edges.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from fencehold.core import commands as c
+from fencehold.core import outcomes as o
+from fencehold.core.limits import Limits
+
+Owner: TypeAlias = tuple[int, str]
+Edge: TypeAlias = tuple[Owner, Owner, o.Link]
+
+
+@dataclass(frozen=True)
+class RefusedFor:
+    """Refused, with one of these codes."""
+
+    codes: frozenset[o.Code]
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Refused as a deadlock: a circle of this length, made of these edges."""
+
+    edges: frozenset[Edge]
+    length: int
+
+
+Expected: TypeAlias = o.Outcome | RefusedFor | Circle
+
+USAGE = RefusedFor(frozenset({o.Code.USAGE}))
+LIMIT = RefusedFor(frozenset({o.Code.LIMIT}))
+QUEUE_FULL = RefusedFor(frozenset({o.Code.QUEUE_FULL}))
+
+
+def agrees(told: o.Outcome, expected: Expected) -> bool:
+    """Whether an outcome is one that the model allows."""
+    if isinstance(expected, RefusedFor):
+        return isinstance(told, o.Refused) and told.code in expected.codes
+    if isinstance(expected, Circle):
+        return isinstance(told, o.Deadlock) and is_circle(told.circle, expected)
+    return told == expected
+
+
+def is_circle(links: tuple[o.Link, ...], circle: Circle) -> bool:
+    """Whether each link is true, leads to the owner of the next, and the last to the first."""
+    owners = [(link.session, link.owner) for link in links]
+    steps = zip(owners, owners[1:] + owners[:1], links, strict=True)
+    return len(links) == circle.length and all(step in circle.edges for step in steps)
+
+
+@dataclass
+class Session:
+    """A session, alive until it has an ending."""
+
+    id: int
+    ttl_ms: int
+    grace_ms: int
+    until_at: int
+    opened_fence: int
+    ending: o.Ending | None = None
+    latest: int = 0
+    answered: int = 0
+    direct: list[tuple[int, Expected]] = field(default_factory=list)
+    """Answers given at once, in that order, and their request ids."""
+    final: list[tuple[int, Expected]] = field(default_factory=list)
+    """Answers given to those who had waited."""
+
+
+@dataclass
+class Hold:
+    """A name had by a session, until it has an ending."""
+
+    name: str
+    fence: int
+    since_at: int
+    until_at: int
+    ask: c.Acquire
+    ending: o.Ending | None = None
+
+
+@dataclass
+class Waiter:
+    """A request in the queue, until it has an answer or, with its session, an end without one."""
+
+    ticket: int
+    ask: c.Acquire
+    since_at: int
+    until_at: int
+    gone: bool = False
+
+
+class Model:
+    """Takes entries, and says what a machine must make of them."""
+
+    def __init__(self, limits: Limits, lapsed_max: int) -> None:
+        self.limits = limits
+        self.lapsed_max = lapsed_max
+        self.now_at = 0
+        self.fence = 0
+        self.sessions: list[Session] = []
+        self.holds: list[Hold] = []
+        self.ended: list[Hold] = []
+        """Holds in the order in which they ended."""
+        self.waiters: list[Waiter] = []
+        """In the order of their tickets, for ever."""
+        self.delays: list[tuple[str, int]] = []
+        """Every lock-delay there ever was, and its end."""
+        self.notices: list[tuple[int, o.Notice]] = []
+        self.repeated: list[int] = []
+        self.index = -1
+
+    def apply(self, entry: c.Entry) -> list[Expected]:
+        """What is told of each command. `notices` and `repeated` then say the rest."""
+        self.notices, self.repeated, self.index = [], [], -1
+        self.pass_time(max(0, min(entry.elapsed_ms, self.limits.elapsed_ms_max)))
+        told: list[Expected] = []
+        for self.index, command in enumerate(entry.commands):
+            told.append(self.act(command))
+        return told
+
+    def act(self, command: c.Command) -> Expected:
+        match command:
+            case c.SetLimits():
+                self.limits = command.limits
+                return o.LimitsSet()
+            case c.OpenSession():
+                return self.open(command)
+            case c.Renew():
+                return self.renew(command)
+            case c.Break():
+                return self.break_holds(command)
+        session = self.alive(command.session)
+        if session is None:
+            return o.NoSession(command.session, ended=0 < command.session <= len(self.sessions))
+        match command:
+            case c.CloseSession():
+                self.end_session(session, o.Ending.CLOSED)
+                self.hand_on()
+                return o.Closed(session.id)
+            case c.Suspend():
+                session.until_at = min(session.until_at, self.now_at + session.grace_ms)
+                return o.Suspended(session.id, session.until_at)
+            case c.Settle():
+                for number in dict.fromkeys(command.requests):
+                    settled = [(known, answer) for known, answer in session.final if known == number]
+                    session.final = [(known, answer) for known, answer in session.final if known != number]
+                    # Until the id is acknowledged, too, a copy of the request may still come.
+                    session.direct += settled if number > session.answered else []
+                return o.Settled(session.id)
+            case c.Cancel():
+                return self.cancel(session, command.request)
+        return self.once(session, command)
+
+    # What there is now
+
+    def alive(self, session_id: int) -> Session | None:
+        return next((s for s in self.sessions if s.id == session_id and s.ending is None), None)
+
+    def held(self, name: str | None = None, session: int | None = None, fence: int | None = None) -> list[Hold]:
+        """The holds there are, by fence, and those of one fence in the order they were asked for."""
+        return [
+            hold
+            for hold in self.holds
+            if hold.ending is None
+            and (name is None or hold.name == name)
+            and (session is None or hold.ask.session == session)
+            and (fence is None or hold.fence == fence)
+        ]
+
+    def waiting(self, name: str | None = None, session: int | None = None) -> list[Waiter]:
+        """Who waits, by ticket."""
+        return [
+            waiter
+            for waiter in self.waiters
+            if not waiter.gone
+            and (name is None or name in waiter.ask.names)
+            and (session is None or waiter.ask.session == session)
+        ]
+
+    def is_delayed(self, name: str) -> bool:
+        return any(name == delayed and until_at > self.now_at for delayed, until_at in self.delays)
+
+    def admits(self, name: str, mode: c.Mode) -> bool:
+        """Whether the holds on a name, and its lock-delay, leave room for one more in this mode."""
+        holds = self.held(name)
+        if self.is_delayed(name):
+            return False
+        if not holds:
+            return True
+        if mode is c.Mode.EXCLUSIVE or any(hold.ask.mode is not mode for hold in holds):
+            return False
+        return mode is c.Mode.SHARED or len(holds) < holds[0].ask.limit
+
+    def lapsed(self, session: int) -> list[tuple[int, str]]:
+        """Fence and name of the last holds that were taken from a session."""
+        unclean = (o.Ending.EXPIRED, o.Ending.BROKEN)
+        taken = [h for h in self.ended if h.ask.session == session and h.ending in unclean]
+        return [(hold.fence, hold.name) for hold in taken[-self.lapsed_max :]]
+
+    # Time and sessions
+
+    def pass_time(self, elapsed_ms: int) -> None:
+        self.now_at += elapsed_ms
+        due = [s for s in self.sessions if s.ending is None and s.until_at <= self.now_at]
+        for session in sorted(due, key=lambda s: (s.until_at, s.id)):
+            self.end_session(session, o.Ending.EXPIRED)
+        ripe = [hold for hold in self.held() if 0 < hold.until_at <= self.now_at]
+        for hold in sorted(ripe, key=lambda h: (h.until_at, h.fence, h.name)):
+            self.take_away(hold, o.Ending.EXPIRED)
+        over = [waiter for waiter in self.waiting() if 0 < waiter.until_at <= self.now_at]
+        for waiter in sorted(over, key=lambda w: (w.until_at, w.ticket)):
+            self.end_wait(waiter, o.TimedOut(waiter.ask.names, self.now_at - waiter.since_at))
+        self.hand_on()
+
+    def open(self, command: c.OpenSession) -> Expected:
+        limits, codes = self.limits, set()
+        if sum(session.ending is None for session in self.sessions) >= limits.sessions_max:
+            codes.add(o.Code.LIMIT)
+        if not 1 <= command.ttl_ms <= limits.ttl_ms_max or not 0 <= command.grace_ms <= command.ttl_ms:
+            codes.add(o.Code.USAGE)
+        if any(len(text.encode()) > limits.meta_bytes_max for text in (command.meta, command.secret)):
+            codes.add(o.Code.LIMIT)
+        if codes:
+            return RefusedFor(frozenset(codes))
+        number, until_at = len(self.sessions) + 1, self.now_at + command.ttl_ms
+        self.sessions.append(Session(number, command.ttl_ms, command.grace_ms, until_at, self.fence))
+        return o.Opened(number, self.now_at, command.ttl_ms, command.grace_ms)
+
+    def renew(self, command: c.Renew) -> Expected:
+        ended = tuple(number for number in command.sessions if self.alive(number) is None)
+        for session in filter(None, map(self.alive, command.sessions)):
+            session.until_at = self.now_at + session.ttl_ms
+        return o.Renewed(self.now_at, ended)
+
+    def end_session(self, session: Session, ending: o.Ending) -> None:
+        session.ending = ending
+        waiters = self.waiting(session=session.id)
+        for waiter in waiters:
+            waiter.gone = True
+        holds = sorted(self.held(session=session.id), key=lambda hold: (hold.fence, hold.name))
+        for hold in holds:
+            self.end_hold(hold, ending)
+        had = tuple((hold.name, hold.fence) for hold in holds)
+        self.tell(o.SessionEnded(session.id, ending, had, tuple(waiter.ticket for waiter in waiters)))
+
+    # How holds and waits begin and end
+
+    def grant(self, ask: c.Acquire) -> o.Granted:
+        self.fence += 1
+        until_at = self.now_at + ask.ttl_ms if ask.ttl_ms else 0
+        self.holds += [Hold(name, self.fence, self.now_at, until_at, ask) for name in ask.names]
+        return o.Granted(ask.session, ask.request, ask.names, self.fence, self.now_at, ask.ttl_ms)
+
+    def hand_on(self) -> None:
+        """Grant the first waiter that can be granted, until there is none."""
+        while (waiter := next(filter(self.is_next, self.waiting()), None)) is not None:
+            self.end_wait(waiter, self.grant(waiter.ask))
+
+    def is_next(self, waiter: Waiter) -> bool:
+        return all(
+            self.waiting(name)[0] is waiter and self.admits(name, waiter.ask.mode) for name in waiter.ask.names
+        )
+
+    def end_wait(self, waiter: Waiter, answer: o.Granted | o.TimedOut | o.Cancelled) -> None:
+        waiter.gone = True
+        ask = waiter.ask
+        session = self.sessions[ask.session - 1]
+        if ask.request:
+            session.final.append((ask.request, answer))
+        self.tell(o.WaitEnded(waiter.ticket, ask.session, ask.request, ask.owner, answer))
+
+    def end_hold(self, hold: Hold, ending: o.Ending) -> None:
+        hold.ending = ending
+        self.ended.append(hold)
+        if ending in (o.Ending.EXPIRED, o.Ending.BROKEN) and hold.ask.lock_delay_ms:
+            self.delays.append((hold.name, self.now_at + hold.ask.lock_delay_ms))
+
+    def take_away(self, hold: Hold, ending: o.Ending) -> None:
+        self.end_hold(hold, ending)
+        self.tell(o.HoldEnded(hold.ask.session, hold.ask.owner, hold.name, hold.fence, ending))
+
+    def tell(self, notice: o.Notice) -> None:
+        self.notices.append((self.index, notice))
+
+    # Requests
+
+    def once(self, session: Session, request: c.Request) -> Expected:
+        number = request.request
+        if number == 0:
+            return self.fulfil(session, request)
+        if request.answered > session.answered:
+            session.answered = request.answered
+            while session.direct and session.direct[0][0] <= session.answered:
+                session.direct.pop(0)
+        known = self.recall(session, number)
+        session.latest = max(session.latest, number)
+        if known is not None:
+            self.repeated.append(self.index)
+            return known
+        if not self.has_room(session):
+            return LIMIT
+        answer = self.fulfil(session, request)
+        if not isinstance(answer, o.Queued):
+            session.direct.append((number, answer))
+        return answer
+
+    def recall(self, session: Session, number: int) -> Expected | None:
+        """What is told to a request that was seen before."""
+        for waiter in self.waiting(session=session.id):
+            if waiter.ask.request == number:
+                ahead = [sum(w.ticket < waiter.ticket for w in self.waiting(name)) for name in waiter.ask.names]
+                return o.Queued(waiter.ticket, max(ahead))
+        for known, answer in session.final + session.direct:
+            if known == number:
+                return answer
+        return USAGE if number <= min(session.answered, session.latest) else None
+
+    def has_room(self, session: Session) -> bool:
+        return len(session.direct) + len(session.final) < self.limits.answers_per_session_max
+
+    def fulfil(self, session: Session, request: c.Request) -> Expected:
+        match request:
+            case c.Acquire():
+                return self.acquire(session, request)
+            case c.Release():
+                return self.release(session, request)
+            case c.Extend():
+                return self.extend(session, request)
+
+    def acquire(self, session: Session, ask: c.Acquire) -> Expected:
+        codes = frozenset(self.objections(session, ask))
+        if codes:
+            return RefusedFor(codes)
+        taken = [name for name in ask.names if self.waiting(name) or not self.admits(name, ask.mode)]
+        if not taken:
+            return self.grant(ask)
+        if ask.wait_ms == 0:
+            return o.Busy(taken[0])
+        ahead = max(len(self.waiting(name)) for name in ask.names)
+        if ahead >= self.limits.waiters_per_name_max:
+            return QUEUE_FULL
+        waiter = Waiter(
+            len(self.waiters) + 1, ask, self.now_at, self.now_at + ask.wait_ms if ask.wait_ms > 0 else 0
+        )
+        self.waiters.append(waiter)
+        circle = self.circle_through((ask.session, ask.owner))
+        if circle is not None:
+            self.waiters.remove(waiter)
+            return circle
+        return o.Queued(waiter.ticket, ahead)
+
+    def objections(self, session: Session, ask: c.Acquire) -> Iterable[o.Code]:
+        limits, names = self.limits, ask.names
+        had = len(self.held(session=session.id)) + sum(len(w.ask.names) for w in self.waiting(session=session.id))
+        if not 1 <= len(names) <= limits.names_per_request_max or had + len(names) > limits.holds_per_session_max:
+            yield o.Code.LIMIT
+        if any(not 1 <= len(name.encode()) <= limits.name_bytes_max for name in names):
+            yield o.Code.LIMIT
+        if len(ask.owner.encode()) > limits.owner_bytes_max or len(ask.meta.encode()) > limits.meta_bytes_max:
+            yield o.Code.LIMIT
+        if not -1 <= ask.wait_ms <= limits.wait_ms_max or not 0 <= ask.ttl_ms <= limits.ttl_ms_max:
+            yield o.Code.USAGE
+        if not 0 <= ask.lock_delay_ms <= limits.lock_delay_ms_max or len(set(names)) < len(names):
+            yield o.Code.USAGE
+        if ask.mode is c.Mode.PERMIT:
+            users = [hold.ask for name in names for hold in self.held(name)]
+            users += [waiter.ask for name in names for waiter in self.waiting(name)]
+            others = {user.limit for user in users if user.limit}
+            if not 1 <= ask.limit <= limits.permits_max or len(names) > 1 or others - {ask.limit}:
+                yield o.Code.USAGE
+        elif ask.limit:
+            yield o.Code.USAGE
+
+    def cancel(self, session: Session, number: int) -> Expected:
+        for waiter in self.waiting(session=session.id):
+            if number and waiter.ask.request == number:
+                self.end_wait(waiter, o.Cancelled(number))
+                self.hand_on()
+                return o.Cancelled(number)
+        answers = session.final if number in dict(session.final) else session.direct
+        answer = dict(answers).get(number)
+        if number <= session.answered and answers is not session.final:
+            return USAGE
+        if isinstance(answer, o.Released | o.Extended):
+            return USAGE
+        if answer is None and not self.has_room(session):
+            return LIMIT
+        session.latest = max(session.latest, number)
+        if answer is None:
+            answers.append((number, o.Cancelled(number)))
+        elif isinstance(answer, o.Granted):
+            answers[answers.index((number, answer))] = (number, o.Cancelled(number))
+            for hold in self.held(fence=answer.fence):
+                self.take_away(hold, o.Ending.RELEASED)
+            self.hand_on()
+        return o.Cancelled(number)
+
+    def release(self, session: Session, command: c.Release) -> Expected:
+        if not command.names:
+            return LIMIT
+        names = list(dict.fromkeys(command.names))
+        refused = [name for name in names if not self.held(name, session.id, command.fence)]
+        for name in names:
+            for hold in self.held(name, session.id, command.fence):
+                self.end_hold(hold, o.Ending.RELEASED)
+        reason = self.why_not(session, refused[0], command.fence) if refused else o.Reason.OK
+        self.hand_on()
+        return o.Released(reason, tuple(refused))
+
+    def extend(self, session: Session, command: c.Extend) -> Expected:
+        if not command.names:
+            return LIMIT
+        if not 0 <= command.ttl_ms <= self.limits.ttl_ms_max:
+            return USAGE
+        for name in command.names:
+            if not self.held(name, session.id, command.fence):
+                return o.Extended(self.why_not(session, name, command.fence))
+        until_at = self.now_at + command.ttl_ms if command.ttl_ms else 0
+        for name in command.names:
+            for hold in self.held(name, session.id, command.fence):
+                hold.until_at = until_at
+        return o.Extended(o.Reason.OK, until_at)
+
+    def why_not(self, session: Session, name: str, fence: int) -> o.Reason:
+        if self.held(name, fence=fence) or not session.opened_fence < fence <= self.fence:
+            return o.Reason.NOT_OWNER
+        return o.Reason.EXPIRED if (fence, name) in self.lapsed(session.id) else o.Reason.ALREADY_RELEASED
+
+    def break_holds(self, command: c.Break) -> Expected:
+        self.fence += 1
+        fence = self.fence
+        ended = [hold for hold in self.held(command.name) if hold.fence <= (command.fence or fence)]
+        for hold in ended:
+            self.take_away(hold, o.Ending.BROKEN)
+        self.hand_on()
+        return o.Broken(command.name, fence, tuple(hold.fence for hold in ended))
+
+    # Deadlock
+
+    def circle_through(self, start: Owner) -> Circle | None:
+        """The shortest certain circle through this owner, who has just joined the queue; None if there is none."""
+        edges = frozenset(edge for waiter in self.waiting() for edge in self.edges_from(waiter))
+        reached = {head for tail, head, _ in edges if tail == start}
+        for length in range(1, len(edges) + 1):
+            if start in reached:
+                return Circle(edges, length)
+            reached |= {head for tail, head, _ in edges if tail in reached}
+        return None
+
+    def edges_from(self, waiter: Waiter) -> Iterable[Edge]:
+        """Whom its owner certainly waits for. Nothing is certain of the unknown, or of who waits twice."""
+        ask = waiter.ask
+        me = (ask.session, ask.owner)
+        mine = [w for w in self.waiting(session=ask.session) if w.ask.owner == ask.owner]
+        if not ask.owner or len(mine) > 1:
+            return
+        for name in ask.names:
+            for hold in self.held(name):
+                # Among holds of its own mode, no one hold is in its way: there may be room, or any may come back.
+                if hold.ask.owner and not (hold.ask.mode is ask.mode is not c.Mode.EXCLUSIVE):
+                    link = o.Link(*me, name, hold.fence, hold.since_at)
+                    yield me, (hold.ask.session, hold.ask.owner), link
+            for other in self.waiting(name):
+                if other.ticket < waiter.ticket and other.ask.owner:
+                    yield me, (other.ask.session, other.ask.owner), o.Link(*me, name, 0, other.since_at)

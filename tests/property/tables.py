@@ -1,0 +1,122 @@
+"""The tables: what each table of the state must hold, worked out from the model's lists.
+
+Nothing may be missing and nothing left over (G11): a name that is neither held, awaited nor delayed, a session
+that has ended, an answer that was acknowledged appear nowhere. A table that is not checked here fails the check.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+from fencehold.core import commands as c
+from fencehold.core.deadlines import Deadlines, Key
+from fencehold.core.state import Crowd, Hold, Session, State, Waiter
+from fencehold.core.views import names_in_use
+from tests.property import model as m
+
+_BESIDE = {"notices", "outcomes", "repeated", "ticking", "saving", "position"}
+"""What the last entry led to, where it stood, and a snapshot under way: no tables."""
+
+
+def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
+    """G11: every table is exactly what follows from the live holds, waiters, sessions and delays."""
+    expected = _tables(model)
+    assert {*expected, *_BESIDE, "sessions", "sessions_due"} == set(State.__slots__), "a table nobody checks"
+    for table, content in expected.items():
+        found = _plain(getattr(state, table))
+        assert found == content, f"G11: {table} has {found}, not {content}"
+    assert list(state.sessions) == [session.id for session in model.sessions if session.ending is None]
+    assert len(state.sessions_due) == len(state.sessions), "G11: a deadline of no session"
+    for expected_session in filter(None, map(model.alive, state.sessions)):
+        _check_session(state, state.sessions[expected_session.id], model, expected_session)
+    names = {hold.name for hold in model.held()} | {name for name, _ in model.delays if model.is_delayed(name)}
+    assert set(names_in_use(state)) == names | {name for w in model.waiting() for name in w.ask.names}
+
+
+def entered(deadlines: Deadlines[Key]) -> set[tuple[int, Key]]:
+    """The instants and keys that will come due."""
+    return {(at, key) for at, keys in deadlines._keys_at.items() for key in keys}
+
+
+def _plain(found: Any) -> Any:
+    """A table with its order where order matters, as plain dictionaries, lists and sets."""
+    if isinstance(found, Deadlines):
+        assert set(found._keys_at) <= set(found._heap), "G9: a deadline that never comes"
+        return entered(found)
+    if isinstance(found, dict):
+        return {key: list(v.items()) if isinstance(v, OrderedDict) else v for key, v in found.items()}
+    return found
+
+
+def _tables(model: m.Model) -> dict[str, object]:
+    holds = list(map(_hold, model.held()))
+    waiters = list(map(_waiter, model.waiting()))
+    delayed = {name for name, _ in model.delays if model.is_delayed(name)}
+    delays = {name: max(at for other, at in model.delays if other == name) for name in delayed}
+    crowds: dict[str, Crowd] = {}
+    queues: dict[str, list[tuple[int, Waiter]]] = {}
+    waiting: dict[m.Owner, dict[int, Waiter]] = {}
+    for hold in holds:
+        if hold.mode is not c.Mode.EXCLUSIVE:
+            crowds.setdefault(hold.name, Crowd(hold.mode, hold.limit, {})).holds[hold.fence] = hold
+    for waiter in waiters:
+        for name in waiter.ask.names:
+            queues.setdefault(name, []).append((waiter.ticket, waiter))
+        if waiter.ask.owner:
+            waiting.setdefault((waiter.ask.session, waiter.ask.owner), {})[waiter.ticket] = waiter
+    return {
+        "limits": model.limits,
+        "now_at": model.now_at,
+        "fence": model.fence,
+        "ticket": len(model.waiters),
+        "session_last": len(model.sessions),
+        "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},
+        "held": {hold.name: hold for hold in holds if hold.mode is c.Mode.EXCLUSIVE},
+        "crowds": crowds,
+        "queues": queues,
+        "waiters": {waiter.ticket: waiter for waiter in waiters},
+        "waiting": waiting,
+        "delays": delays,
+        "delays_due": {(until_at, name) for name, until_at in delays.items()},
+        "holds_due": {(hold.until_at, (hold.fence, hold.name)) for hold in holds if hold.until_at},
+        "waiters_due": {(waiter.until_at, waiter.ticket) for waiter in waiters if waiter.until_at},
+    }
+
+
+def _check_session(state: State, session: Session, model: m.Model, expected: m.Session) -> None:
+    holds = sorted(map(_hold, model.held(session=session.id)), key=lambda hold: (hold.fence, hold.name))
+    waiters = list(map(_waiter, model.waiting(session=session.id)))
+    assert session.holds() == holds, f"G11: {session} has not {holds}"
+    assert list(session.waiters.items()) == [(w.ask.request or -w.ticket, w) for w in waiters]
+    assert session.names_awaited == sum(len(waiter.ask.names) for waiter in waiters)
+    assert (session.latest, session.answered) == (expected.latest, expected.answered)
+    assert (session.ttl_ms, session.grace_ms) == (expected.ttl_ms, expected.grace_ms)
+    assert session.opened_fence == expected.opened_fence
+    assert list(session.lapsed) == model.lapsed(session.id)
+    # Its deadline may have been entered before it was renewed, never after it ends.
+    assert (session.due_at, session.id) in entered(state.sessions_due)
+    assert session.due_at <= expected.until_at, f"G9: {session} outlives {expected.until_at}"
+    for answers, remembered in ((session.answers, expected.direct), (session.final_answers, expected.final)):
+        assert list(answers) == [number for number, _ in remembered], f"G9: {answers} are not {remembered}"
+        assert all(m.agrees(answers[number], answer) for number, answer in remembered), (
+            f"G9: {answers} are not {remembered}"
+        )
+
+
+def _hold(hold: m.Hold) -> Hold:
+    ask = hold.ask
+    return Hold(
+        hold.name,
+        ask.session,
+        ask.owner,
+        hold.fence,
+        hold.since_at,
+        hold.until_at,
+        ask.mode,
+        ask.limit,
+        ask.lock_delay_ms,
+        ask.meta,
+    )
+
+
+def _waiter(waiter: m.Waiter) -> Waiter:
+    return Waiter(waiter.ticket, waiter.ask, waiter.since_at, waiter.until_at)

@@ -1,0 +1,305 @@
+"""That the suite can fail: bugs are planted in the machine, one at a time, and each must be found.
+
+A bug is a function that patches what the machine runs on; its name says what goes wrong. The conversations are the
+same in every run, so a bug that is found stays found until the rules of the conversation change.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from msgspec.structs import replace
+
+from fencehold.core import (
+    acquiring,
+    commands,
+    deadlines,
+    deadlock,
+    granting,
+    living,
+    machine,
+    outcomes,
+    queues,
+    releasing,
+    requests,
+    saving,
+    snapshot,
+)
+from fencehold.core import state as core_state
+from fencehold.core.saving import Saving, SessionImage
+from fencehold.core.state import NOT_DUE, Crowd, Hold, Session, State, Waiter
+from fencehold.errors import InvariantViolated
+from tests.property.conversation import Conversation, make_small
+
+pytestmark = pytest.mark.slow
+
+Patch = pytest.MonkeyPatch
+EXAMPLES = settings(
+    max_examples=500,
+    stateful_step_count=60,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+BY_THE_MACHINE = "its own invariants end the process"
+BY_THE_MODEL = "no guarantee is broken, yet it is not what the law says"
+
+
+def _name(bug: Callable[[Patch], None]) -> str:
+    return bug.__name__
+
+
+def a_break_does_not_move_the_fence(patch: Patch) -> None:
+    def break_holds(state: State, command: commands.Break) -> outcomes.Broken:
+        state.fence -= 1
+        return releasing.break_holds(state, command)
+
+    patch.setitem(machine._COMMANDS, commands.Break, break_holds)
+
+
+def a_restored_machine_starts_its_fences_anew(patch: Patch) -> None:
+    def read(data: bytes) -> State:
+        state = snapshot.read(data)
+        state.fence = max(
+            (hold.fence for session in state.sessions.values() for hold in session.holds()), default=0
+        )
+        return state
+
+    patch.setattr(machine, "read", read)
+
+
+def a_waiter_outlives_its_session(patch: Patch) -> None:
+    def let_die(state: State, session: Session) -> None:
+        if not session.waiters:
+            del state.sessions[session.id]
+        del state.sessions_until[session.id]
+        if session.due_at != NOT_DUE:
+            state.sessions_due.drop(session.due_at, session.id)
+
+    patch.setattr(State, "let_die", let_die)
+    patch.setattr(living, "leave", lambda _state, _session, _waiter: None)
+
+
+def a_reader_overtakes_a_waiting_writer(patch: Patch) -> None:
+    def acquire(state: State, session: Session, ask: commands.Acquire) -> Any:
+        is_reader = ask.mode is commands.Mode.SHARED and acquiring._refusal(state, session, ask) is None
+        if is_reader and all(state.admits(name, ask.mode) for name in ask.names):
+            return granting.grant(state, session, ask)
+        return acquiring.acquire(state, session, ask)
+
+    patch.setitem(machine._REQUESTS, commands.Acquire, acquire)
+
+
+def anyone_may_release(patch: Patch) -> None:
+    def release(state: State, session: Session, command: commands.Release) -> Any:
+        hold = state.find(command.names[0], command.fence) if len(command.names) == 1 else None
+        return releasing.release(state, session if hold is None else state.sessions[hold.session], command)
+
+    patch.setitem(machine._REQUESTS, commands.Release, release)
+
+
+def a_cancelled_waiter_is_granted_later(patch: Patch) -> None:
+    def end_wait(state: State, waiter: Waiter, answer: outcomes.Cancelled) -> None:
+        session = state.sessions[waiter.ask.session]
+        session.final_answers[waiter.ask.request] = answer
+        state.tell(outcomes.WaitEnded(waiter.ticket, session.id, waiter.ask.request, waiter.ask.owner, answer))
+
+    patch.setattr(acquiring, "end_wait", end_wait)
+
+
+def who_stands_behind_a_cancelled_waiter_is_not_woken(patch: Patch) -> None:
+    patch.setattr(acquiring, "hand_on", lambda _state, _names: None)
+
+
+def a_wait_does_not_time_out(patch: Patch) -> None:
+    patch.setattr(living, "end_wait", lambda _state, _waiter, _answer: None)
+
+
+def a_repeated_request_is_acted_upon_again(patch: Patch) -> None:
+    patch.setattr(requests, "_recall", lambda _state, _session, _number: None)
+
+
+def an_acknowledged_answer_is_never_forgotten(patch: Patch) -> None:
+    patch.setattr(requests, "_forget", lambda session, answered: setattr(session, "answered", answered))
+
+
+def a_hold_outlives_its_ttl(patch: Patch) -> None:
+    patch.setattr(living, "end_uncleanly", lambda _state, _hold, _ending: None)
+
+
+def an_extension_leaves_the_old_end_in_place(patch: Patch) -> None:
+    patch.setattr(State, "_drop_deadline", lambda _state, _hold: None)
+
+
+def a_lock_delay_is_ignored(patch: Patch) -> None:
+    patch.setattr(State, "delay", lambda _state, _hold: None)
+
+
+def what_is_due_ends_in_the_order_it_was_entered(patch: Patch) -> None:
+    patch.setattr(deadlines, "sorted", lambda keys: list(keys)[::-1], raising=False)
+
+
+def a_paused_leader_expires_the_world(patch: Patch) -> None:
+    def pass_time(state: State, elapsed_ms: int) -> None:
+        limits = state.limits
+        state.limits = replace(limits, elapsed_ms_max=1 << 40)
+        living.pass_time(state, elapsed_ms)
+        state.limits = limits
+
+    patch.setattr(machine, "pass_time", pass_time)
+
+
+def a_renewal_comes_too_late_to_be_seen(patch: Patch) -> None:
+    def sessions_to_end(state: State) -> list[Session]:
+        sessions = [state.sessions[number] for number in state.sessions_due.due(state.now_at)]
+        for session in sessions:
+            session.due_at = NOT_DUE
+        return sessions
+
+    patch.setattr(living, "_sessions_to_end", sessions_to_end)
+
+
+def a_multi_lock_is_granted_when_one_name_is_free(patch: Patch) -> None:
+    def is_next(state: State, waiter: Waiter) -> bool:
+        return any(state.admits(name, waiter.ask.mode) for name in waiter.ask.names)
+
+    patch.setattr(queues, "_is_next", is_next)
+
+
+def a_semaphore_has_one_permit_too_many(patch: Patch) -> None:
+    patch.setattr(Crowd, "has_room", lambda crowd: not crowd.limit or len(crowd.holds) <= crowd.limit)
+    patch.setattr(core_state, "invariant", lambda _holds, _law: None)
+
+
+def a_circle_through_permits_is_reported(patch: Patch) -> None:
+    def certain(state: State, name: str, mode: commands.Mode) -> Iterable[Hold]:
+        return [] if mode is commands.Mode.SHARED and name in state.crowds else state.holders(name)
+
+    patch.setattr(deadlock, "_certain", certain)
+
+
+def a_circle_through_a_queue_is_missed(patch: Patch) -> None:
+    patch.setattr(deadlock, "_before", lambda _state, _name, _ticket: ())
+
+
+def _with_images(patch: Patch, change: Callable[[SessionImage], SessionImage]) -> None:
+    image_of = saving.image_of
+    patch.setattr(saving, "image_of", lambda session: change(image_of(session)))
+
+
+def a_snapshot_drops_the_waiters(patch: Patch) -> None:
+    _with_images(patch, lambda image: replace(image, waiters=[]))
+
+
+def a_snapshot_forgets_what_lapsed(patch: Patch) -> None:
+    _with_images(patch, lambda image: replace(image, lapsed=[]))
+
+
+def a_snapshot_forgets_the_answers(patch: Patch) -> None:
+    _with_images(patch, lambda image: replace(image, answers=[]))
+
+
+def a_snapshot_under_way_misses_what_is_released(patch: Patch) -> None:
+    patch.setattr(Saving, "keep_hold", lambda _saving, _hold: None)
+
+
+def a_snapshot_under_way_sees_what_was_asked_since(patch: Patch) -> None:
+    patch.setattr(Saving, "keep_session", lambda _saving, _session: None)
+
+
+def a_reader_is_let_in_to_a_writer(patch: Patch) -> None:
+    admits = State.admits
+
+    def admit(state: State, name: str, mode: commands.Mode) -> bool:
+        return admits(state, name, mode) or mode is commands.Mode.SHARED
+
+    patch.setattr(State, "admits", admit)
+    patch.setattr(core_state, "invariant", lambda _holds, _law: None)
+
+
+def a_multi_lock_is_granted_in_part(patch: Patch) -> None:
+    def grant(state: State, session: Session, ask: commands.Acquire) -> outcomes.Granted:
+        return replace(granting.grant(state, session, replace(ask, names=ask.names[:1])), names=ask.names)
+
+    patch.setattr(queues, "grant", grant)
+
+
+def an_empty_crowd_is_kept(patch: Patch) -> None:
+    def take_out_of_crowd(state: State, session: Session, hold: Hold) -> None:
+        del state.crowds[hold.name].holds[hold.fence]
+        del session.shares[hold.fence, hold.name]
+
+    patch.setattr(State, "_take_out_of_crowd", take_out_of_crowd)
+
+
+BUGS: dict[Callable[[Patch], None], str] = {
+    a_break_does_not_move_the_fence: "G1",
+    a_restored_machine_starts_its_fences_anew: "G12",
+    a_reader_is_let_in_to_a_writer: "G2",
+    a_semaphore_has_one_permit_too_many: "G2",
+    a_reader_overtakes_a_waiting_writer: "G4",
+    who_stands_behind_a_cancelled_waiter_is_not_woken: "G4",
+    anyone_may_release: "G5",
+    a_waiter_outlives_its_session: "G6",
+    a_multi_lock_is_granted_in_part: "G8",
+    a_multi_lock_is_granted_when_one_name_is_free: BY_THE_MACHINE,
+    a_cancelled_waiter_is_granted_later: "G9",
+    a_repeated_request_is_acted_upon_again: "G9",
+    a_wait_does_not_time_out: "G9",
+    an_acknowledged_answer_is_never_forgotten: "G9",
+    a_hold_outlives_its_ttl: "G11",
+    an_extension_leaves_the_old_end_in_place: "G11",
+    an_empty_crowd_is_kept: "G11",
+    a_lock_delay_is_ignored: "G11",
+    a_paused_leader_expires_the_world: "G11",
+    a_renewal_comes_too_late_to_be_seen: "G11",
+    what_is_due_ends_in_the_order_it_was_entered: BY_THE_MODEL,
+    a_circle_through_permits_is_reported: BY_THE_MODEL,
+    a_circle_through_a_queue_is_missed: BY_THE_MODEL,
+    a_snapshot_drops_the_waiters: "G12",
+    a_snapshot_forgets_what_lapsed: "G12",
+    a_snapshot_forgets_the_answers: "G12",
+    a_snapshot_under_way_misses_what_is_released: "G12",
+    a_snapshot_under_way_sees_what_was_asked_since: "G12",
+}
+"""Each with the guarantee that it breaks, or who else finds it."""
+
+
+class Unmodelled(Conversation):
+    """Judged by the guarantees alone, not by what the model says of each command."""
+
+    def compare(self, entry: commands.Entry, applied: outcomes.Applied) -> None:
+        self.model.apply(entry)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=_name)
+def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with this bug does not pass the suite."""
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, InvariantViolated)):
+        run_state_machine_as_test(Conversation, settings=EXAMPLES)
+
+
+@pytest.mark.parametrize("bug", [bug for bug, found in BUGS.items() if found.startswith("G")], ids=_name)
+def test_a_guarantee_that_is_broken_is_named(
+    bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the model, too, the bug is found, by a guarantee: the one it breaks, or one that breaks with it."""
+    bug(monkeypatch)
+    with pytest.raises(AssertionError, match=r"^G\d+:"):
+        run_state_machine_as_test(Unmodelled, settings=EXAMPLES)
+
+
+def test_without_a_bug_nothing_is_found() -> None:
+    """The same conversations find nothing in the machine as it is: it is the bugs that are found."""
+    run_state_machine_as_test(Conversation, settings=settings(EXAMPLES, max_examples=50))
