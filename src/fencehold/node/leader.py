@@ -6,13 +6,16 @@
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and whoever made it builds the state anew from the journal.
 4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
-    before it, the rest carried over. The first of a leader tells none: time nobody led does not count.
+    before it, the rest carried over. The first of a leader counts from its taking over: time nobody led does
+    not count.
 5.  *Renewals alone force no append*: they ride with the next entry, at the latest with a tick.
 6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
-    barrier), and answered when that is durable. So a leader that was sealed without knowing answers none.
+    barrier) and after all commands that came before it, and answered when that is durable. So a leader that was
+    sealed without knowing answers none. A mere look needs no entry, but waits for what it saw to be durable.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -54,7 +57,7 @@ class Leader:
         epoch: Epoch,
         clock: Clock,
         *,
-        on_durable: Callable[[Entry, Applied], None],
+        on_durable: Callable[[Entry, Applied, int], None],
         bounds: Bounds,
     ) -> None:
         self.machine = machine
@@ -66,9 +69,15 @@ class Leader:
         self._commands: list[Command] = []
         self._answers: list[Answer] = []
         self._renewals: list[tuple[int, Answer]] = []
-        self._questions: list[tuple[Question, Reply]] = []
+        self._questions: deque[tuple[int, Question, Reply]] = deque()
+        """Each with the count of commands that came before it."""
+        self._taken = 0
+        """How many commands went into entries so far."""
         self._under_way: list[Answer] = []
         self._asked: list[tuple[Question, Reply]] = []
+        self._looked: list[tuple[Any, Reply]] = []
+        self._is_ahead = False
+        """The state has seen an entry that is not durable yet."""
         self._wanted = asyncio.Event()
         self._told_ms = clock.now_ms()
         self._stopping = False
@@ -84,16 +93,32 @@ class Leader:
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed by the next entry, whenever that is."""
-        self._renewals.append((session, answer))
+        if self._stopping:
+            answer(Unavailable("stopping"), 0)
+        else:
+            self._renewals.append((session, answer))
 
     def ask(self, question: Question, reply: Reply) -> None:
         """Have a question put to the current state."""
-        self._questions.append((question, reply))
-        self._wanted.set()
+        if self._stopping or len(self._questions) >= self._bounds.pending_max:
+            reply(Unavailable("stopping" if self._stopping else "too much waits for the journal"))
+        else:
+            self._questions.append((self._taken + len(self._commands), question, reply))
+            self._wanted.set()
+
+    def look(self, question: Question, reply: Reply) -> None:
+        """Put a question to the state as it is, which may be an old one; answered when what it saw is durable."""
+        if self._stopping:
+            reply(Unavailable("stopping"))
+        elif self._is_ahead:
+            self._looked.append((question(self.machine.state), reply))
+        else:
+            reply(question(self.machine.state))
 
     def tick(self) -> None:
-        """Let time pass, if anything is alive that it could end, or renewals wait."""
-        if self.machine.state.sessions or self._renewals:
+        """Let time pass, if there is anything that it could end, or renewals wait."""
+        state = self.machine.state
+        if state.sessions or state.delays or self._renewals:
             self._wanted.set()
 
     def stop(self) -> None:
@@ -107,11 +132,12 @@ class Leader:
         Raises: what the journal raised. Everybody who waited has been told.
         """
         try:
-            while await self._wanted.wait():
-                if self._stopping and not (self._commands or self._questions or self._renewals):
-                    return
-                self._wanted.clear()
-                await self._commit()
+            while not self._stopping or self._commands or self._questions or self._renewals:
+                if self._wanted.is_set():
+                    self._wanted.clear()
+                    await self._commit()
+                else:
+                    await self._wanted.wait()
         except BaseException as error:
             self._fail(error)
             raise
@@ -122,23 +148,28 @@ class Leader:
         entry, data = self._gather()
         position = Position(machine.position + 1)
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
+        self._is_ahead = True
         applied = machine.apply(position, entry)
         found = [question(machine.state) for question, _ in self._asked]
         await self._journal.append(data, epoch=self._epoch, position=position)
+        self._is_ahead = False
         answers, self._under_way = self._under_way, []
         asked, self._asked = self._asked, []
+        looked, self._looked = self._looked, []
         at_ms = applied.at_ms
         for answer, outcome in zip(answers, applied.outcomes, strict=True):
             answer(outcome, at_ms)
-        self._on_durable(entry, applied)
+        self._on_durable(entry, applied, len(data))
         for (_, reply), thing in zip(asked, found, strict=True):
+            reply(thing)
+        for thing, reply in looked:
             reply(thing)
 
     def _gather(self) -> tuple[Entry, bytes]:
         """The next entry: the renewals, then as many commands as one entry takes."""
         commands, answers = self._commands, self._answers
         self._commands, self._answers = [], []
-        self._asked, self._questions = self._questions, []
+        came = len(commands)
         if self._renewals:
             self._renew_first(commands, answers)
         entry, data = self._fit(self._elapsed_ms(), commands)
@@ -147,6 +178,9 @@ class Leader:
             self._commands, self._answers = commands[count:], answers[count:]
             self._wanted.set()
         self._under_way = answers[:count]
+        self._taken += came - len(self._commands)
+        while self._questions and self._questions[0][0] <= self._taken:
+            self._asked.append(self._questions.popleft()[1:])
         return entry, data
 
     def _renew_first(self, commands: list[Command], answers: list[Answer]) -> None:
@@ -176,6 +210,7 @@ class Leader:
 
     def _fail(self, error: BaseException) -> None:
         """Tell those of the entry under way what became of it, and the others that nothing happened."""
+        self._stopping = True
         cause: FenceholdError = OutcomeUnknown(f"the node failed: {error!r}")
         if isinstance(error, Unavailable | OutcomeUnknown):
             cause = error
@@ -184,8 +219,11 @@ class Leader:
             answer(cause, 0)
         for answer in (*self._answers, *(answer for _, answer in self._renewals)):
             answer(nothing, 0)
-        for _, reply in (*self._asked, *self._questions):
+        replies = [reply for *_, reply in self._asked]
+        replies += [reply for *_, reply in self._questions]
+        replies += [reply for *_, reply in self._looked]
+        for reply in replies:
             reply(nothing)
-        self._under_way, self._answers, self._commands = [], [], []
-        self._asked, self._questions, self._renewals = [], [], []
-        self._stopping = True
+        self._under_way, self._answers, self._commands, self._renewals = [], [], [], []
+        self._asked, self._looked = [], []
+        self._questions.clear()

@@ -55,10 +55,13 @@ class Node:
         self._leader: Leader | None = None
         self._leading = asyncio.Event()
         self._stopping = False
+        self._stopped = asyncio.Event()
         self._listeners: dict[int, Listener] = {}
         self._watchers: dict[Callable[[], None], None] = {}
         self._saver = Saver(journal)
         self.epoch = 0
+        self.position = 0
+        """Of the last entry known to be durable."""
         self.appends = 0
 
     # What doors ask of it.
@@ -87,6 +90,13 @@ class Node:
             reply(Unavailable("the node is not serving"))
         else:
             self._leader.ask(question, reply)
+
+    def look(self, question: Question, reply: Reply) -> None:
+        """Put a question to what is there, without an entry; `reply` may get an error instead."""
+        if self._leader is None:
+            reply(Unavailable("the node is not serving"))
+        else:
+            self._leader.look(question, reply)
 
     def attach(self, session: int, listener: Listener) -> Listener | None:
         """Route what concerns a session to a listener; returns the one it takes the place of."""
@@ -124,30 +134,44 @@ class Node:
         """
         failures = 0
         while not self._stopping:
+            appends = self.appends
             try:
                 await self._serve()
-                failures = 0
-            except Unavailable as error:
-                if self.epoch == 0:
+            except (Unavailable, OutcomeUnknown) as error:
+                if self.epoch == 0 or not self._is_mendable(error):
                     raise
                 self.notes = (f"trying again: {error}",)
-                await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
+                failures = 0 if self.appends > appends else failures
+                await self._pause(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
             finally:
-                self._leader = None
-                self._leading.clear()
                 await self.journal.close()
 
     def stop(self) -> None:
         """Have `run` return when all that was taken is answered."""
         self._stopping = True
+        self._stopped.set()
         if self._leader is not None:
             self._leader.stop()
 
+    def _is_mendable(self, error: Unavailable | OutcomeUnknown) -> bool:
+        # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
+        # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
+        # may go on.
+        is_unknown = isinstance(error, OutcomeUnknown) or isinstance(self._saver.failure, OutcomeUnknown)
+        return self.journal.declared.shared or not is_unknown
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+
     async def _serve(self) -> None:
-        opened = await self.replica.open()
+        # What was appended though nobody could be told so is told now.
+        opened = await self.replica.open(self._on_followed)
         self.notes = opened.notes
-        self.ring.forget(self.replica.machine.position)
+        self.position = self.replica.machine.position
+        self.ring.forget(self.position)
+        self._saver.begin(self.position - (opened.snapshot.position if opened.snapshot else 0))
         epoch = await self.journal.lead()
         self.epoch = epoch
         leader = Leader(
@@ -170,12 +194,9 @@ class Node:
         ticking = asyncio.create_task(self._tick(leader))
         try:
             await leader.lead()
-        except OutcomeUnknown:
-            # A shared engine can be read to find out. A file that could not be synced cannot: what the kernel
-            # shows may not be on the disk, so only a new start, after a look at the disk, may go on.
-            if not self.journal.declared.shared:
-                raise
         finally:
+            self._leader = None
+            self._leading.clear()
             ticking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ticking
@@ -186,13 +207,22 @@ class Node:
             await asyncio.sleep(self._bounds.tick_s)
             leader.tick()
 
-    def _on_durable(self, entry: Entry, applied: Applied) -> None:
-        self.appends += 1
-        self.ring.add(entry, applied)
+    def _on_followed(self, applied: Applied) -> None:
+        if applied.position > self.position:
+            self._route(applied)
+
+    def _route(self, applied: Applied) -> None:
         for _, notice in applied.notices:
             listener = self._listeners.get(notice.session)
             if listener is not None:
                 listener.on_notice(notice, applied.at_ms)
+
+    def _on_durable(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
+        self.appends += 1
+        self.position = applied.position
+        self.ring.add(entry, applied, size_bytes)
+        if applied.notices:
+            self._route(applied)
         for wake in tuple(self._watchers):
             wake()
         self._saver.consider(self.replica.machine, len(entry.commands))

@@ -5,6 +5,8 @@
 2. What it applies is what the journal holds. It never applies what may not be there.
 """
 
+from collections.abc import Callable
+
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied
 from fencehold.errors import Damaged, SnapshotUnreadable
@@ -20,8 +22,8 @@ class Replica:
         self.journal = journal
         self.machine = Machine()
 
-    async def open(self) -> Opened:
-        """Open the journal and come up to its end.
+    async def open(self, on_followed: Callable[[Applied], None] | None = None) -> Opened:
+        """Open the journal and come up to its end; `on_followed` is told of each entry on the way.
 
         Raises:
             Damaged: a snapshot or an entry cannot be read.
@@ -30,7 +32,9 @@ class Replica:
         opened = await self.journal.open()
         self.machine = _machine_of(opened)
         async for record in self.journal.read(after=Position(self.machine.position)):
-            self.follow(record)
+            applied = self.follow(record)
+            if on_followed is not None:
+                on_followed(applied)
         return opened
 
     def follow(self, record: Record) -> Applied:

@@ -17,33 +17,37 @@ from fencehold.core.outcomes import Applied
 class Ring:
     """What happened lately, bounded by how much, not by how long."""
 
-    def __init__(self, things_max: int = 16_384) -> None:
+    def __init__(self, things_max: int = 16_384, bytes_max: int = 16 << 20) -> None:
         self._things_max = things_max
-        self._entries: deque[tuple[Entry, Applied]] = deque()
+        self._bytes_max = bytes_max
+        self._entries: deque[tuple[Entry, Applied, int]] = deque()
         self._things = 0
+        self._bytes = 0
         self.lost_up_to = 0
         """The last position whose events are gone."""
 
-    def add(self, entry: Entry, applied: Applied) -> None:
-        """Keep a durable entry, in the place of the oldest if need be."""
+    def add(self, entry: Entry, applied: Applied, size_bytes: int = 0) -> None:
+        """Keep a durable entry of so many bytes, in the place of the oldest if need be."""
         things = len(entry.commands) + len(applied.notices)
         if not things:
             return
-        self._entries.append((entry, applied))
+        self._entries.append((entry, applied, size_bytes))
         self._things += things
-        while self._things > self._things_max and len(self._entries) > 1:
-            old, done = self._entries.popleft()
+        self._bytes += size_bytes
+        while (self._things > self._things_max or self._bytes > self._bytes_max) and len(self._entries) > 1:
+            old, done, old_bytes = self._entries.popleft()
             self._things -= len(old.commands) + len(done.notices)
+            self._bytes -= old_bytes
             self.lost_up_to = done.position
 
     def forget(self, position: int) -> None:
         """Start anew after a position: what came before was not seen here."""
         self._entries.clear()
-        self._things = 0
+        self._things = self._bytes = 0
         self.lost_up_to = position
 
     def since(self, position: int) -> Iterator[Event]:
         """What happened after a position, as far as it is still here."""
         newer = takewhile(lambda kept: kept[1].position > position, reversed(self._entries))
-        for entry, applied in reversed(list(newer)):
+        for entry, applied, _ in reversed(list(newer)):
             yield from events_of(entry, applied)

@@ -1,8 +1,9 @@
 """The saver: when a snapshot is due, and its taking beside the node's work.
 
-A snapshot is worth its cost when replaying what came since would cost more: so it is due after so many commands,
-and the more is held, the more. It is begun between two entries, when all that was applied is durable, so it is of
-durable entries only; drawing it shares the event loop step by step.
+A snapshot is worth its cost when replaying what came since would cost more: so it is due after so many commands
+(an entry without any counts as one, and what was replayed at the start counts, too), and the more is held, the
+more. It is begun between two entries, when all that was applied is durable, so it is of durable entries only;
+drawing it shares the event loop step by step.
 """
 
 import asyncio
@@ -27,9 +28,13 @@ class Saver:
         self.failure: FenceholdError | None = None
         """Why the last one failed, if it did. The next is tried when it is due."""
 
+    def begin(self, entries: int) -> None:
+        """Called before the first entry of a leader: so many had to be replayed."""
+        self._commands = entries
+
     def consider(self, machine: Machine, commands: int) -> None:
         """Called when all that was applied is durable: begin a snapshot if one is due."""
-        self._commands += commands
+        self._commands += commands or 1
         if self._commands >= self._commands_max + len(machine.state.held) and self._task is None:
             self._commands = 0
             position = Position(machine.position)

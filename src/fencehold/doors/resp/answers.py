@@ -47,7 +47,8 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
         case FenceholdError():
             slot.error("UNAVAILABLE", str(outcome))
         case _:
-            raise TypeError(f"no refusal: {outcome}")
+            # What is remembered under a request id is what it was first used for.
+            slot.error("USAGE", "this request id was used before, for another kind of command")
 
 
 def refuse_hold(slot: Slot, reason: Reason, names: tuple[str, ...] = ()) -> None:

@@ -9,6 +9,8 @@
 """
 
 import asyncio
+import re
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -18,6 +20,7 @@ import hiredis
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong
+from fencehold.doors.resp.outbox import Outbox
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -27,6 +30,17 @@ if TYPE_CHECKING:
 Handler = Callable[["Connection", list[bytes], "Slot"], None]
 
 _ABORTS = (ConnectionResetError, BrokenPipeError)
+
+_HUGE = re.compile(rb"\n[*>~|]\d{6}").search
+"""The head of an array that no frame has room for. Hiredis makes the whole list at once, however long, so such a
+head must not come to it: what is freed again later, element by element, would hold up everybody."""
+
+_PARSED_MAX = 1_024
+"""Hiredis may count so many bytes as unread that it has read."""
+
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
+"""A client whose machine is gone closes nothing. It must be noticed all the same: an implicit session lives as
+long as its connection does."""
 
 
 class Slot:
@@ -41,7 +55,7 @@ class Slot:
     def fill(self, data: bytes) -> None:
         """Give the reply; it is sent when all before it are."""
         self.data = data
-        self._connection.send_ready()
+        self._connection.on_filled(self)
 
     def reply(self, value: object) -> None:
         self.fill(replies.reply(value, self._connection.version))
@@ -59,6 +73,8 @@ class Connection(asyncio.Protocol):
         self.version = 2
         self.name = ""
         self.closed = False
+        self.ending = False
+        """It is being closed, by either end: nothing more is taken or said."""
         self.member: Member | None = None
         """The session it speaks for, once it has one."""
         self.is_plain = True
@@ -70,29 +86,43 @@ class Connection(asyncio.Protocol):
         self._reader = hiredis.Reader()
         self._slots: deque[Slot] = deque()
         self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+        self._tail = b"\n"
+        """The last bytes that came, for a head of an array that comes in two pieces."""
+        self._held_bytes = 0
+        """Of replies whose turn has not come."""
         self._closing_by_us = False
+        self._closing_since: float | None = None
         self._full = False
+        self._stopped = False
 
     # The transport's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's are transports in all but their base class.
         self._transport = transport = cast(asyncio.Transport, transport)
+        self._outbox = Outbox(transport)
         transport.set_write_buffer_limits(high=self.door.bounds.unsent_bytes_high)
+        _notice_when_gone(transport.get_extra_info("socket"))
         self.door.on_opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if _HUGE(self._tail + data):
+            self.end("ERR", "protocol error: an array has more elements than a command can have")
+            return
+        self._tail = data[-8:]
         try:
             self._reader.feed(data)
             self._handle_all(len(data))
-        except (hiredis.HiredisError, MemoryError) as error:
+        except (hiredis.HiredisError, MemoryError, TypeError) as error:
+            # A TypeError is the reader's: a map with a key that can be none.
             self.end("ERR", f"protocol error: {error}")
 
     def eof_received(self) -> None:
         """The client's end is closed; the transport closes by itself."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.closed = True
+        self.closed = self.ending = True
         self.door.on_closed(self)
         if self.member is not None:
             by_client = not self._closing_by_us and (error is None or isinstance(error, _ABORTS))
@@ -101,12 +131,12 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly: it gets no more done until it does."""
         self._full = True
-        if self._transport is not None:
+        if self._transport is not None and not self.ending:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._full = False
-        if self._transport is not None and not self.closed:
+        if self._transport is not None and not self.ending and not self._stopped:
             self._transport.resume_reading()
         if self.watching is not None:
             self.watching.wake()
@@ -119,28 +149,42 @@ class Connection(asyncio.Protocol):
         if words is False:
             self._partial_bytes += fed_bytes
         else:
-            while words is not False and not self._closing_by_us:
-                self._handle(words)
+            is_large = self._partial_bytes + fed_bytes > self.door.bounds.frame_bytes_max
+            handle = self._handle_if_small if is_large else self._handle
+            while words is not False and not self.ending:
+                handle(words)
                 words = gets()
-            self._partial_bytes = self._reader.len()
+            self._partial_bytes = self._reader.len() if self._reader.has_data() else 0
             self.partial_since = None
         if self._partial_bytes or len(self._slots) > self.door.bounds.in_flight_max:
             self._look_at_bounds()
 
+    def _handle_if_small(self, words: object) -> None:
+        if (
+            type(words) is list
+            and sum(len(w) for w in words if type(w) is bytes) > self.door.bounds.frame_bytes_max
+        ):
+            self._end_too_large()
+        else:
+            self._handle(words)
+
+    def _end_too_large(self) -> None:
+        self.end("LIMIT", f"a command has at most {self.door.bounds.frame_bytes_max} bytes")
+
     def _look_at_bounds(self) -> None:
-        if self._partial_bytes > self.door.bounds.frame_bytes_max:
-            self.end("LIMIT", f"a command has at most {self.door.bounds.frame_bytes_max} bytes")
+        if self._partial_bytes > self.door.bounds.frame_bytes_max + _PARSED_MAX:
+            self._end_too_large()
         elif self._partial_bytes and self.partial_since is None:
             self.partial_since = self.door.now()
         if len(self._slots) > self.door.bounds.in_flight_max and not self._full:
             self.end("LIMIT", f"at most {self.door.bounds.in_flight_max} commands may await their replies")
 
     def _handle(self, words: object) -> None:
-        slot = Slot(self)
-        self._slots.append(slot)
         if type(words) is not list or not words or type(words[0]) is not bytes:
             self.end("ERR", "protocol error: a command is an array of bulk strings")
             return
+        slot = Slot(self)
+        self._slots.append(slot)
         handler = self.door.handlers.get(words[0].upper())
         if handler is None:
             slot.error("ERR", f"unknown command {words[0][:40].decode(errors='replace')!r}")
@@ -149,29 +193,55 @@ class Connection(asyncio.Protocol):
             handler(self, words, slot)
         except Wrong as wrong:
             slot.error(wrong.code, str(wrong))
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError) as error:
             # A word that is no bulk string: an integer, a nested array.
             if all(type(word) is bytes for word in words):
-                raise
+                raise RuntimeError(f"{words[0][:40]!r} failed") from error
+            if self._slots and self._slots[-1] is slot:
+                self._slots.pop()
             self.end("ERR", "protocol error: a command is an array of bulk strings")
 
     # Replies and pushes out.
 
-    def send_ready(self) -> None:
-        """Send what has its turn."""
+    def on_filled(self, slot: Slot) -> None:
+        """Send what has its turn, now that this slot has its reply."""
         slots = self._slots
-        if self.closed or self._transport is None:
+        if self.ending or self._outbox is None:
             slots.clear()
             return
-        while slots and slots[0].data is not None:
-            self._transport.write(slots.popleft().data)  # type: ignore[arg-type]
+        if slots[0] is not slot:
+            self._held_bytes += len(slot.data or b"")
+            self._look_at_unsent()
+            return
+        write = self._outbox.send
+        write(slots.popleft().data)  # type: ignore[arg-type]
+        while slots and (data := slots[0].data) is not None:
+            slots.popleft()
+            self._held_bytes -= len(data)
+            write(data)
+        if self._full:
+            self._look_at_unsent()
 
     def push(self, data: bytes) -> None:
         """Send something that was not asked for, if the client can take it."""
-        if self.version == 3 and not self.closed and self._transport is not None:
-            self._transport.write(data)
-            if self._transport.get_write_buffer_size() > self.door.bounds.unsent_bytes_max:
-                self.end("LIMIT", "you read too slowly")
+        if self.version == 3 and not self.ending and self._outbox is not None:
+            self._outbox.send(data)
+            if self._full:
+                self._look_at_unsent()
+
+    def _look_at_unsent(self) -> None:
+        """Let go of a client that asks for more than it reads. It would not read a last word either."""
+        if self._outbox is None:
+            return
+        unsent_bytes = self._held_bytes + self._outbox.unsent_bytes()
+        if unsent_bytes > self.door.bounds.unsent_bytes_max:
+            self._closing_by_us = True
+            self.abort()
+
+    @property
+    def awaits_replies(self) -> int:
+        """How many commands have no reply yet, or one whose turn has not come."""
+        return len(self._slots)
 
     @property
     def is_full(self) -> bool:
@@ -190,20 +260,55 @@ class Connection(asyncio.Protocol):
 
     def stop_reading(self) -> None:
         """Take no more commands."""
-        self._full = True
-        if self._transport is not None and not self.closed:
+        self._stopped = True
+        if self._transport is not None and not self.ending:
             self._transport.pause_reading()
 
     def leave(self) -> None:
         """Close as the client asked for: for its session it is as if the client had closed."""
-        if self._transport is not None and not self.closed:
-            self._transport.close()
+        if self._transport is not None and not self.ending:
+            self._close(self._transport)
 
     def end(self, code: str = "", message: str = "") -> None:
-        """Close from this end, with a last word if there is one. What was asked for and not answered stays so."""
-        if self.closed or self._closing_by_us or self._transport is None:
+        """Close from this end, with a last word if there is one. What was asked for and not answered stays so.
+
+        The last word is kept back while replies are due: the client would take it for one of them, and believe
+        that what may well have happened did not.
+        """
+        if self.ending or self._transport is None:
             return
         self._closing_by_us = True
-        if code:
-            self._transport.write(replies.error(code, message))
-        self._transport.close()
+        if code and not self._slots and self._outbox is not None:
+            self._outbox.send(replies.error(code, message))
+        self._close(self._transport)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        self.ending = True
+        if self._outbox is not None:
+            self._outbox.flush()
+        transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what waits to be sent is lost."""
+        self.ending = True
+        if self._transport is not None and not self.closed:
+            self._transport.abort()
+
+    def end_if_hanging(self, now: float, seconds_max: float) -> None:
+        """End it if half a command came and then nothing, or if it is closed and its client does not take that."""
+        if self._transport is not None and self._transport.is_closing():
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > seconds_max:
+                self.abort()
+        elif self.partial_since is not None and now - self.partial_since > seconds_max:
+            self.end("LIMIT", "half a command, and then nothing")
+
+
+def _notice_when_gone(sock: socket.socket | None) -> None:
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        # Not every system has all of them.
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 from typing import NamedTuple
@@ -30,6 +31,10 @@ class Bounds(NamedTuple):
     """Beyond this nothing more is read from a client until it reads."""
     unsent_bytes_max: int = 4 << 20
     """Beyond this it is disconnected."""
+    prefixes_max: int = 128
+    """That one connection may watch."""
+    closing_seconds_max: float = 5.0
+    """How long a client may take to read what is left when the door closes."""
     implicit_ttl_ms: int = 30_000
 
 
@@ -49,6 +54,7 @@ class Door:
         }
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        self._draining = False
         self._closed = asyncio.Event()
 
     async def open(self, host: str, port: int, *, insecure: bool = False) -> int:
@@ -70,6 +76,7 @@ class Door:
 
     def drain(self) -> None:
         """Let nobody in and take no more commands; what was taken will be answered."""
+        self._draining = True
         if self._sweeping is not None:
             self._sweeping.cancel()
         if self._server is not None:
@@ -80,9 +87,17 @@ class Door:
                 connection.member.close()
 
     async def close(self) -> None:
-        """Disconnect everybody."""
+        """Disconnect everybody; who does not read what is left of its replies does not get it."""
+        self._closed.clear()
         for connection in tuple(self.connections):
             connection.end()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_closed(), self.bounds.closing_seconds_max)
+        for connection in tuple(self.connections):
+            connection.abort()
+        await self._all_closed()
+
+    async def _all_closed(self) -> None:
         if self.connections:
             await self._closed.wait()
 
@@ -91,7 +106,9 @@ class Door:
 
     def on_opened(self, connection: Connection) -> None:
         self.connections.add(connection)
-        if len(self.connections) > self.bounds.connections_max:
+        if self._draining:
+            connection.end("UNAVAILABLE", "stopping")
+        elif len(self.connections) > self.bounds.connections_max:
             connection.end("LIMIT", f"at most {self.bounds.connections_max} connections")
 
     def on_closed(self, connection: Connection) -> None:
@@ -111,16 +128,15 @@ class Door:
         next_keep_alive = self.now() + keep_alive_s
         while True:
             await asyncio.sleep(min(1.0, self.bounds.frame_seconds_max / 2, keep_alive_s))
-            self._end_half_frames()
+            self._end_what_hangs()
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s
                 self._keep_implicit_alive()
 
-    def _end_half_frames(self) -> None:
-        longest = self.now() - self.bounds.frame_seconds_max
+    def _end_what_hangs(self) -> None:
+        now = self.now()
         for connection in tuple(self.connections):
-            if connection.partial_since is not None and connection.partial_since < longest:
-                connection.end("LIMIT", "half a command, and then nothing")
+            connection.end_if_hanging(now, self.bounds.frame_seconds_max)
 
     def _keep_implicit_alive(self) -> None:
         for connection in self.connections:

@@ -5,6 +5,8 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 
+_NAME_BYTES_MAX = 128
+
 
 def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if len(words) > 1:
@@ -12,6 +14,8 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
         if version not in replies.NULL:
             slot.error("NOPROTO", "the protocol version is 2 or 3")
             return
+        if version != connection.version and connection.awaits_replies > 1:
+            raise Wrong("the protocol version cannot change while replies are due")
         _read_rest(connection, words[2:])
         connection.version = version
     slot.reply(
@@ -32,11 +36,17 @@ def _read_rest(connection: Connection, words: list[bytes]) -> None:
     for word in rest:
         match word.upper():
             case b"SETNAME":
-                connection.name = text(next(rest, b""), "the name")
+                connection.name = _name(next(rest, b""))
             case b"AUTH":
                 raise Wrong("this server has no users: connect without AUTH")
             case _:
                 raise Wrong(f"HELLO does not know {shown(word)}")
+
+
+def _name(word: bytes) -> str:
+    if len(word) > _NAME_BYTES_MAX:
+        raise Wrong(f"the name of a client has at most {_NAME_BYTES_MAX} bytes")
+    return text(word, "the name")
 
 
 def ping(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -59,7 +69,7 @@ def client(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
     match words[1].upper():
         case b"SETNAME" if len(words) == 3:
-            connection.name = text(words[2], "the name")
+            connection.name = _name(words[2])
             slot.fill(replies.OK)
         case b"GETNAME":
             slot.reply(connection.name or None)
@@ -103,7 +113,7 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "durable": int(node.journal.declared.durable),
         "role": "leader" if node.leads else "waiting",
         "epoch": node.epoch,
-        "position": state.position,
+        "position": node.position,
         "appends": node.appends,
         "logical_time_ms": state.now_at,
         "fence": state.fence,

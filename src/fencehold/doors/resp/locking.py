@@ -1,8 +1,11 @@
 """Locking: the LOCK.* commands that go through the journal."""
 
+from collections.abc import Callable
 from functools import partial
 
-from fencehold.core.commands import Break, Cancel, Extend, Release, Settle
+from msgspec.structs import replace
+
+from fencehold.core.commands import Acquire, Break, Cancel, Extend, Release, Settle
 from fencehold.core.outcomes import (
     Broken,
     Busy,
@@ -53,15 +56,22 @@ def acquire_several(connection: Connection, words: list[bytes], slot: Slot) -> N
 def _acquire(connection: Connection, words: list[bytes], slot: Slot, asked: tuple[str, ...], start: int) -> None:
     member = connection.member
     command, in_background = acquire(words, member.session if member else 0, asked, start)
-    if member is None:
-        with_implicit(connection, slot, partial(_acquire, connection, words, slot, asked, start))
-        return
     if in_background and connection.version != 3:
         raise Wrong("ASYNC needs pushes: say HELLO 3 first")
-    connection.node.submit(command, partial(_acquired, member, slot, in_background, connection.version))
+    told = partial(_acquired, slot, in_background, connection.version)
+    if member is None:
+        with_implicit(connection, slot, partial(_acquire_later, connection, command, told))
+    else:
+        connection.node.submit(command, partial(told, member))
 
 
-def _acquired(member: Member, slot: Slot, in_background: bool, version: int, outcome: Told, at_ms: int) -> None:
+def _acquire_later(connection: Connection, command: Acquire, told: Callable[[Member, Told, int], None]) -> None:
+    """Go on when the session is there."""
+    member = member_of(connection)
+    connection.node.submit(replace(command, session=member.session), partial(told, member))
+
+
+def _acquired(slot: Slot, in_background: bool, version: int, member: Member, outcome: Told, at_ms: int) -> None:
     kind = type(outcome)
     if kind is Granted:
         slot.fill(replies.grant(outcome, member.ttl_ms, version))  # type: ignore[arg-type]
@@ -135,7 +145,11 @@ def _extended(
     elif outcome.reason is not Reason.OK:
         refuse_hold(slot, outcome.reason)
     else:
-        granted = Granted(command.session, command.request, command.names, command.fence, at_ms, command.ttl_ms)
+        # Asked again later, it is answered as the first time: the end must not seem to have moved on.
+        extended_at = outcome.until_at - command.ttl_ms if outcome.until_at else at_ms
+        granted = Granted(
+            command.session, command.request, command.names, command.fence, extended_at, command.ttl_ms
+        )
         slot.fill(replies.grant(granted, session_ttl_ms, connection.version))
 
 

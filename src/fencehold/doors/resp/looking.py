@@ -15,38 +15,38 @@ from fencehold.node.leader import Question
 
 _LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
 _FROM = kinds(FROM=("position", number))
-_STALE = b"STALE"
+_STALE = frozenset({b"STALE"})
 _COUNT, _COUNT_MAX = 100, 1_000
 
 
 def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    words, stale = _stale(words)
-    exactly(words, 1)
+    at_least(words, 1)
+    stale = "STALE" in options(words, 2, {}, _STALE)
     _ask(connection, slot, partial(_info, text(words[1], "a name")), stale)
 
 
 def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    words, stale = _stale(words)
-    found = options(words, 1, _LIST)
+    found = options(words, 1, _LIST, _STALE)
     count = min(found.get("count", _COUNT), _COUNT_MAX) or 1
-    _ask(connection, slot, partial(_names, found.get("prefix", ""), found.get("cursor", ""), count), stale)
+    question = partial(_names, found.get("prefix", ""), found.get("cursor", ""), count)
+    _ask(connection, slot, question, "STALE" in found)
 
 
 def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    words, stale = _stale(words)
-    exactly(words, 0)
+    stale = "STALE" in options(words, 1, {}, _STALE)
     _ask(connection, slot, partial(_sessions, connection.node.is_attached), stale)
 
 
 def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
-    found = options(words, 2, _FROM)
+    prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM)
     if connection.version != 3:
         raise Wrong("watching needs pushes: say HELLO 3 first")
     if connection.watching is None:
-        now = connection.node.replica.machine.position
-        connection.watching = Watching(connection, found.get("position", now))
-    connection.watching.prefixes[text(words[1], "the prefix")] = None
+        connection.watching = Watching(connection, found.get("position", connection.node.position))
+    elif found:
+        raise Wrong("FROM comes with the first watch of a connection: all its prefixes are told in one order")
+    connection.watching.add(prefix)
     slot.fill(replies.OK)
     connection.watching.wake()
 
@@ -58,15 +58,9 @@ def unwatch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     slot.fill(replies.OK)
 
 
-def _stale(words: list[bytes]) -> tuple[list[bytes], bool]:
-    return (words[:-1], True) if len(words) > 1 and words[-1].upper() == _STALE else (words, False)
-
-
 def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) -> None:
-    if stale:
-        _found(slot, question(connection.node.replica.machine.state))
-    else:
-        connection.node.ask(question, partial(_found, slot))
+    ask = connection.node.look if stale else connection.node.ask
+    ask(question, partial(_found, slot))
 
 
 def _found(slot: Slot, found: Any) -> None:

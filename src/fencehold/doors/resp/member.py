@@ -25,15 +25,15 @@ class Member:
         """Its client has asked for its end."""
         self._connection = connection
         self._node = connection.node
-        self._blocked: dict[int, Slot] = {}
+        self._blocked: dict[int, list[Slot]] = {}
         replaced = self._node.attach(session, connection)
         if isinstance(replaced, Connection):
             replaced.member = None
             replaced.end("NOSESSION", f"session {session} was taken up by another connection")
 
     def block(self, ticket: int, slot: Slot) -> None:
-        """Let a plain client's acquire block until its wait ends."""
-        self._blocked[ticket] = slot
+        """Let a plain client's acquire block until its wait ends; it may have asked more than once."""
+        self._blocked.setdefault(ticket, []).append(slot)
 
     def keep_alive(self) -> None:
         """Renew an implicit session: its connection is there."""
@@ -53,8 +53,8 @@ class Member:
         connection = self._connection
         match notice:
             case WaitEnded():
-                slot = self._blocked.pop(notice.ticket, None)
-                settle(connection, self.ttl_ms, notice, slot)
+                for slot in self._blocked.pop(notice.ticket, (None,)):
+                    settle(connection, self.ttl_ms, notice, slot)
             case HoldEnded() if notice.ending in _TOLD:
                 connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value))
             case SessionEnded():
@@ -67,9 +67,14 @@ class Member:
         self._connection.member = None
         if not self.ending:
             self._connection.push(replies.push("ended", self.session, notice.ending.value))
-        for slot in self._blocked.values():
-            slot.error("NOSESSION", f"session {self.session} has ended while this waited")
+        for slots in self._blocked.values():
+            for slot in slots:
+                slot.error("NOSESSION", f"session {self.session} has ended while this waited")
         self._blocked.clear()
+        if self.implicit and notice.ending is Ending.EXPIRED:
+            # It lives as long as its connection, so the connection cannot outlive it: the next acquire would get
+            # a new session, and the client would never learn that it lost what it held.
+            self._connection.end("NOSESSION", f"session {self.session} has ended")
 
 
 def ignore(*_: object) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 
 from fencehold.core.commands import CloseSession, OpenSession, Renew
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
+from fencehold.core.state import Session, State
 from fencehold.doors.resp.answers import done, refuse
 from fencehold.doors.resp.arguments import Wrong, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
@@ -30,7 +31,7 @@ def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None
 def _opened(connection: Connection, slot: Slot, secret: str, outcome: Told, at_ms: int) -> None:
     if not isinstance(outcome, Opened):
         refuse(slot, outcome, at_ms)
-    elif connection.closed or connection.member is not None:
+    elif connection.ending or connection.member is not None:
         # Nobody is there to use it, or two were asked for at once.
         connection.node.submit(CloseSession(outcome.session), ignore)
         slot.error("USAGE", "this connection has a session already")
@@ -52,29 +53,55 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
     exactly(words, 2)
     _refuse_second(connection)
     number_, secret = number(words[1], "the session"), text(words[2], "the secret")
-    session = connection.node.replica.machine.state.sessions.get(number_)
-    if session is None or not hmac.compare_digest(session.secret.encode(), secret.encode()):
-        # The same words for both: whoever guesses learns nothing.
-        slot.error("NOSESSION", f"session {number_} has ended, or the secret is not its own")
+    node = connection.node
+    session = node.replica.machine.state.sessions.get(number_) if node.leads else None
+    if session is None or not _is_its_secret(session, secret):
+        # What the state says may not be durable yet, and a client that hears this gives up all it holds.
+        node.ask(_nothing, partial(_not_found, slot, number_))
         return
     # Attached before it is durable: the end of the old connection must not suspend it any more.
-    connection.member = Member(connection, session.id, session.ttl_ms, implicit=False)
+    member = connection.member = Member(connection, session.id, session.ttl_ms, implicit=False)
     connection.is_plain = False
-    told = partial(_resumed, slot, session.id, session.ttl_ms, session.grace_ms)
-    connection.node.submit(Renew((session.id,)), told)
+    node.submit(Renew((session.id,)), partial(_resumed, connection, member, slot, session.grace_ms))
 
 
-def _resumed(slot: Slot, session: int, ttl_ms: int, grace_ms: int, outcome: Told, at_ms: int) -> None:
-    if isinstance(outcome, Renewed) and session not in outcome.ended:
-        slot.reply({"session": session, "ttl_ms": ttl_ms, "grace_ms": grace_ms, "at": at_ms})
+def _is_its_secret(session: Session, secret: str) -> bool:
+    # An implicit session has none, and nobody may take it up.
+    return bool(session.secret) and hmac.compare_digest(session.secret.encode(), secret.encode())
+
+
+def _nothing(_: State) -> None:
+    """To be answered when what the state says is durable."""
+
+
+def _not_found(slot: Slot, session: int, found: FenceholdError | None) -> None:
+    if found is not None:
+        refuse(slot, found, 0)
     else:
-        _not_renewed(slot, session, outcome, at_ms)
+        # The same words for both: whoever guesses learns nothing.
+        slot.error("NOSESSION", f"session {session} has ended, or the secret is not its own")
+
+
+def _resumed(connection: Connection, member: Member, slot: Slot, grace_ms: int, outcome: Told, at_ms: int) -> None:
+    if isinstance(outcome, Renewed) and member.session not in outcome.ended:
+        slot.reply({"session": member.session, "ttl_ms": member.ttl_ms, "grace_ms": grace_ms, "at": at_ms})
+    else:
+        # It may try again, here or elsewhere.
+        connection.node.detach(member.session, connection)
+        if connection.member is member:
+            connection.member = None
+        _not_renewed(slot, member.session, outcome, at_ms)
 
 
 def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 0)
     member = member_of(connection)
-    connection.node.renew(member.session, partial(_kept_alive, slot, member.session, member.ttl_ms))
+    told = partial(_kept_alive, slot, member.session, member.ttl_ms)
+    if member.ending:
+        # Renewals go to the front of their entry: this one must not come before the close it was sent after.
+        connection.node.submit(Renew((member.session,)), told)
+    else:
+        connection.node.renew(member.session, told)
 
 
 def _kept_alive(slot: Slot, session: int, ttl_ms: int, outcome: Told, at_ms: int) -> None:
@@ -95,7 +122,12 @@ def close_session(connection: Connection, words: list[bytes], slot: Slot) -> Non
     exactly(words, 0)
     member = member_of(connection)
     member.ending = True
-    connection.node.submit(CloseSession(member.session), partial(done, slot, Closed))
+    connection.node.submit(CloseSession(member.session), partial(_closed, member, slot))
+
+
+def _closed(member: Member, slot: Slot, outcome: Told, at_ms: int) -> None:
+    member.ending = not isinstance(outcome, FenceholdError)
+    done(slot, Closed, outcome, at_ms)
 
 
 class NoMember(Wrong):
@@ -112,7 +144,7 @@ def member_of(connection: Connection) -> Member:
 
 
 def _refuse_second(connection: Connection) -> None:
-    if connection.member is not None:
+    if connection.member is not None or connection.awaiting_session:
         raise Wrong("this connection has a session already")
 
 
@@ -132,8 +164,13 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
     if not isinstance(outcome, Opened):
         for slot, _ in waiting:
             refuse(slot, outcome, at_ms)
-    elif connection.closed or connection.member is not None:
+    elif connection.ending:
         connection.node.submit(CloseSession(outcome.session), ignore)
+    elif connection.member is not None:
+        # One that was opened on purpose, and asked for before, came first.
+        connection.node.submit(CloseSession(outcome.session), ignore)
+        for _, go_on in waiting:
+            go_on()
     else:
         connection.member = Member(connection, outcome.session, outcome.ttl_ms, implicit=True)
         for _, go_on in waiting:

@@ -4,7 +4,16 @@ import asyncio
 
 from fencehold.core.events import Event
 from fencehold.doors.resp import replies
+from fencehold.doors.resp.arguments import Wrong
 from fencehold.doors.resp.connection import Connection
+
+_PREFIX_BYTES_MAX = 1_024
+
+
+class TooMuch(Wrong):
+    """More is watched than one connection may."""
+
+    code = "LIMIT"
 
 
 class Watching:
@@ -16,6 +25,15 @@ class Watching:
         self._position = position
         self._scheduled = False
         connection.node.watch(self.wake)
+
+    def add(self, prefix: str) -> None:
+        """Watch one more prefix."""
+        prefixes_max = self._connection.door.bounds.prefixes_max
+        if len(prefix.encode()) > _PREFIX_BYTES_MAX:
+            raise TooMuch(f"a prefix has at most {_PREFIX_BYTES_MAX} bytes")
+        if len(self.prefixes) >= prefixes_max and prefix not in self.prefixes:
+            raise TooMuch(f"a connection watches at most {prefixes_max} prefixes")
+        self.prefixes[prefix] = None
 
     def wake(self) -> None:
         """There may be news: look at it when whoever brought it is done."""
@@ -29,16 +47,22 @@ class Watching:
     def _tell(self) -> None:
         self._scheduled = False
         connection, ring = self._connection, self._connection.node.ring
-        if connection.closed or connection.is_full:
+        if not self._has_room():
             # When there is room again, what was missed and is still in the ring follows.
             return
         if ring.lost_up_to > self._position:
             self._position = ring.lost_up_to
             connection.push(replies.push("event", {"kind": "gap", "position": self._position}))
         for event in ring.since(self._position):
+            if event.position != self._position and not self._has_room():
+                # Between two entries: those of one have one position, and what is told is told whole.
+                return
             self._position = event.position
             if self._is_wanted(event):
                 connection.push(replies.push("event", as_map(event)))
+
+    def _has_room(self) -> bool:
+        return not (self._connection.ending or self._connection.is_full)
 
     def _is_wanted(self, event: Event) -> bool:
         prefixes = tuple(self.prefixes)
