@@ -1,8 +1,8 @@
 """The embedded server beside Redis, on one machine, in one run: through the SDKs, and at the door.
 
 *C* × *F* is *C* connections with *F* requests in flight on each. Fencehold syncs every batch; the Redis it is
-held against syncs every write (`appendfsync always`); the other keeps all in memory. At the door, `redis-benchmark`
-drives both, so that only the servers are compared.
+held against syncs every write (`appendfsync always`); the other keeps all in memory. At the door it is
+`redis-benchmark` that drives both, so that only the servers are compared.
 """
 
 import asyncio
