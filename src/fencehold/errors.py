@@ -3,18 +3,34 @@
 ::
 
     FenceholdError
-    ├── UsageError (ValueError)    the call is wrong; nothing happened; trying again will not help
-    ├── JournalError               what a journal says of an append, a read or an opening
-    │   ├── Unavailable            certainly nothing happened; trying again later may help
-    │   │   └── AlreadyOwned       another process owns this journal
-    │   ├── OutcomeUnknown         it may have happened: read before going on
-    │   ├── Sealed                 a newer epoch exists: stop serving
-    │   ├── OutOfPlace             the next position is another one; nothing happened: read before going on
-    │   ├── Trimmed                the entries asked for were trimmed: start from the snapshot
-    │   └── Damaged                what was stored is not what is there: an operator must decide
-    ├── SnapshotUnreadable         bytes that are not a whole snapshot of a version known here
-    └── InvariantViolated          our own bug; the process must end: a wrong grant is worse than no service
+    ├── UsageError (ValueError)        the call is wrong; nothing happened; trying again will not help
+    ├── Unsupported                    what was asked cannot be given here; nothing happened
+    ├── Refused                        the service said no; nothing happened
+    │   ├── LockTimeout (TimeoutError) it was not to be had in the time given
+    │   ├── QueueFull                  too many wait for that name
+    │   ├── Deadlock                   waiting would have closed a circle of owners, which it carries
+    │   ├── LimitExceeded              a limit was reached; the message names it
+    │   ├── PermissionDenied           not allowed
+    │   ├── SessionExpired             the session that asked has ended, and with it all it waited for
+    │   └── NotOwner                   the hold is another's, or was given back before
+    ├── Unavailable                    certainly nothing happened; trying again later may help
+    │   └── AlreadyOwned               another process owns this journal
+    ├── OutcomeUnknown                 it may have happened: never take it for a no
+    ├── HoldLost                       the hold is no longer yours: stop the work it protected
+    ├── JournalError                   what else a journal says of an append, a read or an opening
+    │   ├── Sealed                     a newer epoch exists: stop serving
+    │   ├── OutOfPlace                 the next position is another one; nothing happened: read before going on
+    │   ├── Trimmed                    the entries asked for were trimmed: start from the snapshot
+    │   └── Damaged                    what was stored is not what is there: an operator must decide
+    ├── SnapshotUnreadable             bytes that are not a whole snapshot of a version known here
+    └── InvariantViolated              our own bug; the process must end: a wrong grant is worse than no service
+
+`Unavailable` and `OutcomeUnknown` mean the same whoever says it: a journal of an append, a client of a call.
 """
+
+from collections.abc import Sequence
+
+from fencehold.types import Link
 
 
 class FenceholdError(Exception):
@@ -25,11 +41,53 @@ class UsageError(FenceholdError, ValueError):
     """The call is wrong as it stands. Nothing happened."""
 
 
-class JournalError(FenceholdError):
-    """What a journal could not do. The subclass says what that means about the world."""
+class Unsupported(FenceholdError):
+    """What was asked cannot be given here, by nature and not by chance. Nothing happened."""
 
 
-class Unavailable(JournalError):
+class Refused(FenceholdError):
+    """The service said no. Nothing happened; the subclass says whether trying again may help."""
+
+
+class LockTimeout(Refused, TimeoutError):
+    """The names were not to be had in the time given. Nothing is held, nothing waits any more."""
+
+    def __init__(self, message: str, *, names: Sequence[str] = (), explanation: object = None) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
+        self.explanation = explanation
+        """Who holds the first of them and who waits, as `client.explain` says it; None if that was not known."""
+
+
+class QueueFull(Refused):
+    """Too many wait for that name already. Trying again later may help."""
+
+
+class Deadlock(Refused):
+    """Waiting would have closed a circle: each link waits for the next. Release something, then try again."""
+
+    def __init__(self, message: str, *, circle: Sequence[Link] = ()) -> None:
+        super().__init__(message)
+        self.circle = tuple(circle)
+
+
+class LimitExceeded(Refused):
+    """A limit was reached; the message names it."""
+
+
+class PermissionDenied(Refused):
+    """Not allowed to this client. Trying again will not help."""
+
+
+class SessionExpired(Refused):
+    """The session that asked has ended, and all it held and waited for with it. Ask again: a new one is opened."""
+
+
+class NotOwner(Refused):
+    """The hold named is another's, or was given back before. Nothing changed."""
+
+
+class Unavailable(FenceholdError):
     """Certainly nothing happened. Trying again later may help."""
 
 
@@ -37,8 +95,22 @@ class AlreadyOwned(Unavailable):
     """Another process owns this journal; the message names it where that is known."""
 
 
-class OutcomeUnknown(JournalError):
+class OutcomeUnknown(FenceholdError):
     """It may have happened, or may yet happen. Read before going on; never take it for a no."""
+
+
+class HoldLost(FenceholdError):
+    """The hold is no longer yours, or may not be. Stop the work it protected; a guard refuses its fence."""
+
+    def __init__(self, message: str, *, names: Sequence[str] = (), fence: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.names = tuple(names)
+        self.fence = fence
+        self.reason = reason
+
+
+class JournalError(FenceholdError):
+    """What a journal could not do. The subclass says what that means about the world."""
 
 
 class Sealed(JournalError):

@@ -8,10 +8,21 @@ Times are whole milliseconds. An instant ends in ``_at`` and is logical time: th
 of the journal say has elapsed, never a wall clock.
 """
 
-from typing import NewType
+from typing import NamedTuple, NewType
 
 Epoch = NewType("Epoch", int)
 Position = NewType("Position", int)
 
 BEGINNING = Position(0)
 """The position before the first entry."""
+
+
+class Link(NamedTuple):
+    """One step of a circle: this owner waits for `name`, which the next owner has, or stands before it for."""
+
+    session: int
+    owner: str
+    name: str
+    fence: int
+    """Of the hold the next owner has; 0 if that owner stands before this one in the queue."""
+    since_ms_ago: int

@@ -1,0 +1,1 @@
+"""The async client: what applications on an event loop call."""

@@ -1,0 +1,210 @@
+"""A hold: a fence, and how long it may be trusted. It, and not a task, is the owner.
+
+1. Nothing is given back by forgetting it: an abandoned hold warns, and lives as long as its session.
+2. Inside `async with`, losing the hold cancels the body, as `asyncio.timeout` does: once, and told apart from any
+   other cancellation.
+3. A release that was sent is done, whoever stops waiting for its answer.
+"""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Generator
+from typing import Any
+
+from fencehold.client.aio.channel import Channel
+from fencehold.client.clock import clock
+from fencehold.client.terms import ms_of
+from fencehold.client.trust import Grant, State
+from fencehold.errors import FenceholdError
+
+
+class Hold:
+    """Having names. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
+
+    __slots__ = ("__weakref__", "_cancelling", "_channel", "_grant", "_loss", "_task")
+
+    def __init__(self, channel: Channel, grant: Grant) -> None:
+        self._channel = channel
+        self._grant = grant
+        self._loss: Loss | None = None
+        self._task: asyncio.Task[Any] | None = None
+        """The task whose body is cancelled when the hold is lost."""
+        self._cancelling = -1
+        """How often that task had been asked to stop when we asked; -1: we have not."""
+
+    @property
+    def name(self) -> str:
+        """The name held; the first of several."""
+        return self._grant.terms.names[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names held."""
+        return self._grant.terms.names
+
+    @property
+    def fence(self) -> int:
+        """Greater than that of every earlier hold on these names."""
+        return self._grant.fence
+
+    @property
+    def state(self) -> State:
+        """HELD, in JEOPARDY, LOST or RELEASED, at this moment."""
+        return self._grant.state(clock())
+
+    @property
+    def lost(self) -> "Loss":
+        """Something to wait for, or to be called back by, when the hold is lost."""
+        if self._loss is None:
+            self._loss = Loss(self)
+            self._grant.on_lost = self._on_lost
+            if self._grant.ending not in ("", "released"):
+                self._loss.fire()
+        return self._loss
+
+    def safe_for(self) -> float:
+        """Seconds for which the hold can certainly be trusted. Bound what you call by it."""
+        return self._grant.safe_for(clock())
+
+    def deadline(self) -> float:
+        """The end of trust on the loop's clock, as `asyncio.timeout_at` takes it."""
+        return self._channel.loop.time() + self.safe_for()
+
+    def check(self) -> None:
+        """Raise if the hold cannot be trusted any more. Call it before each step that must not be done twice.
+
+        Raises:
+            HoldLost: stop; someone else may have the names.
+            NotOwner: it was released.
+        """
+        grant = self._grant
+        if grant.safe_for(clock()) <= 0:
+            raise grant.why()
+
+    async def extend(self, ttl: float | None) -> None:
+        """Let the hold end `ttl` seconds from now; None: with its session.
+
+        Raises:
+            HoldLost: it was gone already.
+            OutcomeUnknown: it may have been extended.
+        """
+        self._alive()
+        channel = self._channel
+        future: asyncio.Future[None] = channel.loop.create_future()
+        channel.protocol.extend(self._grant, 0 if ttl is None else ms_of(ttl), future, clock())
+        channel.driver.soon()
+        await future
+
+    async def release(self) -> None:
+        """Give the names back. Done even if the caller is cancelled while waiting for the answer.
+
+        Raises:
+            HoldLost: it was lost before; what was done under it may not have been alone.
+            NotOwner: it was released before.
+            OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
+        """
+        self._alive()
+        await self._channel.release(self._grant)
+
+    def _alive(self) -> None:
+        if self._grant.ending:
+            raise self._grant.why()
+
+    # The body of an `async with`.
+
+    def enter_body(self, task: "asyncio.Task[Any]") -> None:
+        """From now on, losing the hold cancels this task."""
+        self._task = task
+        self._grant.on_lost = self._on_lost
+
+    async def leave(self, error: BaseException | None, keep: float = 0.0) -> None:
+        """The body is over: release, or keep the names for some seconds more. Never hides the body's own error.
+
+        Raises:
+            HoldLost: it was lost, and the body raised nothing, or was cancelled for that only.
+        """
+        stopped = self._stop_guarding() and isinstance(error, asyncio.CancelledError)
+        try:
+            if keep > 0 and not self._grant.ending:
+                await self.extend(keep)
+                self._channel.protocol.forget(self._grant)
+            elif self._grant.ending != "released":
+                await self.release()
+        except FenceholdError as failure:
+            if error is None:
+                raise
+            if stopped:
+                raise failure from error
+            error.add_note(str(failure))
+
+    def leave_held(self) -> "asyncio.Future[None] | None":
+        """The body is over and raised nothing: release what is still held; None if it is not, see `leave`."""
+        if self._grant.ending:
+            return None
+        self._task = None
+        return self._channel.release(self._grant)
+
+    def _stop_guarding(self) -> bool:
+        """Says whether the body was cancelled for the loss, and for nothing else."""
+        task, self._task = self._task, None
+        if task is None or self._cancelling < 0:
+            return False
+        return task.uncancel() <= self._cancelling
+
+    def _on_lost(self, _: Grant) -> None:
+        if self._task is not None:
+            self._cancelling = self._task.cancelling()
+            self._task.cancel()
+        if self._loss is not None:
+            self._loss.fire()
+
+    def __repr__(self) -> str:
+        names = self.name if len(self.names) == 1 else self.names
+        return f"<{type(self).__name__} {names!r} fence={self.fence} {self.state.value}>"
+
+    def __del__(self) -> None:
+        if not self._grant.ending:
+            warnings.warn(f"{self!r} was never released; it lives as long as its session", ResourceWarning, 2)
+
+
+class Loss:
+    """The loss of one hold: wait for it, or be called back."""
+
+    __slots__ = ("_callbacks", "_event", "_hold")
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._event = asyncio.Event()
+        self._callbacks: list[Callable[[Hold], object]] = []
+
+    def is_set(self) -> bool:
+        """Whether the hold is lost."""
+        return self._event.is_set()
+
+    @property
+    def reason(self) -> str:
+        """Why; empty while it is not lost."""
+        return self._hold._grant.ending if self.is_set() else ""
+
+    def add_callback(self, callback: Callable[[Hold], object]) -> None:
+        """Have this called in the loop when the hold is lost; at once if it is. It must not block."""
+        if self.is_set():
+            self._hold._channel.loop.call_soon(callback, self._hold)
+        else:
+            self._callbacks.append(callback)
+
+    async def wait(self) -> str:
+        """Wait for the loss, and say why. A hold that is released is never lost."""
+        await self._event.wait()
+        return self.reason
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self.wait().__await__()
+
+    def fire(self) -> None:
+        """The hold is lost."""
+        self._event.set()
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            # One that fails is the loop's to report, and keeps no other from being called.
+            self._hold._channel.loop.call_soon(callback, self._hold)

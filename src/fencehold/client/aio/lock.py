@@ -1,0 +1,166 @@
+"""Locks: terms under which names are asked for, again and again, by any number of tasks.
+
+A lock object holds nothing: each acquire makes a `Hold`. The lock remembers whose holds it made, so that `release`
+and the end of an `async with` find the right one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import wraps
+from types import EllipsisType, TracebackType
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+
+from fencehold.client import views
+from fencehold.client.aio.channel import Channel, current_task
+from fencehold.client.aio.hold import Hold
+from fencehold.client.made import Holds
+from fencehold.client.terms import Terms, wait_of
+from fencehold.client.wire import command
+from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
+
+OnLost: TypeAlias = Literal["cancel", "raise"]
+"""What happens to the body of an `async with` whose hold is lost: cancelled at once, or told at its end."""
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Job: TypeAlias = Callable[Given, Coroutine[Any, Any, Result]]
+"""A coroutine function."""
+
+
+class Lock:
+    """Names under certain terms. Use it with `async with`, by `acquire`, or as a decorator."""
+
+    __slots__ = ("_acquired", "_channel", "_entered", "_on_lost", "_terms")
+
+    def __init__(self, channel: Channel, terms: Terms, on_lost: OnLost = "cancel") -> None:
+        if on_lost not in ("cancel", "raise"):
+            raise UsageError(f"on_lost is 'cancel' or 'raise', not {on_lost!r}")
+        self._channel = channel
+        self._terms = terms
+        self._on_lost = on_lost
+        self._entered: dict[asyncio.Task[Any], list[Hold]] = {}
+        self._acquired: Holds[Hold] = Holds()
+
+    @property
+    def name(self) -> str:
+        """The name asked for; the first of several."""
+        return self._terms.names[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names asked for, in the order every client asks in."""
+        return self._terms.names
+
+    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Hold | None:
+        """Wait for the names; None if they were not to be had in time. Cancelling it leaves nothing behind.
+
+        Args:
+            blocking: False is the same as a timeout of 0.
+            timeout: seconds to wait, None or -1 for ever; what the lock was made with, if it is not given.
+
+        Raises:
+            Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.
+            Unavailable: nothing was asked, as the service was not reached.
+            OutcomeUnknown: the service went away; what may have been granted is withdrawn when it is back.
+        """
+        terms = self._terms
+        if timeout is not ... or not blocking:
+            terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
+        task = current_task()
+        grant = await self._channel.acquire(terms, task)
+        if grant is None:
+            return None
+        hold = Hold(self._channel, grant)
+        self._acquired.add(task, hold)
+        return hold
+
+    async def release(self) -> None:
+        """Release what this task holds by this lock; of several, what it acquired last.
+
+        Raises:
+            NotOwner: this task holds nothing by it. A hold made elsewhere is released by its own method.
+            HoldLost: it was lost before.
+        """
+        task = current_task()
+        hold = self._acquired.take(task)
+        if hold is None:
+            # Still entered: the end of its `async with` finds it released, and does nothing.
+            hold = next((hold for hold in reversed(self._entered.get(task, [])) if not hold._grant.ending), None)
+        if hold is not None:
+            await hold.release()
+            return
+        raise NotOwner(f"this task holds nothing by this lock on {self._terms.label}")
+
+    def owned(self) -> bool:
+        """Whether this task holds the names by this lock, and can trust it."""
+        task = current_task()
+        holds = self._acquired.of(task) + self._entered.get(task, [])
+        return any(hold.safe_for() > 0 for hold in holds)
+
+    async def locked(self) -> bool:
+        """Whether anyone holds any of the names. True only at the moment of the answer."""
+        for name in self.names:
+            reply = await self._channel.read(command("LOCK.INFO", name))
+            if reply[b"holds"]:
+                return True
+        return False
+
+    async def acquire_unowned(self) -> Hold | None:
+        """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
+        grant = await self._channel.acquire(self._terms, current_task())
+        return None if grant is None else Hold(self._channel, grant)
+
+    async def acquire_or_raise(self) -> Hold:
+        """As `acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
+        grant = await self._channel.acquire(self._terms, current_task())
+        if grant is None:
+            raise await self._timeout()
+        return Hold(self._channel, grant)
+
+    async def __aenter__(self) -> Hold:
+        """Acquire, or raise `LockTimeout`, which says who holds it."""
+        task = current_task()
+        grant = await self._channel.acquire(self._terms, task)
+        if grant is None:
+            raise await self._timeout()
+        hold = Hold(self._channel, grant)
+        self._entered.setdefault(task, []).append(hold)
+        if self._on_lost == "cancel":
+            hold.enter_body(task)
+        return hold
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
+        task = current_task()
+        if task not in self._entered:
+            # Left by another task than entered it, as an exit stack may be: the last one in is the first one out.
+            task = next(reversed(self._entered))
+        holds = self._entered[task]
+        hold = holds.pop()
+        if not holds:
+            del self._entered[task]
+        released = hold.leave_held() if error is None else None
+        if released is None:
+            await hold.leave(error)
+        else:
+            await released
+
+    def __call__(self, function: Callable[Given, Awaitable[Result]]) -> Job[Given, Result]:
+        """Decorate a coroutine function: each call runs under the lock."""
+
+        @wraps(function)
+        async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return run
+
+    async def _timeout(self) -> LockTimeout:
+        seen: views.Explanation | None = None
+        # Saying who holds it is a courtesy: the answer is that it was not to be had.
+        with suppress(FenceholdError):
+            seen = views.explanation(await self._channel.read(command("LOCK.INFO", self.name, "STALE")))
+        return views.not_to_be_had(self._terms, seen)

@@ -1,0 +1,46 @@
+"""Jobs that run once, however many processes are told to run them.
+
+1. `at_most` caps a run: the hold ends then, and the job is cancelled, even if its process would keep it alive.
+2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. The
+   client has to live that long: closing it frees all it has.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from fencehold.client.aio.channel import current_task
+from fencehold.client.aio.lock import Job, Lock
+from fencehold.client.clock import clock
+from fencehold.client.jobs import Busy
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def once(
+    lock: Lock, at_least: float, busy: Busy
+) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
+    """Decorate a coroutine function so that one call of it runs at a time, anywhere; None is a skipped one."""
+
+    def decorate(
+        function: Callable[Given, Awaitable[Result]],
+    ) -> Job[Given, Result | None]:
+        @wraps(function)
+        async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
+            hold = await (lock.acquire_unowned() if busy == "skip" else lock.acquire_or_raise())
+            if hold is None:
+                return None
+            began_at = clock()
+            hold.enter_body(current_task())
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                await hold.leave(error, keep=at_least - (clock() - began_at))
+                raise
+            await hold.leave(None, keep=at_least - (clock() - began_at))
+            return result
+
+        return run
+
+    return decorate

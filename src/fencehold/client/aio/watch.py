@@ -1,0 +1,120 @@
+"""Watching: events of names with a prefix, as an async iterator."""
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+from fencehold.client.aio.channel import Channel
+from fencehold.client.views import Event, event
+from fencehold.client.wire import command
+
+EVENTS_MAX = 10_000
+"""Events that wait to be looked at, for each watch. Beyond, the oldest are dropped and a `gap` says so."""
+
+
+class Watches:
+    """All watches of a client: one stream of events, handed to whom it concerns."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._watches: list[Watch] = []
+        self._position = 0
+        channel.protocol.on_event = self._on_event
+        channel.protocol.subscriptions = self._subscriptions
+
+    async def add(self, watch: "Watch") -> None:
+        """Begin to hand events to a watch, from now on."""
+        self._watches.append(watch)
+        await self._channel.read(command("LOCK.WATCH", watch.prefix))
+
+    async def remove(self, watch: "Watch") -> None:
+        """Hand it no more."""
+        self._watches.remove(watch)
+        if not any(other.prefix == watch.prefix for other in self._watches):
+            await self._channel.read(command("LOCK.UNWATCH", watch.prefix))
+
+    def end(self) -> None:
+        """The client is closed."""
+        for watch in self._watches:
+            watch.end()
+
+    def _on_event(self, push: dict[bytes, Any]) -> None:
+        seen = event(push)
+        self._position = max(self._position, seen.position)
+        for watch in self._watches:
+            if watch.wants(seen):
+                watch.put(seen)
+
+    def _subscriptions(self) -> list[bytes]:
+        """What a new connection must be told; events since the last one seen follow, if they are still kept."""
+        since: list[str | int] = ["FROM", self._position] if self._position else []
+        prefixes = dict.fromkeys(watch.prefix for watch in self._watches)
+        return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
+
+
+class Watch:
+    """Events of names with a prefix. Iterate over it; leave it with `async with`, or by `close`."""
+
+    def __init__(self, channel: Channel, watches: Watches, prefix: str) -> None:
+        self.prefix = prefix
+        self._watches = watches
+        self._loop = channel.loop
+        self._events: deque[Event] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._watching = self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        await self._begin()
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._events.popleft()
+
+    async def close(self) -> None:
+        """Watch no longer."""
+        if self._watching and not self._ended:
+            self._ended = True
+            await self._watches.remove(self)
+
+    async def __aenter__(self) -> Self:
+        """Once entered, no event is missed."""
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def wants(self, seen: Event) -> bool:
+        """Whether an event concerns this watch."""
+        return not self.prefix or not seen.names or any(name.startswith(self.prefix) for name in seen.names)
+
+    def put(self, seen: Event) -> None:
+        """An event happened."""
+        if len(self._events) >= EVENTS_MAX:
+            missed = self._events[-1].position
+            self._events.clear()
+            self._events.append(Event("gap", missed, seen.at_ms, 0, "", (), 0, "this watcher fell behind"))
+        self._events.append(seen)
+        self._wake()
+
+    def end(self) -> None:
+        """No event will come any more."""
+        self._ended = True
+        self._wake()
+
+    async def _begin(self) -> None:
+        if not self._watching:
+            self._watching = True
+            await self._watches.add(self)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

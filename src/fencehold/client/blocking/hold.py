@@ -1,0 +1,166 @@
+"""A hold, for threads. See the async one for its rules; here a body cannot be cancelled, so it has to ask."""
+
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+from fencehold.client.blocking.portal import Portal
+from fencehold.client.clock import clock
+from fencehold.client.terms import ms_of
+from fencehold.client.trust import Grant, State
+from fencehold.errors import FenceholdError
+
+
+class Hold:
+    """Having names. Pass `fence` to whatever the names protect; call `check` before each step."""
+
+    __slots__ = ("__weakref__", "_grant", "_loss", "_portal")
+
+    def __init__(self, portal: Portal, grant: Grant) -> None:
+        self._portal = portal
+        self._grant = grant
+        self._loss: Loss | None = None
+
+    @property
+    def name(self) -> str:
+        """The name held; the first of several."""
+        return self._grant.terms.names[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names held."""
+        return self._grant.terms.names
+
+    @property
+    def fence(self) -> int:
+        """Greater than that of every earlier hold on these names."""
+        return self._grant.fence
+
+    @property
+    def state(self) -> State:
+        """HELD, in JEOPARDY, LOST or RELEASED, at this moment."""
+        return self._grant.state(clock())
+
+    @property
+    def lost(self) -> "Loss":
+        """Something to wait for, or to be called back by, when the hold is lost."""
+        if self._loss is None:
+            self._loss = Loss(self)
+            self._grant.on_lost = self._on_lost
+            if self._grant.ending not in ("", "released"):
+                # Lost before anyone could be told, or just now: being told twice does no harm.
+                self._loss.fire()
+        return self._loss
+
+    def safe_for(self) -> float:
+        """Seconds for which the hold can certainly be trusted. Bound what you call by it."""
+        return self._grant.safe_for(clock())
+
+    def deadline(self) -> float:
+        """The end of trust on `time.monotonic`'s clock."""
+        return time.monotonic() + self.safe_for()
+
+    def check(self) -> None:
+        """Raise if the hold cannot be trusted any more. Call it before each step that must not be done twice.
+
+        Raises:
+            HoldLost: stop; someone else may have the names.
+            NotOwner: it was released.
+        """
+        grant = self._grant
+        if grant.safe_for(clock()) <= 0:
+            raise grant.why()
+
+    def extend(self, ttl: float | None) -> None:
+        """Let the hold end `ttl` seconds from now; None: with its session.
+
+        Raises:
+            HoldLost: it was gone already.
+            OutcomeUnknown: it may have been extended.
+        """
+        self._alive()
+        self._portal.extend(self._grant, 0 if ttl is None else ms_of(ttl))
+
+    def release(self) -> None:
+        """Give the names back. Done even if the caller is interrupted while waiting for the answer.
+
+        Raises:
+            HoldLost: it was lost before; what was done under it may not have been alone.
+            NotOwner: it was released before.
+            OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
+        """
+        self._alive()
+        self._portal.release(self._grant)
+
+    def leave(self, error: BaseException | None, keep: float = 0.0) -> None:
+        """The body is over: release, or keep the names for some seconds more. Never hides the body's own error.
+
+        Raises:
+            HoldLost: it was lost, and the body raised nothing.
+        """
+        try:
+            if keep > 0 and not self._grant.ending:
+                self.extend(keep)
+                self._portal.forget(self._grant)
+            elif self._grant.ending != "released":
+                self.release()
+        except FenceholdError as failure:
+            if error is None:
+                raise
+            if failure is not error:
+                error.add_note(str(failure))
+
+    def _alive(self) -> None:
+        if self._grant.ending:
+            raise self._grant.why()
+
+    def _on_lost(self, _: Grant) -> None:
+        if self._loss is not None:
+            self._loss.fire()
+
+    def __repr__(self) -> str:
+        names = self.name if len(self.names) == 1 else self.names
+        return f"<{type(self).__name__} {names!r} fence={self.fence} {self.state.value}>"
+
+    def __del__(self) -> None:
+        if not self._grant.ending:
+            warnings.warn(f"{self!r} was never released; it lives as long as its session", ResourceWarning, 2)
+
+
+class Loss:
+    """The loss of one hold: wait for it like for a `threading.Event`, or be called back."""
+
+    __slots__ = ("_callbacks", "_event", "_hold")
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._event = threading.Event()
+        self._callbacks: list[Callable[[Hold], object]] = []
+
+    def is_set(self) -> bool:
+        """Whether the hold is lost."""
+        return self._event.is_set()
+
+    @property
+    def reason(self) -> str:
+        """Why; empty while it is not lost."""
+        return self._hold._grant.ending if self.is_set() else ""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the loss; False if it did not happen in time. A hold that is released is never lost."""
+        return self._event.wait(timeout)
+
+    def add_callback(self, callback: Callable[[Hold], object]) -> None:
+        """Have this called when the hold is lost, in a thread of its own; at once if it is."""
+        self._callbacks.append(callback)
+        if self.is_set():
+            self.fire()
+
+    def fire(self) -> None:
+        """The hold is lost."""
+        self._event.set()
+        while self._callbacks:
+            # Not in the portal's thread: a callback that blocks must not stop the heart of the other holds.
+            call = self._callbacks.pop()
+            threading.Thread(target=call, args=(self._hold,), name="fencehold lost", daemon=True).start()

@@ -1,0 +1,138 @@
+"""Locks, for threads: terms under which names are asked for, again and again, by any number of threads."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from types import EllipsisType, TracebackType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from fencehold.client import views
+from fencehold.client.blocking.hold import Hold
+from fencehold.client.made import Holds
+from fencehold.client.terms import Terms, wait_of
+from fencehold.client.wire import command
+from fencehold.errors import FenceholdError, LockTimeout, NotOwner
+
+if TYPE_CHECKING:
+    from fencehold.client.blocking.client import Client
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Lock:
+    """Names under certain terms. Use it with `with`, by `acquire`, or as a decorator."""
+
+    __slots__ = ("_acquired", "_client", "_entered", "_terms")
+
+    def __init__(self, client: "Client", terms: Terms) -> None:
+        self._client = client
+        self._terms = terms
+        self._entered: dict[int, list[Hold]] = {}
+        self._acquired: Holds[Hold] = Holds()
+
+    @property
+    def name(self) -> str:
+        """The name asked for; the first of several."""
+        return self._terms.names[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names asked for, in the order every client asks in."""
+        return self._terms.names
+
+    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Hold | None:
+        """Wait for the names; None if they were not to be had in time. An interrupt leaves nothing behind.
+
+        Args:
+            blocking: False is the same as a timeout of 0.
+            timeout: seconds to wait, None or -1 for ever; what the lock was made with, if it is not given.
+
+        Raises:
+            Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.
+            Unavailable: nothing was asked, as the service was not reached.
+            OutcomeUnknown: the service went away; what may have been granted is withdrawn when it is back.
+        """
+        terms = self._terms
+        if timeout is not ... or not blocking:
+            terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
+        hold = self.acquire_unowned(terms)
+        if hold is not None:
+            self._acquired.add(threading.get_ident(), hold)
+        return hold
+
+    def release(self) -> None:
+        """Release what this thread holds by this lock; of several, what it acquired last.
+
+        Raises:
+            NotOwner: this thread holds nothing by it. A hold made elsewhere is released by its own method.
+            HoldLost: it was lost before.
+        """
+        thread = threading.get_ident()
+        hold = self._acquired.take(thread)
+        if hold is None:
+            # Still entered: the end of its `with` finds it released, and does nothing.
+            hold = next((hold for hold in reversed(self._entered.get(thread, [])) if not hold._grant.ending), None)
+        if hold is not None:
+            hold.release()
+            return
+        raise NotOwner(f"this thread holds nothing by this lock on {self._terms.label}")
+
+    def owned(self) -> bool:
+        """Whether this thread holds the names by this lock, and can trust it."""
+        thread = threading.get_ident()
+        holds = self._acquired.of(thread) + self._entered.get(thread, [])
+        return any(hold.safe_for() > 0 for hold in holds)
+
+    def locked(self) -> bool:
+        """Whether anyone holds any of the names. True only at the moment of the answer."""
+        portal = self._client.portal()
+        return any(portal.read(command("LOCK.INFO", name))[b"holds"] for name in self.names)
+
+    def acquire_unowned(self, terms: Terms | None = None) -> Hold | None:
+        """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
+        portal = self._client.portal()
+        grant = portal.acquire(terms or self._terms)
+        return None if grant is None else Hold(portal, grant)
+
+    def acquire_or_raise(self) -> Hold:
+        """As `acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
+        hold = self.acquire_unowned()
+        if hold is None:
+            raise self._timeout()
+        return hold
+
+    def __enter__(self) -> Hold:
+        """Acquire, or raise `LockTimeout`, which says who holds it."""
+        hold = self.acquire_or_raise()
+        self._entered.setdefault(threading.get_ident(), []).append(hold)
+        return hold
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
+        thread = threading.get_ident()
+        holds = self._entered[thread]
+        hold = holds.pop()
+        if not holds:
+            del self._entered[thread]
+        hold.leave(error)
+
+    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
+        """Decorate a function: each call runs under the lock."""
+
+        @wraps(function)
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            with self:
+                return function(*args, **kwargs)
+
+        return run
+
+    def _timeout(self) -> LockTimeout:
+        seen: views.Explanation | None = None
+        # Saying who holds it is a courtesy: the answer is that it was not to be had.
+        with suppress(FenceholdError):
+            seen = views.explanation(self._client.portal().read(command("LOCK.INFO", self.name, "STALE")))
+        return views.not_to_be_had(self._terms, seen)

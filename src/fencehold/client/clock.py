@@ -1,0 +1,21 @@
+"""The client's clock: seconds, monotonic, and going on while the machine sleeps.
+
+A laptop that wakes up must find its holds lost: the server's time went on. Linux says so by CLOCK_BOOTTIME; where
+that is missing, the monotonic clock has to do.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+_read: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+
+shift = 0.0
+"""Seconds by which the clock is ahead. Only `fencehold.testing` moves it, and only forward."""
+
+
+def clock() -> float:
+    """Now, in seconds since some fixed instant."""
+    return _read() + shift

@@ -1,0 +1,260 @@
+"""The driver: carries the session protocol over an asyncio loop. It decides nothing.
+
+1. What one turn of the loop asks for is written at once, at the end of the turn.
+2. One timer, for whatever the protocol waits for next.
+3. A connection that was turned away from is heard no more; a parked one stays open until the sweep.
+4. After a fork the child lets go of the parent's sockets without a word on the wire.
+"""
+
+import asyncio
+import os
+import ssl
+from math import inf
+from typing import cast
+from weakref import WeakSet
+
+from fencehold.client.clock import clock
+from fencehold.client.endpoints import Endpoint
+from fencehold.client.orders import Connect, Drop
+from fencehold.client.protocol import SessionProtocol
+
+FLUSH_AT = 32
+"""Commands that are written before the turn is over: the server can begin while others are made."""
+PARKED_MAX = 8
+"""Connections that wait for the session to be taken up elsewhere; beyond, the oldest is closed."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection, or the attempt to make it."""
+
+    def __init__(self, driver: "Driver") -> None:
+        self._driver = driver
+        self.transport: asyncio.Transport | None = None
+        self.wanted = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Said, not checked: the transports of other loops are no subclasses of asyncio's.
+        self.transport = cast(asyncio.Transport, transport)
+        self._driver.on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.wanted:
+            driver = self._driver
+            driver.protocol.on_data(data, clock())
+            driver.act()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._driver.on_lost(self)
+
+    def abort(self) -> None:
+        """Close it now, without waiting for what was not written."""
+        self.wanted = False
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Driver:
+    """The sockets and the timer of one protocol, on one loop."""
+
+    def __init__(
+        self, protocol: SessionProtocol, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.protocol = protocol
+        self.loop = loop
+        self._tls = tls
+        self._connection: Connection | None = None
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._open: set[Connection] = set()
+        self._parked: list[Connection] = []
+        self._pipeline = protocol.pipeline
+        self._outbox = protocol.pipeline.outbox
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self._acting = False
+        # Looked up once: they are called in every turn of the loop.
+        self._call_soon, self._act = loop.call_soon, self.act
+        self._idle: asyncio.Event = asyncio.Event()
+        _drivers.add(self)
+
+    def soon(self) -> None:
+        """Something was asked of the protocol: act on it when this turn of the loop is over, or now if alone."""
+        if self._pipeline.is_lone:
+            self._pipeline.is_lone = False
+            self.act()
+        elif len(self._outbox) >= FLUSH_AT:
+            self.act()
+        elif not self._acting:
+            self._acting = True
+            self._call_soon(self._act)
+
+    def act(self) -> None:
+        """Do what the protocol wants done."""
+        self._acting = False
+        protocol = self.protocol
+        while protocol.reach.orders:
+            self._carry_out()
+        outbox = self._outbox
+        if outbox:
+            connection = self._connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.write(b"".join(outbox))
+            outbox.clear()
+        if protocol.wake_at < self._timer_at:
+            self._arm()
+
+    def wake(self) -> None:
+        """Look at the clock now: it was moved, or a `sleep` is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_timer()
+
+    def sleep(self) -> None:
+        """Let no timer go off until `wake`, as if the process were stopped. For tests."""
+        if self._timer is not None:
+            self._timer.cancel()
+        # Nothing is due earlier than that, so `act` sets no timer.
+        self._timer, self._timer_at = None, -inf
+
+    def lines(self) -> list[tuple[int, int]]:
+        """The local and the remote port of each open connection. Any thread may ask."""
+        names = ("sockname", "peername")
+        open_ = [connection.transport for connection in tuple(self._open) if connection.transport is not None]
+        ends = [[transport.get_extra_info(name) for name in names] for transport in open_]
+        return [(near[1], far[1]) for near, far in ends if near and far]
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is left of a protocol that was closed: no socket, no task, no timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*self._attempts, return_exceptions=True)
+        while self._open:
+            self._idle.clear()
+            await self._idle.wait()
+
+    # What happens to connections.
+
+    def on_made(self, connection: Connection) -> None:
+        self._open.add(connection)
+        if not connection.wanted:
+            connection.abort()
+            return
+        self.protocol.on_connected(clock())
+        self.act()
+
+    def on_lost(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._parked:
+            self._parked.remove(connection)
+        if not self._open:
+            self._idle.set()
+        if connection.wanted:
+            self._fail(connection)
+
+    def on_forked(self) -> None:
+        """In the child: let go of the sockets. Closing them there says nothing to the server."""
+        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for connection in self._open:
+            if connection.transport is not None:
+                # Replaced rather than closed: whoever closes the number later must not hit another file.
+                os.dup2(nowhere, connection.transport.get_extra_info("socket").fileno(), inheritable=False)
+        os.close(nowhere)
+        self.protocol.on_forked()
+
+    # Orders.
+
+    def _carry_out(self) -> None:
+        reach = self.protocol.reach
+        orders, reach.orders = reach.orders, []
+        for order in orders:
+            if isinstance(order, Connect):
+                self._connect(order.endpoint)
+            elif isinstance(order, Drop):
+                self._drop(order.park)
+            else:
+                self._sweep()
+
+    def _connect(self, endpoint: Endpoint) -> None:
+        connection = self._connection = Connection(self)
+        attempt = self.loop.create_task(self._attempt(connection, endpoint), name=f"fencehold: {endpoint}")
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
+
+    async def _attempt(self, connection: Connection, endpoint: Endpoint) -> None:
+        name = endpoint.host if self._tls is not None else None
+        try:
+            await self.loop.create_connection(
+                lambda: connection, endpoint.host, endpoint.port, ssl=self._tls, server_hostname=name
+            )
+        except OSError:
+            if connection.wanted:
+                self._fail(connection)
+
+    def _fail(self, connection: Connection) -> None:
+        connection.wanted = False
+        self._connection = None
+        self.protocol.on_disconnected(clock())
+        self.act()
+
+    def _drop(self, park: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        connection.wanted = False
+        if connection.transport is None:
+            for attempt in self._attempts:
+                attempt.cancel()
+        elif park:
+            self._park(connection)
+        else:
+            connection.abort()
+
+    def _park(self, connection: Connection) -> None:
+        self._parked.append(connection)
+        if len(self._parked) > PARKED_MAX:
+            self._parked.pop(0).abort()
+            self.protocol.on_connection_closed(clock())
+
+    def _sweep(self) -> None:
+        for connection in self._parked:
+            connection.abort()
+        self._parked.clear()
+
+    # The timer.
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self.protocol.wake_at
+        self._timer = self.loop.call_later(max(0.0, self._timer_at - clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = inf
+        self.protocol.on_timer(clock())
+        self.act()
+
+
+_drivers: WeakSet[Driver] = WeakSet()
+_inherited: list[Driver] = []
+"""In a child: drivers of the parent. Kept for good, because their loops must not be closed: what a loop watches
+is shared with the parent until then."""
+
+
+def drivers() -> list[Driver]:
+    """All of this process. Any thread may ask."""
+    while True:
+        try:
+            return list(_drivers)
+        except RuntimeError:
+            # Another thread made one meanwhile: look again.
+            continue
+
+
+def _after_fork_in_child() -> None:
+    for driver in list(_drivers):
+        driver.on_forked()
+        _inherited.append(driver)
+    _drivers.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

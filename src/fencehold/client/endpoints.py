@@ -1,0 +1,107 @@
+"""Endpoints: where the service may be reached, and in which order and how soon to try them.
+
+1. All endpoints are tried, one after the other, before any is waited for.
+2. After a whole round in vain there is a pause, twice as long after each round up to a second, and drawn by lot:
+   clients that lost the same leader must not come back in one wave.
+3. A node that says who leads is believed for one try.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from fencehold.errors import UsageError
+
+PORT = 7420
+PAUSE_FIRST_S = 0.02
+PAUSE_MAX_S = 1.0
+
+
+class Endpoint(NamedTuple):
+    """One node."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Address(NamedTuple):
+    """What a URL says: the nodes, and who asks."""
+
+    endpoints: tuple[Endpoint, ...]
+    user: str
+    secret: str
+    tls: bool
+
+
+def parse(url: str) -> Address:
+    """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("fencehold", "fenceholds"):
+        raise UsageError(f"a URL starts with fencehold:// or fenceholds://, not {parts.scheme or 'nothing'!r}")
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, _, secret = login.partition(":")
+    nodes = tuple(endpoint(text) for text in hosts.split(",") if text)
+    if not nodes:
+        raise UsageError("a URL names at least one host")
+    return Address(nodes, unquote(user), unquote(secret), parts.scheme == "fenceholds")
+
+
+def endpoint(text: str) -> Endpoint:
+    """Read `host` or `host:port`; an IPv6 host stands in brackets."""
+    host, separator, port = text.rpartition(":")
+    if not separator or port.endswith("]"):
+        host, port = text, str(PORT)
+    if not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise UsageError(f"a port is a number from 1 to 65535: {text!r}")
+    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+class Rotation:
+    """Which endpoint to try next, and after what pause."""
+
+    __slots__ = ("_draw", "_endpoints", "_failures", "_hint", "_next", "_taken")
+
+    def __init__(self, endpoints: tuple[Endpoint, ...], draw: Callable[[], float]) -> None:
+        self._endpoints = endpoints
+        self._draw = draw
+        """A number between 0 and 1, drawn by lot."""
+        self._taken = self._next = 0
+        self._failures = 0
+        self._hint: Endpoint | None = None
+
+    def __len__(self) -> int:
+        return len(self._endpoints)
+
+    def take(self) -> Endpoint:
+        """The endpoint to try now."""
+        hint, self._hint = self._hint, None
+        if hint is not None:
+            return hint
+        self._taken = self._next
+        self._next = (self._next + 1) % len(self._endpoints)
+        return self._endpoints[self._taken]
+
+    def on_success(self) -> None:
+        """The last one taken serves: should it fail, it is the first to be tried again."""
+        self._failures = 0
+        self._next = self._taken
+
+    def on_leader(self, text: str) -> None:
+        """A node said who leads."""
+        try:
+            self._hint = endpoint(text) if text else None
+        except UsageError:
+            self._hint = None
+
+    def pause(self) -> float:
+        """Seconds to wait before the next try, after one that failed."""
+        self._failures += 1
+        rounds, rest = divmod(self._failures, len(self._endpoints))
+        if rest and self._hint is None:
+            return 0.0
+        # Two nodes that each take the other for the leader are not to be asked in a tight circle.
+        longest = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(rounds, 16))
+        return float(longest * (0.5 + self._draw() / 2))

@@ -1,0 +1,47 @@
+"""Making a client's protocol from what the application said. The one place of the SDK with dice."""
+
+import random
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from fencehold.client.endpoints import Rotation, parse
+from fencehold.client.identity import session_meta
+from fencehold.client.protocol import SessionProtocol
+from fencehold.client.settings import Settings
+from fencehold.version import __version__
+
+DEFAULT_URL = "fencehold://127.0.0.1:7420"
+
+
+class Making(NamedTuple):
+    """All that a client is made of. A child process makes another from the same."""
+
+    url: str
+    ttl: float
+    grace: float
+    name: str
+    meta: Mapping[str, object] | None
+    connect_timeout: float
+    tls: ssl.SSLContext | None
+
+    def checked(self) -> Self:
+        """The same, if it makes sense; with a TLS context if the URL asks for one."""
+        self.protocol()
+        if self.tls is None and parse(self.url).tls:
+            return self._replace(tls=ssl.create_default_context())
+        return self
+
+    def protocol(self) -> SessionProtocol:
+        """A protocol that has not connected yet."""
+        address = parse(self.url)
+        settings = Settings(
+            ttl=self.ttl,
+            grace=self.grace,
+            connect_timeout=self.connect_timeout,
+            name=self.name,
+            meta=session_meta(self.name, self.meta, __version__),
+            user=address.user,
+            secret=address.secret,
+        )
+        return SessionProtocol(settings.checked(), Rotation(address.endpoints, random.random))

@@ -1,0 +1,86 @@
+"""Reaching the service: which connection is wanted, which is being made, and when to try again."""
+
+from enum import Enum
+from math import inf
+
+from fencehold.client.endpoints import Rotation
+from fencehold.client.orders import Connect, Drop, Order, Sweep
+
+
+class Phase(Enum):
+    """Where the connection stands."""
+
+    IDLE = "no connection is wanted"
+    PAUSED = "the next try is due later"
+    CONNECTING = "a connection is being made"
+    GREETING = "connected; no session yet"
+    ATTACHED = "the connection carries the session"
+    CLOSED = "the client is closed"
+
+
+class Reach:
+    """The connection as far as the protocol decides about it: by orders to the shell."""
+
+    __slots__ = ("_attempt_until", "_retry_at", "_rotation", "_timeout", "down_since", "orders", "phase")
+
+    def __init__(self, rotation: Rotation, timeout: float) -> None:
+        self._rotation = rotation
+        self._timeout = timeout
+        self._attempt_until = self._retry_at = inf
+        self.orders: list[Order] = []
+        self.phase = Phase.IDLE
+        self.down_since = 0.0
+        """When a connection last carried the session."""
+
+    def connect(self, now: float) -> None:
+        """Try the next node."""
+        self.phase = Phase.CONNECTING
+        self._retry_at = inf
+        # Every node gets its turn, and the first a second one, before a request gives up.
+        self._attempt_until = now + self._timeout / (len(self._rotation) + 1)
+        self.orders.append(Connect(self._rotation.take()))
+
+    def retry(self, now: float) -> None:
+        """The last try failed: pause, then try the next node."""
+        self.phase = Phase.PAUSED
+        self._attempt_until = inf
+        self._retry_at = now + self._rotation.pause()
+
+    def drop(self, *, park: bool) -> None:
+        """Turn away from the connection, if there is one."""
+        self.orders.append(Drop(park))
+
+    def rest(self, phase: Phase) -> None:
+        """Try nothing more by itself."""
+        self.phase = phase
+        self._attempt_until = self._retry_at = inf
+
+    def on_connected(self) -> None:
+        """The connection ordered last is made."""
+        self.phase = Phase.GREETING
+
+    def on_attached(self) -> None:
+        """The connection carries the session: nothing that is parked can any more."""
+        self._rotation.on_success()
+        self.rest(Phase.ATTACHED)
+        self.orders.append(Sweep())
+
+    def on_leader(self, text: str) -> None:
+        """A node said who leads."""
+        self._rotation.on_leader(text)
+
+    def has_hung(self, now: float) -> bool:
+        """Whether the attempt under way has had its time."""
+        return now >= self._attempt_until
+
+    def is_due(self, now: float) -> bool:
+        """Whether the pause is over."""
+        return now >= self._retry_at
+
+    def give_up_at(self, asked_at: float) -> float:
+        """When a request that was asked then has waited for the service long enough."""
+        return max(asked_at, self.down_since) + self._timeout
+
+    def next_deadline(self) -> float:
+        """When something is due here."""
+        return min(self._attempt_until, self._retry_at)

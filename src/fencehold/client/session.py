@@ -1,0 +1,118 @@
+"""One session as its client keeps it: what is held, what waits, and which answers have arrived.
+
+1. Request ids grow within the session; replies come in the order of the commands, so one number says up to which
+   id they have arrived, and every request carries it.
+2. A pushed answer is settled by its id, a few at a time.
+3. A withdrawal is repeated until it is answered.
+4. A grant is held under its fence, which no other grant has.
+"""
+
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from fencehold.client.trust import Grant, Trust
+from fencehold.client.wire import number
+
+if TYPE_CHECKING:
+    from fencehold.client.requests import Acquire
+
+ENDS_SPARE = 64
+"""Ends of holds that are kept though the holds are gone, before they are looked through."""
+
+
+class Session:
+    """The books of one session. A new one is begun when the server says that the old has ended."""
+
+    __slots__ = (
+        "_ends",
+        "answered",
+        "answered_id",
+        "cancels",
+        "holds",
+        "id",
+        "last_id",
+        "secret",
+        "trust",
+        "unsettled",
+        "waiting",
+    )
+
+    def __init__(self, ttl: float, grace: float) -> None:
+        self.id = 0
+        """0 until it is opened."""
+        self.secret = b""
+        self.trust = Trust(ttl, grace)
+        self.last_id = 0
+        self.answered_id = 0
+        self.answered = number(0)
+        """`answered_id` as the argument every request ends with."""
+        self.holds: dict[int, Grant] = {}
+        self.waiting: dict[int, Acquire] = {}
+        """Acquires that were queued, and whose answer will be pushed."""
+        self.cancels: dict[int, None] = {}
+        """Withdrawals not answered yet, oldest first."""
+        self.unsettled: list[int] = []
+        """Requests whose pushed answer has arrived, and which the server still remembers."""
+        self._ends: list[tuple[float, int]] = []
+
+    def on_opened(self, reply: dict[bytes, Any], sent_at: float) -> None:
+        """The session was opened, or taken up again, by a command sent at `sent_at`."""
+        self.id = reply[b"session"]
+        self.secret = reply.get(b"secret", self.secret)
+        self.trust.ttl = reply[b"ttl_ms"] / 1000
+        self.trust.grace = reply[b"grace_ms"] / 1000
+        self.trust.attached = True
+        self.trust.on_answer(sent_at, reply[b"at"])
+
+    def acknowledge(self, request_id: int, encoded: bytes) -> None:
+        """The reply to this request has arrived."""
+        # A repetition may be older than what has been acknowledged since.
+        if request_id > self.answered_id:
+            self.answered_id = request_id
+            self.answered = encoded
+
+    def on_granted(self, request: "Acquire", reply: dict[bytes, Any]) -> Grant:
+        """Enter what an acquire was granted."""
+        fence: int = reply[b"fence"]
+        grant = request.grant = self.holds[fence] = Grant(request.terms, fence, self.trust)
+        if reply[b"own_ttl"]:
+            self.limit(grant, reply)
+        return grant
+
+    def limit(self, grant: Grant, reply: dict[bytes, Any]) -> None:
+        """Place the end of a grant on the client's clock, from the reply that granted or extended it."""
+        if not reply[b"own_ttl"]:
+            grant.own_end = inf
+            return
+        grant.own_end = self.trust.place(reply[b"at"] + reply[b"ttl_ms"])
+        if len(self._ends) > 2 * len(self.holds) + ENDS_SPARE:
+            # Most are of holds that were released long before their end.
+            self._ends = [(held.own_end, fence) for fence, held in self.holds.items() if held.own_end < inf]
+            heapify(self._ends)
+        heappush(self._ends, (grant.own_end, grant.fence))
+
+    def next_end(self) -> float:
+        """When the next hold, or all of them, will be lost unless something is heard."""
+        if not self.holds:
+            return inf
+        return min(self.trust.end, self._ends[0][0] if self._ends else inf)
+
+    def lose_due(self, now: float) -> None:
+        """Lose the holds whose own ttl has run out. The server lets go of them by itself."""
+        while self._ends and self._ends[0][0] <= now:
+            _, fence = heappop(self._ends)
+            grant = self.holds.get(fence)
+            # An extended hold is in the heap again, with its later end.
+            if grant is not None and grant.own_end <= now:
+                del self.holds[fence]
+                grant.lose("its ttl ran out")
+
+    def lose_all(self, reason: str) -> list[Grant]:
+        """Lose all holds at once, and say which they were."""
+        lost = list(self.holds.values())
+        self.holds.clear()
+        self._ends.clear()
+        for grant in lost:
+            grant.lose(reason)
+        return lost

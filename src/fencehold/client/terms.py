@@ -1,0 +1,112 @@
+"""Terms: what an acquire asks for, checked and encoded once, so that asking again costs little."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from fencehold.client.wire import bulk, number, options
+from fencehold.errors import UsageError
+
+Meta: TypeAlias = str | Mapping[str, object] | None
+"""What is shown to whoever asks who holds a name: text, or what JSON can say."""
+
+_OWN_WORDS = 7
+"""LOCK.ACQUIRE, OWNER o, REQUEST id, ANSWERED id."""
+
+
+class Terms:
+    """Names, how they are wanted, for how long, and how long to wait for them."""
+
+    __slots__ = ("_options", "label", "names", "names_encoded", "prefix", "timeout")
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        *,
+        timeout: float | None = None,
+        ttl: float | None = None,
+        shared: bool = False,
+        limit: int = 0,
+        delay: float = 0,
+        meta: Meta = None,
+    ) -> None:
+        self.names = names
+        self.label = ", ".join(map(repr, names))
+        self.names_encoded = b"".join([bulk(name.encode()) for name in names])
+        self.timeout = wait_of(timeout)
+        self._options = (_ttl_ms(ttl), "S" if shared else "X", limit, _delay_ms(delay), text_of(meta))
+        self.prefix = self.encode(self.timeout)
+
+    def encode(self, wait: float | None) -> bytes:
+        """An acquire as far as its owner and request id; `wait` in seconds, None for ever."""
+        count, words = options(None if wait is None else ms_of(wait), *self._options)
+        many = len(self.names)
+        if many == 1:
+            return b"*%d\r\n$12\r\nLOCK.ACQUIRE\r\n%b%b" % (_OWN_WORDS + 1 + count, self.names_encoded, words)
+        head = b"*%d\r\n$13\r\nLOCK.MACQUIRE\r\n" % (_OWN_WORDS + 1 + many + count)
+        return head + number(many) + self.names_encoded + words
+
+    def waiting(self, timeout: float | None) -> "Terms":
+        """The same terms with another time to wait."""
+        other = Terms.__new__(Terms)
+        other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
+        other._options = self._options
+        other.timeout = wait_of(timeout)
+        other.prefix = other.encode(other.timeout)
+        return other
+
+
+def one(name: str) -> tuple[str, ...]:
+    """One name, checked."""
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"a name is text, and not empty: {name!r}")
+    return (name,)
+
+
+def several(names: Iterable[str]) -> tuple[str, ...]:
+    """Several names, each once, in the one order every client uses."""
+    if isinstance(names, str):
+        raise UsageError(f"several names are asked for, not one text: {names!r}")
+    checked = tuple(sorted({one(name)[0] for name in names}))
+    if not checked:
+        raise UsageError("at least one name is asked for")
+    return checked
+
+
+def wait_of(timeout: float | None, *, blocking: bool = True) -> float | None:
+    """How long to wait: seconds, or None for ever, which -1 says, too."""
+    if not blocking:
+        if timeout not in (None, -1, 0):
+            raise UsageError("a call that does not block takes no timeout")
+        return 0.0
+    if timeout is None or timeout == -1:
+        return None
+    if timeout < 0:
+        raise UsageError(f"timeout is None or -1 (for ever), or 0 and more seconds, not {timeout}")
+    return float(timeout)
+
+
+def text_of(meta: Meta) -> str:
+    """Metadata as the text that travels."""
+    if meta is None or isinstance(meta, str):
+        return meta or ""
+    return json.dumps(meta, separators=(",", ":"), default=str)
+
+
+def ms_of(seconds: float) -> int:
+    """Seconds in the unit of the wire."""
+    return max(0, round(seconds * 1000))
+
+
+def _ttl_ms(ttl: float | None) -> int:
+    if ttl is None:
+        return 0
+    if ttl < 0.001:
+        raise UsageError(f"ttl is None (as long as the session) or more than 0 seconds, not {ttl}")
+    return ms_of(ttl)
+
+
+def _delay_ms(delay: float) -> int:
+    if delay < 0:
+        raise UsageError(f"delay is 0 or more seconds, not {delay}")
+    return ms_of(delay)

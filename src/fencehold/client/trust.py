@@ -1,0 +1,126 @@
+"""Trust: until when a client may believe that it holds something (G7).
+
+1. A session is trusted until `ttl` after the moment its last answered keep-alive (or open, or resume) was *sent*,
+   less a margin. The server counts from later, so it never gives a hold away first.
+2. A hold with a ttl of its own ends at an instant of logical time. Logical time never runs faster than a clock,
+   and stood at `at` no earlier than the keep-alive answered with `at` was sent: so the instant lies no earlier
+   than that sending plus what was left then, less a margin.
+3. A client that closes a connection itself may count on the grace only, from then on.
+4. What was lost stays lost, whatever is heard later.
+
+Times are seconds of the client's monotonic clock, except where `_ms` says that they are the server's.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+
+from fencehold.client.terms import Terms
+from fencehold.errors import HoldLost, NotOwner
+
+NEVER = -inf
+
+
+class State(Enum):
+    """What a hold is worth at this moment."""
+
+    HELD = "held"
+    JEOPARDY = "jeopardy"
+    """The service was not heard of for half the ttl, or the connection is lost; but trust remains."""
+    LOST = "lost"
+    """Trust has ended, or the service said that the hold has. It never comes back."""
+    RELEASED = "released"
+
+
+def margin(duration: float) -> float:
+    """What is left out of a duration for two clocks that drift: far more than working ones do."""
+    return duration / 50 + 0.005
+
+
+class Trust:
+    """How long a session is trusted. Shared by all its grants, so that one keep-alive renews them all."""
+
+    __slots__ = ("_at_ms", "_sent_at", "attached", "end", "grace", "ttl")
+
+    def __init__(self, ttl: float, grace: float) -> None:
+        self.ttl = ttl
+        self.grace = grace
+        self.end = NEVER
+        self.attached = False
+        """Whether a connection carries the session."""
+        self._sent_at = 0.0
+        self._at_ms = 0
+
+    def on_answer(self, sent_at: float, at_ms: int) -> None:
+        """A keep-alive, open or resume that was sent at `sent_at` was answered with the logical time `at_ms`."""
+        self._sent_at = sent_at
+        self._at_ms = at_ms
+        self.end = sent_at + self.ttl - margin(self.ttl)
+
+    def on_closed(self, now: float) -> None:
+        """The client closed a connection that may have carried the session."""
+        self.end = min(self.end, now + self.grace - margin(self.grace))
+
+    def on_over(self) -> None:
+        """The session is over."""
+        self.end = NEVER
+        self.attached = False
+
+    def place(self, instant_ms: int) -> float:
+        """The client's time before which logical time certainly does not reach this instant."""
+        left = (instant_ms - self._at_ms) / 1000
+        return self._sent_at + left - margin(max(left, 0.0))
+
+    def in_jeopardy(self, now: float) -> bool:
+        """Whether the service has not been heard of for so long that the holder should prepare to stop."""
+        return not self.attached or self.end - now < self.ttl / 2
+
+
+class Grant:
+    """What was granted, and how long it is trusted."""
+
+    __slots__ = ("ending", "fence", "on_lost", "own_end", "terms", "trust")
+
+    def __init__(self, terms: Terms, fence: int, trust: Trust) -> None:
+        self.terms = terms
+        self.fence = fence
+        self.trust = trust
+        self.own_end = inf
+        self.ending = ""
+        """Why it is no longer held; empty while it is."""
+        self.on_lost: Callable[[Grant], None] | None = None
+        """Called once, when it is lost."""
+
+    def safe_for(self, now: float) -> float:
+        """Seconds of trust left."""
+        if self.ending:
+            return 0.0
+        return max(0.0, min(self.trust.end, self.own_end) - now)
+
+    def state(self, now: float) -> State:
+        """What it is worth."""
+        if self.ending:
+            return State.RELEASED if self.ending == "released" else State.LOST
+        if self.safe_for(now) <= 0:
+            return State.LOST
+        return State.JEOPARDY if self.trust.in_jeopardy(now) else State.HELD
+
+    def lose(self, reason: str) -> None:
+        """It is gone, for this reason. Later reasons change nothing."""
+        if self.ending:
+            return
+        self.ending = reason
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def why(self) -> HoldLost | NotOwner:
+        """The error for whoever still relies on it."""
+        if self.ending == "released":
+            return NotOwner(f"{self.terms.label} with fence {self.fence} was released before")
+        reason = self.ending or "no keep-alive was answered in time"
+        return HoldLost(
+            f"{self.terms.label} with fence {self.fence} is lost: {reason}",
+            names=self.terms.names,
+            fence=self.fence,
+            reason=reason,
+        )

@@ -1,0 +1,103 @@
+"""Commands as bytes, and the server's errors as ours. It decides nothing.
+
+Commands of the hot path are joined from parts encoded beforehand; everything else goes through `command`.
+"""
+
+import json
+from functools import lru_cache
+
+from fencehold.errors import (
+    Deadlock,
+    FenceholdError,
+    HoldLost,
+    LimitExceeded,
+    NotOwner,
+    OutcomeUnknown,
+    PermissionDenied,
+    QueueFull,
+    Refused,
+    SessionExpired,
+    Unavailable,
+    UsageError,
+)
+from fencehold.types import Link
+
+ELSEWHERE = frozenset({"NOTLEADER", "UNAVAILABLE", "UNKNOWN"})
+"""Codes that are no answer to a request: it is repeated, on another connection, under the same id."""
+
+GONE = frozenset({"NOTOWNER", "RELEASED", "EXPIRED"})
+"""Codes by which a release or an extension says that there was no such hold."""
+
+_ERRORS: dict[str, type[FenceholdError]] = {
+    "USAGE": UsageError,
+    "ERR": UsageError,
+    "LIMIT": LimitExceeded,
+    "QUEUEFULL": QueueFull,
+    "NOTOWNER": NotOwner,
+    "RELEASED": NotOwner,
+    "EXPIRED": HoldLost,
+    "NOSESSION": SessionExpired,
+    "NOTLEADER": Unavailable,
+    "UNAVAILABLE": Unavailable,
+    "UNKNOWN": OutcomeUnknown,
+    "DENIED": PermissionDenied,
+}
+
+
+def bulk(data: bytes) -> bytes:
+    """One argument of a command."""
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def number(value: int) -> bytes:
+    """One argument that is a number."""
+    digits = b"%d" % value
+    return b"$%d\r\n%b\r\n" % (len(digits), digits)
+
+
+def command(*words: str | bytes | int) -> bytes:
+    """A whole command."""
+    return b"*%d\r\n" % len(words) + b"".join([_argument(word) for word in words])
+
+
+def _argument(word: str | bytes | int) -> bytes:
+    if isinstance(word, int):
+        return number(word)
+    return bulk(word if isinstance(word, bytes) else word.encode())
+
+
+@lru_cache(maxsize=1024)
+def options(
+    wait_ms: int | None, ttl_ms: int, mode: str, limit: int, delay_ms: int, meta: str
+) -> tuple[int, bytes]:
+    """The options of an acquire, and how many words they are. A program uses few of them, many times."""
+    words: list[str | int] = ["ASYNC"]
+    given = (("WAIT", wait_ms), ("TTL", ttl_ms), ("LIMIT", limit), ("DELAY", delay_ms), ("META", meta))
+    for word, value in given:
+        if value or (word == "WAIT" and value is not None):
+            words += [word, value]
+    if mode == "S":
+        words += ["MODE", "S"]
+    return len(words), b"".join([_argument(word) for word in words])
+
+
+def split(message: str) -> tuple[str, str]:
+    """The code of an error, and the rest of it."""
+    code, _, rest = message.partition(" ")
+    return code, rest
+
+
+def error(code: str, detail: str) -> FenceholdError:
+    """What an error of the server is called here."""
+    if code == "DEADLOCK":
+        return _deadlock(detail)
+    return _ERRORS.get(code, Refused)(detail or code.lower())
+
+
+def _deadlock(detail: str) -> Deadlock:
+    try:
+        circle = [Link(**link) for link in json.loads(detail)["circle"]]
+    except (ValueError, KeyError, TypeError):
+        return Deadlock(detail)
+    steps = [f"{link.owner or link.session} waits for {link.name!r}" for link in circle]
+    return Deadlock("waiting would close a circle: " + ", ".join(steps), circle=circle)

@@ -1,0 +1,287 @@
+"""The blocking client against a real server: every verb, threads, interrupts, and nothing left behind."""
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import fencehold
+from fencehold import Client, State
+from fencehold.errors import HoldLost, LockTimeout, NotOwner, Unavailable, UsageError
+from tests.unit.client.service import service_on_a_thread, until_true
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with service_on_a_thread() as url:
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    threads = threading.active_count()
+    with fencehold.connect(url, name="tests") as client:
+        yield client
+    until_true(lambda: threading.active_count() <= threads)
+
+
+def test_a_hold_has_a_fence_that_grows(client: Client) -> None:
+    """Each `with` yields a hold with a greater fence, and ends with the name free."""
+    fences = []
+    lock = client.lock("orders")
+    for _ in range(3):
+        with lock as hold:
+            hold.check()
+            assert hold.state is State.HELD
+            assert 0 < hold.safe_for() <= 30
+            assert lock.owned()
+            fences.append(hold.fence)
+    assert fences == sorted(set(fences))
+    assert not lock.locked()
+    assert not lock.owned()
+
+
+def test_acquire_returns_none_when_the_time_is_over(client: Client, url: str) -> None:
+    """A try and a wait that ran out give None; `with` raises, and says who has it."""
+    with fencehold.connect(url, name="billing") as other, other.lock("a"):
+        lock = client.lock("a", timeout=0)
+        assert lock.acquire() is None
+        assert lock.acquire(blocking=False) is None
+        assert lock.acquire(timeout=0.01) is None
+        with pytest.raises(LockTimeout, match="billing"), lock:
+            pytest.fail("granted")
+        with pytest.raises(UsageError):
+            lock.acquire(blocking=False, timeout=3)
+
+
+def test_threads_take_turns(client: Client) -> None:
+    """One lock object serves many threads, each with its own hold, one at a time."""
+    lock = client.lock("a")
+    inside, fences = [], []
+
+    def work() -> None:
+        for _ in range(10):
+            with lock as hold:
+                inside.append(1)
+                assert len(inside) == 1
+                fences.append(hold.fence)
+                inside.clear()
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work) for _ in range(8)]:
+            done.result()
+    assert fences == sorted(set(fences))
+    assert len(fences) == 80
+
+
+def test_release_by_the_lock_is_of_this_threads_hold(client: Client) -> None:
+    """A thread releases by the lock what it acquired; a hold itself may be released by any thread."""
+    lock = client.lock("a")
+    hold = lock.acquire()
+    assert hold is not None
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(NotOwner):
+            pool.submit(lock.release).result()
+        pool.submit(hold.release).result()
+    with pytest.raises(NotOwner, match="released before"):
+        hold.release()
+    with lock:
+        lock.release()
+
+
+def test_every_recipe_works(client: Client) -> None:
+    """Several names, readers and writers, semaphores, re-entrant locks and decorators, as in the async client."""
+    with client.multi(["b", "a"]) as hold:
+        assert hold.names == ("a", "b")
+        assert client.lock("b", timeout=0).acquire() is None
+    readers = client.rwlock("rw")
+    with readers.read(), readers.read():
+        assert readers.write().acquire(timeout=0) is None
+    with client.semaphore("s", 2), client.semaphore("s", 2):
+        assert client.semaphore("s", 2).acquire(timeout=0) is None
+    lock = client.rlock("r")
+    with lock as outer, lock as inner:
+        assert inner.fence == outer.fence
+        assert lock.acquire() is outer
+        lock.release()
+        assert lock.owned()
+    assert not lock.locked()
+    with pytest.raises(NotOwner):
+        lock.release()
+
+    @client.lock("decorated")
+    def locked() -> bool:
+        return client.lock("decorated").locked()
+
+    assert locked()
+
+
+def test_an_election_has_one_leader(client: Client, url: str) -> None:
+    """A candidate leads when the leader resigns, and observers see it."""
+    with fencehold.connect(url, name="other") as other:
+        first, second = client.election("chief"), other.election("chief")
+        term = first.campaign()
+        assert term is not None
+        assert second.campaign(timeout=0) is None
+        seen = second.observe()
+        leader = next(seen)
+        assert leader is not None
+        assert leader.fence == term.epoch
+        first.resign()
+        next_term = second.campaign()
+        assert next_term is not None
+        for leader in seen:
+            if leader is not None and leader.fence == next_term.epoch:
+                break
+        seen.close()  # type: ignore[attr-defined]
+        second.resign()
+        assert first.leader() is None
+        with pytest.raises(NotOwner):
+            second.resign()
+
+
+def test_a_watch_sees_what_happens(client: Client) -> None:
+    """Events of names with the prefix come in order."""
+    with client.watch("order:") as watch:
+        with client.lock("order:1") as hold:
+            event = next(watch)
+            assert (event.kind, event.fence) == ("acquired", hold.fence)
+        assert next(iter(watch)).kind == "released"
+
+
+def test_explain_says_who_has_it(client: Client) -> None:
+    """The explanation names the client and the thread."""
+    with client.lock("a", meta={"trace": "t-9"}):
+        (holder,) = client.explain("a").holders
+        assert holder.party.client == "tests"
+        assert holder.party.pid == os.getpid()
+        assert threading.current_thread().name in holder.party.owner
+        assert holder.trace == "t-9"
+
+
+def test_a_job_runs_once(client: Client) -> None:
+    """While one run is under way another is skipped or raises; a quick one keeps its name."""
+
+    def job() -> str:
+        assert nightly() is None
+        with pytest.raises(LockTimeout):
+            client.once("nightly", at_most=60, busy="raise")(job)()
+        return "done"
+
+    nightly = client.once("nightly", at_most=60)(job)
+    assert nightly() == "done"
+    assert nightly() == "done"
+    assert client.once("kept", at_most=60, at_least=30)(lambda: 1)() == 1
+    assert client.once("kept", at_most=60)(lambda: 2)() is None
+
+    @client.once("failing", at_most=60)
+    def failing() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert not client.lock("failing").locked()
+
+
+def test_a_lost_hold_is_told_at_the_end_of_its_body(client: Client) -> None:
+    """In the body `check` raises and `lost` is set; at its end `HoldLost` comes out, unless it raised itself."""
+    told = threading.Event()
+    with pytest.raises(HoldLost, match="broken"):
+        with client.lock("a") as hold:
+            hold.lost.add_callback(lambda _: told.set())
+            client.break_hold("a")
+            assert hold.lost.wait(10)
+            with pytest.raises(HoldLost):
+                hold.check()
+    assert told.wait(10)
+    assert "broken" in hold.lost.reason
+    late = threading.Event()
+    hold.lost.add_callback(lambda _: late.set())
+    assert late.wait(10)
+    with pytest.raises(KeyError) as caught:
+        with client.lock("a") as hold:
+            client.break_hold("a", fence=hold.fence)
+            hold.lost.wait(10)
+            raise KeyError
+    assert "is lost" in caught.value.__notes__[0]
+
+
+def test_an_extended_hold_lives_longer(client: Client) -> None:
+    """An extension moves the end of a hold with a ttl of its own."""
+    with client.lock("a", ttl=5) as hold:
+        assert hold.safe_for() < 5
+        hold.extend(20)
+        assert hold.safe_for() > 15
+        assert hold.deadline() > 0
+
+
+def test_an_interrupt_withdraws_the_acquire(client: Client, url: str) -> None:
+    """A KeyboardInterrupt while waiting leaves nothing queued and nothing held."""
+    with fencehold.connect(url) as other:
+        with other.lock("a"):
+            interrupter = threading.Thread(target=_interrupt_when_queued, args=(other,))
+            interrupter.start()
+            with pytest.raises(KeyboardInterrupt):
+                client.lock("a").acquire()
+            interrupter.join()
+            until_true(lambda: not other.explain("a").queue)
+        assert not other.lock("a").locked()
+
+
+def _interrupt_when_queued(client: Client) -> None:
+    until_true(lambda: bool(client.explain("a").queue))
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def test_a_closed_client_refuses_and_leaves_no_thread(url: str) -> None:
+    """After a close there is no thread, no socket, and nothing can be asked."""
+    files = len(os.listdir("/proc/self/fd"))
+    client = fencehold.connect(url)
+    hold = client.lock("closing").acquire()
+    assert hold is not None
+    client.close()
+    client.close()
+    assert hold.state is State.LOST
+    with pytest.raises(UsageError, match="closed"):
+        client.lock("a").acquire()
+    with pytest.raises(HoldLost):
+        hold.release()
+    assert "fencehold" not in [thread.name for thread in threading.enumerate()]
+    until_true(lambda: len(os.listdir("/proc/self/fd")) <= files)
+
+
+def test_a_service_that_is_not_there_is_unavailable() -> None:
+    """Connecting gives up after the connect timeout, and leaves no thread."""
+    with pytest.raises(Unavailable):
+        fencehold.connect("fencehold://127.0.0.1:1", connect_timeout=0.05)
+    assert "fencehold" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_what_was_forgotten_warns(url: str) -> None:
+    """A client that was not closed and a hold that was not released are told of."""
+    clients: list[Any] = [fencehold.connect(url)]
+    portal = clients[0].portal()
+    holds: list[Any] = [clients[0].lock("forgotten").acquire()]
+    with pytest.warns(ResourceWarning, match="never released"):
+        _collect(holds)
+    with pytest.warns(ResourceWarning, match="not closed"):
+        _collect(clients)
+    portal.close()
+
+
+def _collect(things: list[Any]) -> None:
+    things.clear()
+    gc.collect()
+
+
+@pytest.mark.parametrize("name", fencehold.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    """All that the package says it exports can be had from it."""
+    assert getattr(fencehold, name) is not None

@@ -1,0 +1,44 @@
+"""Where to connect: what a URL says, and in which order nodes are tried."""
+
+import pytest
+
+from fencehold.client.endpoints import PAUSE_MAX_S, Endpoint, Rotation, parse
+from fencehold.errors import UsageError
+
+
+def test_a_url_names_nodes_and_who_asks() -> None:
+    """Hosts are separated by commas; the port is 7420 unless given; words are unquoted."""
+    address = parse("fencehold://me:s%40crt@h1:1,h2,[::1],[::2]:9")
+    assert address.endpoints == (("h1", 1), ("h2", 7420), ("::1", 7420), ("::2", 9))
+    assert (address.user, address.secret, address.tls) == ("me", "s@crt", False)
+    assert parse("fenceholds://h").tls
+
+
+@pytest.mark.parametrize("url", ["redis://h", "h:1", "fencehold://", "fencehold://h:port", "fencehold://h:70000"])
+def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
+    """A wrong scheme, no host, or no port number is a usage error."""
+    with pytest.raises(UsageError):
+        parse(url)
+
+
+def test_the_node_that_served_is_tried_first() -> None:
+    """After a success the same node is the next to be tried; pauses begin anew and never exceed a second."""
+    rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 1.0)
+    assert rotation.take().host == "a"
+    assert rotation.pause() == 0
+    assert rotation.take().host == "b"
+    rotation.on_success()
+    assert rotation.pause() == 0
+    assert rotation.take().host == "b"
+    assert max(rotation.pause() for _ in range(60)) == PAUSE_MAX_S
+
+
+def test_a_hint_is_believed_once_and_never_in_a_tight_circle() -> None:
+    """A node that is said to lead is tried next, after a pause; what is no address is ignored."""
+    rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 0.0)
+    rotation.on_leader("c:3")
+    assert rotation.pause() > 0
+    assert rotation.take() == ("c", 3)
+    rotation.on_leader("not:an:address:at-all")
+    rotation.on_leader("")
+    assert rotation.take() == ("a", 1)

@@ -1,0 +1,212 @@
+"""Law 3 of the session protocol: the client lets go first (G7)."""
+
+import pytest
+
+from fencehold.client.terms import Terms
+from fencehold.client.trust import State, margin
+from fencehold.errors import HoldLost
+from tests.unit.client.talk import OWNER, Slot, Talk
+
+pytestmark = pytest.mark.guarantee("G7")
+
+
+def test_trust_counts_from_the_sending_of_the_last_answered_keep_alive() -> None:
+    """A slow answer does not lengthen trust: it runs from when the keep-alive was sent, less the margin."""
+    talk = Talk()
+    talk.open()
+    opened_at = talk.now
+    grant = talk.hold()
+    assert grant.safe_for(talk.now) == pytest.approx(30 - margin(30))
+    talk.wait(10)
+    assert talk.sent() == [["SESSION.KEEPALIVE"]]
+    sent_at = talk.now
+    talk.wait(3)
+    assert grant.safe_for(talk.now) == pytest.approx(opened_at + 30 - margin(30) - talk.now)
+    talk.reply({"at": 11_000, "ttl_ms": 30_000})
+    assert grant.safe_for(talk.now) == pytest.approx(sent_at + 30 - margin(30) - talk.now)
+
+
+def test_a_hold_is_lost_when_trust_ends() -> None:
+    """Without an answered keep-alive every hold is lost before the server would give it away, and says so once."""
+    talk = Talk()
+    talk.open()
+    grants = [talk.hold(fence) for fence in (1, 2, 3)]
+    told: list[int] = []
+    for grant in grants:
+        grant.on_lost = lambda lost: told.append(lost.fence)
+    talk.lose_connection()
+    talk.wait(30 - margin(30) - 0.01)
+    assert [grant.state(talk.now) for grant in grants] == [State.JEOPARDY] * 3
+    talk.wait(0.02)
+    assert [grant.state(talk.now) for grant in grants] == [State.LOST] * 3
+    assert told == [1, 2, 3]
+    assert isinstance(grants[0].why(), HoldLost)
+
+
+def test_what_was_lost_stays_lost_and_is_given_back() -> None:
+    """Should the session turn out to live, its lost holds are released there, not taken up again."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold(5)
+    talk.lose_connection()
+    talk.wait(31)
+    talk.carry_out()
+    words = talk.resume()
+    assert [w[:3] for w in words] == [["LOCK.RELEASE", "a", "5"]]
+    assert grant.state(talk.now) is State.LOST
+
+
+def test_a_keep_alive_answered_after_a_pause_does_not_bring_a_hold_back() -> None:
+    """A process that slept through its trust finds the answer in the socket, and its holds lost."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    talk.wait(10)
+    talk.now += 60
+    talk.reply({"at": 11_000, "ttl_ms": 30_000})
+    assert grant.state(talk.now) is State.LOST
+
+
+def test_a_hold_is_in_jeopardy_when_half_its_time_has_passed_unheard() -> None:
+    """A keep-alive overdue shows in the state before it costs the hold."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    talk.wait(14)
+    assert grant.state(talk.now) is State.HELD
+    talk.wait(2)
+    assert grant.state(talk.now) is State.JEOPARDY
+
+
+def test_holds_stay_held_while_keep_alives_are_answered() -> None:
+    """An hour of answered keep-alives is an hour of being held."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    for _ in range(360):
+        talk.wait_alive(10)
+        assert grant.state(talk.now) is State.HELD
+
+
+def test_a_ttl_of_its_own_is_placed_on_the_safe_side() -> None:
+    """The end of a hold is counted from the sending of a keep-alive and its logical time, less the margin."""
+    talk = Talk()
+    talk.open()
+    anchor = talk.now
+    talk.now += 2
+    # Logical time went on by 1.5 s only: the hold was granted at 2 500 and ends at 7 500.
+    talk.at_ms += 1_500
+    grant = talk.hold(ttl_ms=5_000)
+    end = anchor + 6.5 - margin(6.5)
+    assert grant.safe_for(talk.now) == pytest.approx(end - talk.now)
+    talk.wait(end - talk.now - 0.01)
+    assert grant.state(talk.now) is State.HELD
+    talk.wait(0.02)
+    assert grant.state(talk.now) is State.LOST
+    assert grant.ending == "its ttl ran out"
+
+
+def test_an_extension_moves_the_end() -> None:
+    """An extended hold outlives its first ttl, and one extended to its session has no end of its own."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold(ttl_ms=5_000)
+    slot = Slot()
+    talk.protocol.extend(grant, 20_000, slot, talk.now)
+    assert talk.sent()[0][:4] == ["LOCK.EXTEND", "a", "1", "20000"]
+    talk.reply(talk.grant(1, ttl_ms=20_000))
+    assert slot.kept
+    talk.wait_alive(6)
+    assert grant.state(talk.now) is State.HELD
+    talk.protocol.extend(grant, 0, Slot(), talk.now)
+    talk.sent()
+    talk.reply(talk.grant(1))
+    talk.wait_alive(60)
+    assert grant.state(talk.now) is State.HELD
+
+
+def test_an_extension_that_came_too_late_is_a_loss() -> None:
+    """When the server knows nothing of the hold any more, it is lost here, too."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    slot = Slot()
+    talk.protocol.extend(grant, 1_000, slot, talk.now)
+    talk.fail("EXPIRED it ran out")
+    assert isinstance(slot.error, HoldLost)
+    assert grant.state(talk.now) is State.LOST
+
+
+def test_a_hold_the_server_ended_is_lost_at_once() -> None:
+    """A push that a hold was broken or ran out takes effect with the push."""
+    talk = Talk()
+    talk.open()
+    broken, kept = talk.hold(1), talk.hold(2)
+    talk.push("lost", "a", 1, "broken")
+    assert broken.state(talk.now) is State.LOST
+    assert "broken" in broken.ending
+    assert kept.state(talk.now) is State.HELD
+
+
+def test_closing_a_connection_leaves_only_the_grace() -> None:
+    """If the client itself closes what may carry its session, it trusts the grace only, less a margin."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    talk.lose_connection()
+    talk.protocol.on_connection_closed(talk.now)
+    assert grant.safe_for(talk.now) == pytest.approx(1 - margin(1))
+    talk.wait(1)
+    assert grant.state(talk.now) is State.LOST
+
+
+def test_a_resumed_session_is_trusted_anew() -> None:
+    """An answered resume counts like a keep-alive, from when it was sent."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    talk.wait_alive(5)
+    talk.lose_connection()
+    talk.resume()
+    assert grant.safe_for(talk.now) == pytest.approx(30 - margin(30), abs=0.1)
+
+
+def test_a_released_hold_is_not_lost() -> None:
+    """A hold that was given back tells nobody that it is gone, whatever happens later."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    told: list[object] = []
+    grant.on_lost = told.append
+    talk.protocol.release(grant, None, talk.now)
+    talk.wait(60)
+    assert grant.state(talk.now) is State.RELEASED
+    assert told == []
+
+
+def test_the_rest_of_several_names_is_given_back() -> None:
+    """When one of several names is taken from a hold, the hold is lost, and its other names are released."""
+    talk = Talk()
+    talk.open()
+    slot = Slot()
+    talk.protocol.acquire(Terms(("a", "b")), OWNER, slot, talk.now)
+    talk.sent()
+    talk.reply(talk.grant(3))
+    talk.push("lost", "a", 3, "broken")
+    assert slot.result.state(talk.now) is State.LOST
+    assert talk.sent() == [["LOCK.MRELEASE", "2", "a", "b", "3", "REQUEST", "2", "ANSWERED", "1"]]
+    talk.fail("EXPIRED a was broken")
+
+
+def test_ends_of_released_holds_are_not_kept() -> None:
+    """Two thousand holds with a long ttl, each released, leave no more behind than a few."""
+    talk = Talk()
+    talk.open()
+    for fence in range(1, 2_001):
+        talk.protocol.release(talk.hold(fence, ttl_ms=3_600_000), None, talk.now)
+        talk.sent()
+        talk.reply("OK")
+    assert len(talk.protocol.session._ends) < 100
+    last = talk.hold(2_001, ttl_ms=1_000)
+    talk.wait(1)
+    assert last.state(talk.now) is State.LOST
