@@ -9,7 +9,6 @@
 """
 
 import asyncio
-import re
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import hiredis
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong
+from fencehold.doors.resp.heads import Unread
 from fencehold.doors.resp.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ Handler = Callable[["Connection", list[bytes], "Slot"], None]
 
 _ABORTS = (ConnectionResetError, BrokenPipeError)
 
-_HUGE = re.compile(rb"\n[*>~|]\d{6}").search
-"""The head of an array that no frame has room for. Hiredis makes the whole list at once, however long, so such a
-head must not come to it: what is freed again later, element by element, would hold up everybody."""
+_NEWLINE = ord("\n")
+
+_LINGER_S = 0.1
+"""How long a client has to notice that the connection is ended before it is closed."""
 
 _PARSED_MAX = 1_024
 """Hiredis may count so many bytes as unread that it has read."""
@@ -87,8 +88,7 @@ class Connection(asyncio.Protocol):
         self._slots: deque[Slot] = deque()
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._tail = b"\n"
-        """The last bytes that came, for a head of an array that comes in two pieces."""
+        self._unread = Unread()
         self._held_bytes = 0
         """Of replies whose turn has not come."""
         self._closing_by_us = False
@@ -101,19 +101,20 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's are transports in all but their base class.
         self._transport = transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(transport)
+        self._outbox = Outbox(transport, self.door.turn)
         transport.set_write_buffer_limits(high=self.door.bounds.unsent_bytes_high)
         _notice_when_gone(transport.get_extra_info("socket"))
         self.door.on_opened(self)
 
     def data_received(self, data: bytes) -> None:
-        if _HUGE(self._tail + data):
+        if self.ending:
+            return
+        if self._unread.would_be_huge(data):
             self.end("ERR", "protocol error: an array has more elements than a command can have")
             return
-        self._tail = data[-8:]
         try:
             self._reader.feed(data)
-            self._handle_all(len(data))
+            self._handle_all(data)
         except (hiredis.HiredisError, MemoryError, TypeError) as error:
             # A TypeError is the reader's: a map with a key that can be none.
             self.end("ERR", f"protocol error: {error}")
@@ -143,19 +144,21 @@ class Connection(asyncio.Protocol):
 
     # Commands in.
 
-    def _handle_all(self, fed_bytes: int) -> None:
+    def _handle_all(self, data: bytes) -> None:
         gets = self._reader.gets
         words = gets()
         if words is False:
-            self._partial_bytes += fed_bytes
+            self._partial_bytes += len(data)
         else:
-            is_large = self._partial_bytes + fed_bytes > self.door.bounds.frame_bytes_max
+            is_large = self._partial_bytes + len(data) > self.door.bounds.frame_bytes_max
             handle = self._handle_if_small if is_large else self._handle
             while words is not False and not self.ending:
                 handle(words)
                 words = gets()
             self._partial_bytes = self._reader.len() if self._reader.has_data() else 0
             self.partial_since = None
+        if self._partial_bytes or self._unread.bytes or data[-1] != _NEWLINE:
+            self._unread.keep(data, self._reader.has_data())
         if self._partial_bytes or len(self._slots) > self.door.bounds.in_flight_max:
             self._look_at_bounds()
 
@@ -231,12 +234,14 @@ class Connection(asyncio.Protocol):
 
     def _look_at_unsent(self) -> None:
         """Let go of a client that asks for more than it reads. It would not read a last word either."""
-        if self._outbox is None:
-            return
-        unsent_bytes = self._held_bytes + self._outbox.unsent_bytes()
-        if unsent_bytes > self.door.bounds.unsent_bytes_max:
+        if self.unsent_bytes > self.door.bounds.unsent_bytes_max:
             self._closing_by_us = True
             self.abort()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of replies and pushes that the client has not taken yet, whether their turn has come or not."""
+        return self._held_bytes + (self._outbox.unsent_bytes() if self._outbox is not None else 0)
 
     @property
     def awaits_replies(self) -> int:
@@ -266,8 +271,10 @@ class Connection(asyncio.Protocol):
 
     def leave(self) -> None:
         """Close as the client asked for: for its session it is as if the client had closed."""
-        if self._transport is not None and not self.ending:
-            self._close(self._transport)
+        if self._transport is not None and self._outbox is not None and not self.ending:
+            self.ending = True
+            self._outbox.flush()
+            self._transport.close()
 
     def end(self, code: str = "", message: str = "") -> None:
         """Close from this end, with a last word if there is one. What was asked for and not answered stays so.
@@ -275,18 +282,24 @@ class Connection(asyncio.Protocol):
         The last word is kept back while replies are due: the client would take it for one of them, and believe
         that what may well have happened did not.
         """
-        if self.ending or self._transport is None:
+        if self.ending or self._transport is None or self._outbox is None:
             return
-        self._closing_by_us = True
-        if code and not self._slots and self._outbox is not None:
+        self.ending = self._closing_by_us = True
+        if code and not self._slots:
             self._outbox.send(replies.error(code, message))
-        self._close(self._transport)
-
-    def _close(self, transport: asyncio.Transport) -> None:
-        self.ending = True
-        if self._outbox is not None:
-            self._outbox.flush()
-        transport.close()
+        self._outbox.flush()
+        if self._transport.is_closing():
+            return
+        # Closed with bytes unread, the connection would be reset, and the client lose replies it had not read yet.
+        # So it is told the end, and what it still sends is read and left aside for a moment.
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The client is gone already.
+            self._transport.abort()
+            return
+        self._transport.resume_reading()
+        asyncio.get_running_loop().call_later(_LINGER_S, self._transport.close)
 
     def abort(self) -> None:
         """Close at once; what waits to be sent is lost."""
@@ -296,7 +309,7 @@ class Connection(asyncio.Protocol):
 
     def end_if_hanging(self, now: float, seconds_max: float) -> None:
         """End it if half a command came and then nothing, or if it is closed and its client does not take that."""
-        if self._transport is not None and self._transport.is_closing():
+        if self.ending or (self._transport is not None and self._transport.is_closing()):
             self._closing_since = self._closing_since or now
             if now - self._closing_since > seconds_max:
                 self.abort()

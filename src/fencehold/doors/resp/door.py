@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fencehold.doors.resp import greeting, locking, looking, sessions
 from fencehold.doors.resp.connection import Connection
+from fencehold.doors.resp.outbox import Turn
 from fencehold.errors import UsageError
 from fencehold.node.node import Node
 from fencehold.runtime.ids import Secrets, new_secret
@@ -45,6 +46,7 @@ class Door:
         self.node = node
         self.bounds = bounds or Bounds()
         self.new_secret = new_secret
+        self.turn = Turn()
         self.connections: set[Connection] = set()
         self.handlers = {
             **greeting.HANDLERS,

@@ -1,0 +1,418 @@
+"""Every command of the protocol, in RESP2 and in RESP3: what it is answered, and what it is refused with."""
+
+import json
+
+import pytest
+
+from fencehold import __version__
+from tests.unit.doors.box import Box, as_map, serve
+
+both = pytest.mark.parametrize("version", [2, 3])
+
+
+@both
+def test_hello_says_who_is_there(version: int) -> None:
+    """HELLO answers in the protocol it agreed on, and a version that is none changes nothing."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        hello = await client.map("HELLO", version, "SETNAME", "worker 7")
+        assert hello["server"] == "fencehold"
+        assert (hello["version"], hello["proto"], hello["role"]) == (__version__, version, "leader")
+        assert await client.call("CLIENT", "GETNAME") == "worker 7"
+        assert await client.refusal("HELLO", 4) == "NOPROTO"
+        assert await client.refusal("HELLO", "x") == "USAGE"
+        assert await client.refusal("HELLO", version, "AUTH", "user", "secret") == "USAGE"
+        assert await client.refusal("HELLO", version, "WHAT") == "USAGE"
+        assert (await client.map("hello"))["proto"] == version
+
+    serve(scenario)
+
+
+@both
+def test_what_redis_clients_say_when_they_connect(version: int) -> None:
+    """The small talk of Redis clients is answered so that they go on."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version)
+        assert await client.call("PING") == "PONG"
+        assert await client.call("PING", "you") == "you"
+        assert await client.call("ECHO", "that") == "that"
+        assert await client.call("SELECT", 0) == "OK"
+        assert await client.refusal("SELECT", 1) == "USAGE"
+        assert await client.call("CLIENT", "SETNAME", "me") == "OK"
+        assert await client.call("CLIENT", "SETINFO", "LIB-NAME", "x") == "OK"
+        assert await client.call("CLIENT", "ID") > 0
+        assert await client.refusal("CLIENT", "KILL") == "USAGE"
+        assert await client.call("COMMAND") == []
+        assert not await client.call("COMMAND", "DOCS")
+        assert await client.call("COMMAND", "COUNT") > 20
+        assert not await client.call("CONFIG", "GET", "save")
+        assert await client.refusal("CONFIG", "SET", "save", "") == "USAGE"
+        facts = dict(line.split(":", 1) for line in (await client.call("INFO")).split("\r\n") if ":" in line)
+        assert (facts["engine"], facts["role"], facts["connected_clients"]) == ("memory", "leader", "1")
+        assert await client.call("QUIT") == "OK"
+        assert await client.ended() == ""
+
+    serve(scenario)
+
+
+@both
+def test_a_name_is_acquired_and_released(version: int) -> None:
+    """A grant tells all the names, the fence, the ttl and the time; a release with another fence is refused."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=5_000)
+        grant = await client.map("lock.acquire", "orders", "wait", 0)
+        assert grant == {
+            "names": ["orders"],
+            "name": "orders",
+            "fence": 1,
+            "ttl_ms": 5_000,
+            "at": box.state.now_at,
+            "own_ttl": 0,
+        }
+        assert await client.call("LOCK.ACQUIRE", "orders", "WAIT", 0) is None
+        assert await client.refusal("LOCK.RELEASE", "orders", 7) == "NOTOWNER"
+        assert await client.call("LOCK.RELEASE", "orders", 1) == "OK"
+        assert await client.refusal("LOCK.RELEASE", "orders", 1) == "RELEASED"
+        assert (await client.map("LOCK.ACQUIRE", "orders", "WAIT", 0))["fence"] == 2
+
+    serve(scenario)
+
+
+@both
+def test_several_names_are_had_together_or_not_at_all(version: int) -> None:
+    """LOCK.MACQUIRE, MEXTEND and MRELEASE work on all their names with one fence."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=5_000)
+        grant = await client.map("LOCK.MACQUIRE", 2, "b", "a", "TTL", 700)
+        assert (grant["names"], grant["name"], grant["fence"]) == (["b", "a"], "b", 1)
+        assert (grant["ttl_ms"], grant["own_ttl"]) == (700, 1)
+        assert await client.call("LOCK.MACQUIRE", 2, "c", "a", "WAIT", 0) is None
+        extended = await client.map("LOCK.MEXTEND", 2, "a", "b", 1, 900)
+        assert (extended["names"], extended["fence"], extended["ttl_ms"]) == (["a", "b"], 1, 900)
+        assert await client.refusal("LOCK.MEXTEND", 2, "a", "c", 1, 900) == "RELEASED"
+        assert await client.refusal("LOCK.MRELEASE", 2, "a", "c", 1) == "RELEASED"
+        assert as_map((await client.call("LOCK.LIST"))[1][0])["name"] == "b"
+        assert await client.call("LOCK.MRELEASE", 1, "b", 1) == "OK"
+        assert await client.call("LOCK.LIST") == ["", []]
+
+    serve(scenario)
+
+
+@both
+def test_a_hold_with_a_ttl_runs_out_unless_extended(version: int) -> None:
+    """An extension counts from its own moment, 0 ties the hold to its session, and what ran out is EXPIRED."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        await client.call("LOCK.ACQUIRE", "a", "TTL", 100)
+        await box.pass_time(60)
+        extended = await client.map("LOCK.EXTEND", "a", 1, 100)
+        assert (extended["at"], extended["ttl_ms"], extended["own_ttl"]) == (60, 100, 1)
+        await box.pass_time(60)
+        tied = await client.map("LOCK.EXTEND", "a", 1, 0)
+        assert (tied["ttl_ms"], tied["own_ttl"]) == (50_000, 0)
+        await box.pass_time(500)
+        assert (await client.map("LOCK.EXTEND", "a", 1, 100))["fence"] == 1
+        await box.pass_time(100)
+        assert await client.refusal("LOCK.RELEASE", "a", 1) == "EXPIRED"
+        assert await client.refusal("LOCK.EXTEND", "a", 1, 100) == "EXPIRED"
+        if version == 3:
+            assert await client.push() == ["lost", "a", 1, "expired"]
+
+    serve(scenario)
+
+
+@pytest.mark.guarantee("G7")
+def test_a_repeated_extension_is_answered_as_the_first_time() -> None:
+    """However late it is asked again, the end it tells is the one that was set then."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(3, session=50_000)
+        await client.call("LOCK.ACQUIRE", "a", "TTL", 1_000, "REQUEST", 1)
+        first = await client.map("LOCK.EXTEND", "a", 1, 1_000, "REQUEST", 2)
+        await box.pass_time(400)
+        again = await client.map("LOCK.EXTEND", "a", 1, 1_000, "REQUEST", 2)
+        assert again == first
+        assert again["at"] + again["ttl_ms"] == 1_000
+
+    serve(scenario)
+
+
+@both
+@pytest.mark.guarantee("G9")
+def test_a_repeated_request_is_answered_the_same(version: int) -> None:
+    """A request id gives its first answer again until it is acknowledged, and then a usage error."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        first = await client.map("LOCK.ACQUIRE", "a", "REQUEST", 1)
+        assert await client.map("LOCK.ACQUIRE", "a", "REQUEST", 1) == first
+        assert await client.call("LOCK.RELEASE", "a", 1, "REQUEST", 2) == "OK"
+        assert await client.call("LOCK.RELEASE", "a", 1, "REQUEST", 2) == "OK"
+        assert (await client.map("LOCK.ACQUIRE", "b", "REQUEST", 3, "ANSWERED", 2))["fence"] == 2
+        assert await client.refusal("LOCK.ACQUIRE", "a", "REQUEST", 1) == "USAGE"
+
+    serve(scenario)
+
+
+@both
+@pytest.mark.guarantee("G9")
+def test_a_request_id_used_for_two_kinds_of_command_harms_nobody(version: int) -> None:
+    """What is remembered under the id is no answer to the other command: a usage error, and the server goes on."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        await client.call("LOCK.ACQUIRE", "a", "REQUEST", 1)
+        assert await client.refusal("LOCK.RELEASE", "a", 1, "REQUEST", 1) == "USAGE"
+        assert await client.refusal("LOCK.EXTEND", "a", 1, 50, "REQUEST", 1) == "USAGE"
+        assert await client.call("LOCK.RELEASE", "a", 1, "REQUEST", 2) == "OK"
+        assert await client.refusal("LOCK.ACQUIRE", "b", "REQUEST", 2) == "USAGE"
+        assert await client.refusal("LOCK.CANCEL", 2) == "USAGE"
+        await client.call("LOCK.ACQUIRE", "c")
+        other = await box.client(3, session=50_000)
+        assert "queued" in await other.map("LOCK.ACQUIRE", "c", "REQUEST", 1, "ASYNC")
+        assert await other.refusal("LOCK.RELEASE", "c", 1, "REQUEST", 1) == "USAGE"
+        assert await other.call("PING") == "PONG"
+
+    serve(scenario)
+
+
+@both
+def test_shared_holds_and_permits(version: int) -> None:
+    """Readers share a name, permits are counted, and options that do not go together are refused."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        other = await box.client(version, session=50_000)
+        for who in (client, other):
+            assert (await who.map("LOCK.ACQUIRE", "r", "MODE", "s", "WAIT", 0))["name"] == "r"
+            assert (await who.map("LOCK.ACQUIRE", "p", "LIMIT", 2, "WAIT", 0))["name"] == "p"
+        assert await other.call("LOCK.ACQUIRE", "p", "LIMIT", 2, "WAIT", 0) is None
+        assert await other.call("LOCK.ACQUIRE", "r", "WAIT", 0) is None
+        assert await other.refusal("LOCK.ACQUIRE", "p", "LIMIT", 3, "WAIT", 0) == "USAGE"
+        assert await other.refusal("LOCK.ACQUIRE", "p", "LIMIT", 2, "MODE", "X") == "USAGE"
+        assert await other.refusal("LOCK.ACQUIRE", "p", "MODE", "P") == "USAGE"
+        summaries = [as_map(summary) for summary in (await client.call("LOCK.LIST"))[1]]
+        assert [(s["name"], s["mode"], s["holders"], s["fence"]) for s in summaries] == [
+            ("p", "P", 2, 4),
+            ("r", "S", 2, 3),
+        ]
+
+    serve(scenario)
+
+
+@both
+def test_a_broken_name_outranks_its_holder(version: int) -> None:
+    """LOCK.BREAK ends the holds up to the fence named, and gives a fence above them all."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        operator = await box.client(version)
+        await client.call("LOCK.ACQUIRE", "a")
+        broken = await operator.map("LOCK.BREAK", "a")
+        assert broken == {"name": "a", "fence": 2, "ended": [1]}
+        if version == 3:
+            assert await client.push() == ["lost", "a", 1, "broken"]
+        assert await client.refusal("LOCK.RELEASE", "a", 1) == "EXPIRED"
+        assert (await client.map("LOCK.ACQUIRE", "a"))["fence"] == 3
+        assert (await operator.map("LOCK.BREAK", "a", "FENCE", 1))["ended"] == []
+        assert await client.call("LOCK.RELEASE", "a", 3) == "OK"
+
+    serve(scenario)
+
+
+@both
+def test_a_deadlock_names_the_whole_circle(version: int) -> None:
+    """Who would close a circle is refused at once with every link of it as JSON."""
+
+    async def scenario(box: Box) -> None:
+        one = await box.client(version, session=50_000)
+        two = await box.client(version, session=50_000)
+        await one.call("LOCK.ACQUIRE", "a", "OWNER", "ä1")
+        await two.call("LOCK.ACQUIRE", "b", "OWNER", "o2")
+        one.send("LOCK.ACQUIRE", "b", "OWNER", "ä1")
+        await box.waiting(1)
+        await box.pass_time(30)
+        failed = await two.failure("LOCK.ACQUIRE", "a", "OWNER", "o2")
+        assert failed.code == "DEADLOCK"
+        circle = json.loads(failed.detail)["circle"]
+        assert [(link["session"], link["owner"], link["name"], link["fence"]) for link in circle] == [
+            (2, "o2", "a", 1),
+            (1, "ä1", "b", 2),
+        ]
+        assert {link["since_ms_ago"] for link in circle} == {30}
+        await two.call("LOCK.RELEASE", "b", 2)
+        assert as_map(await one.reply())["fence"] == 3
+
+    serve(scenario)
+
+
+@both
+def test_who_holds_and_who_waits_is_told(version: int) -> None:
+    """LOCK.INFO tells of each hold and each waiter who, since when and how long still."""
+
+    async def scenario(box: Box) -> None:
+        holder = await box.client(version)
+        await holder.call("SESSION.OPEN", "TTL", 50_000, "META", '{"host":"a"}')
+        waiter = await box.client(version, session=50_000)
+        await holder.call("LOCK.ACQUIRE", "a", "TTL", 5_000, "OWNER", "o", "META", '{"task":1}', "DELAY", 400)
+        await box.pass_time(100)
+        waiter.send("LOCK.ACQUIRE", "a", "WAIT", 1_000, "MODE", "S")
+        await box.waiting(1)
+        await box.pass_time(50)
+        info = await holder.map("LOCK.INFO", "a")
+        assert [as_map(hold) for hold in info["holds"]] == [
+            {
+                "session": 1,
+                "owner": "o",
+                "fence": 1,
+                "mode": "X",
+                "limit": 0,
+                "held_ms": 150,
+                "left_ms": 4_850,
+                "meta": '{"task":1}',
+                "session_meta": '{"host":"a"}',
+            }
+        ]
+        assert [as_map(waiting) for waiting in info["waiters"]] == [
+            {
+                "session": 2,
+                "owner": "",
+                "ticket": 1,
+                "mode": "S",
+                "names": ["a"],
+                "waited_ms": 50,
+                "left_ms": 950,
+                "session_meta": "",
+            }
+        ]
+        assert (info["name"], info["delayed_ms"]) == ("a", 0)
+        await holder.call("LOCK.BREAK", "a")
+        assert (await holder.map("LOCK.INFO", "a"))["delayed_ms"] == 400
+        free = await holder.map("LOCK.INFO", "free")
+        assert free == {"name": "free", "holds": [], "waiters": [], "delayed_ms": 0}
+
+    serve(scenario)
+
+
+@both
+def test_names_are_listed_page_by_page(version: int) -> None:
+    """Following the cursor gives every name in use once, in order, and an empty cursor at the end."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        for number in range(25):
+            await client.call("LOCK.ACQUIRE", f"job:{number:02}")
+        await client.call("LOCK.ACQUIRE", "other")
+        cursor, pages = "", []
+        while True:
+            cursor, page = await client.call("LOCK.LIST", "PREFIX", "job:", "CURSOR", cursor, "COUNT", 10)
+            pages.append([as_map(summary)["name"] for summary in page])
+            if not cursor:
+                break
+        assert [len(page) for page in pages] == [10, 10, 5]
+        assert [name for page in pages for name in page] == [f"job:{number:02}" for number in range(25)]
+        assert len((await client.call("LOCK.LIST", "COUNT", 10**9))[1]) == 26
+        assert len((await client.call("LOCK.LIST", "COUNT", 0))[1]) == 1
+
+    serve(scenario)
+
+
+@both
+def test_stale_readings_need_no_entry(version: int) -> None:
+    """With STALE as the last word a reading is answered from what is there, and the journal does not move."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        await client.call("LOCK.ACQUIRE", "stale")
+        assert len((await client.map("LOCK.INFO", "stale", "STALE"))["holds"]) == 1
+        assert len((await client.map("LOCK.INFO", "stale"))["holds"]) == 1
+        assert len((await client.call("LOCK.LIST", "PREFIX", "stale", "stale"))[1]) == 1
+        assert len((await client.call("LOCK.LIST", "PREFIX", "stale"))[1]) == 1
+        assert len(await client.call("SESSION.LIST", "STALE")) == 1
+        assert await client.refusal("LOCK.INFO", "stale", "FRESH") == "USAGE"
+
+    serve(scenario)
+
+
+@both
+def test_sessions_are_listed(version: int) -> None:
+    """SESSION.LIST tells of each session whether somebody speaks for it and what hangs on it, but no secret."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000, grace_ms=50_000)
+        other = await box.client(version, session=9_000)
+        await client.call("LOCK.ACQUIRE", "a")
+        await client.call("LOCK.ACQUIRE", "r", "MODE", "S")
+        await client.close()
+        other.send("LOCK.ACQUIRE", "a")
+        await box.waiting(1)
+        await box.pass_time(70)
+        looker = await box.client(version)
+        listed = [as_map(session) for session in await looker.call("SESSION.LIST")]
+        assert listed[0] == {
+            "session": 1,
+            "connected": 0,
+            "opened_ms_ago": 70,
+            "expires_in_ms": 49_930,
+            "holds": 2,
+            "waits": 0,
+            "meta": "",
+        }
+        assert (listed[1]["connected"], listed[1]["waits"], listed[1]["expires_in_ms"]) == (1, 1, 8_930)
+
+    serve(scenario)
+
+
+@both
+def test_a_settled_answer_is_ok(version: int) -> None:
+    """LOCK.SETTLE takes any number of requests, known or not, and is OK."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        assert await client.call("LOCK.SETTLE", 1, 2, 3) == "OK"
+        assert await client.refusal("LOCK.SETTLE") == "USAGE"
+        assert await client.refusal("LOCK.SETTLE", "x") == "USAGE"
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["LOCK.RELEASE", "a", 1],
+        ["LOCK.MRELEASE", 1, "a", 1],
+        ["LOCK.EXTEND", "a", 1, 100],
+        ["LOCK.CANCEL", 1],
+        ["LOCK.SETTLE", 1],
+        ["SESSION.KEEPALIVE"],
+        ["SESSION.CLOSE"],
+    ],
+)
+def test_without_a_session_there_is_nothing_to_speak_of(words: list[str | int]) -> None:
+    """What only a session can have done is NOSESSION on a connection that has none."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        assert await client.refusal(*words) == "NOSESSION"
+
+    serve(scenario)
+
+
+def test_the_protocol_does_not_change_while_replies_are_due() -> None:
+    """HELLO 3 behind a command that still waits is refused, so that no reply comes in a protocol not expected."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        client.send("LOCK.INFO", "a")
+        client.send("HELLO", 3)
+        assert isinstance(await client.reply(), list)
+        with pytest.raises(Exception, match="USAGE the protocol version"):
+            await client.reply()
+        assert (await client.map("HELLO", 3))["proto"] == 3
+
+    serve(scenario)

@@ -1,0 +1,406 @@
+"""Sessions on the wire: how their lives and those of connections hang together."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fencehold.core.commands import Suspend
+from fencehold.doors.resp.door import Bounds
+from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.errors import OutcomeUnknown, Unavailable
+from tests.contract.engines import OneFault
+from tests.unit.doors.box import Box, Client, Failed, as_map, serve
+from tests.unit.node.doubles import until
+
+both = pytest.mark.parametrize("version", [2, 3])
+
+
+async def opened(client: Client, ttl_ms: int = 5_000, grace_ms: int = 50) -> tuple[Any, Any]:
+    """Open a session; returns id and secret."""
+    session = await client.map("SESSION.OPEN", "TTL", ttl_ms, "GRACE", grace_ms)
+    return session["session"], session["secret"]
+
+
+@both
+def test_a_session_is_opened_kept_alive_and_closed(version: int) -> None:
+    """The replies carry the logical time, a keep-alive moves the end on, and closing frees all it held."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version)
+        session = await client.map("SESSION.OPEN", "TTL", 1_000, "GRACE", 200, "META", "{}")
+        assert session.pop("secret")
+        assert session == {"session": 1, "ttl_ms": 1_000, "grace_ms": 200, "at": 0}
+        await client.call("LOCK.ACQUIRE", "a")
+        for _ in range(3):
+            await box.pass_time(900)
+            assert await client.map("SESSION.KEEPALIVE") == {"at": box.state.now_at, "ttl_ms": 1_000}
+        assert await client.call("SESSION.CLOSE") == "OK"
+        assert not box.state.held
+        assert await client.refusal("SESSION.KEEPALIVE") == "NOSESSION"
+        if version == 3:
+            await client.no_push()
+        assert (await client.map("SESSION.OPEN", "TTL", 1_000))["session"] == 2
+
+    serve(scenario)
+
+
+@both
+@pytest.mark.guarantee("G6")
+def test_a_session_that_is_not_kept_alive_ends_whole(version: int) -> None:
+    """What it held is free, what it waited for is NOSESSION, and it is told once that it is over."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        await opened(client, ttl_ms=1_000)
+        await client.call("LOCK.ACQUIRE", "a")
+        await other.call("LOCK.ACQUIRE", "b")
+        client.send("LOCK.ACQUIRE", "b")
+        await box.waiting(1)
+        await box.pass_time(1_000)
+        with pytest.raises(Failed, match="NOSESSION session 1 has ended while this waited"):
+            await client.reply()
+        if version == 3:
+            assert await client.push() == ["ended", 1, "expired"]
+        assert (await other.map("LOCK.ACQUIRE", "a", "WAIT", 0))["name"] == "a"
+        assert await client.refusal("SESSION.KEEPALIVE") == "NOSESSION"
+
+    serve(scenario)
+
+
+@both
+def test_after_its_session_ended_a_client_gets_none_in_silence(version: int) -> None:
+    """An acquire after the end of a session that was opened is NOSESSION until another is opened."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version)
+        await opened(client, ttl_ms=1_000)
+        await box.pass_time(1_000)
+        assert await client.refusal("LOCK.ACQUIRE", "a") == "NOSESSION"
+        assert await client.refusal("LOCK.RELEASE", "a", 1) == "NOSESSION"
+        assert not box.state.sessions
+        await opened(client)
+        assert (await client.map("LOCK.ACQUIRE", "a"))["fence"] == 1
+
+    serve(scenario)
+
+
+@both
+def test_an_implicit_session_lives_as_long_as_its_connection(version: int) -> None:
+    """It is kept alive however idle the client is, and ends when the connection does."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        await client.call("CLIENT", "SETNAME", "cron")
+        await client.call("LOCK.ACQUIRE", "a")
+        assert len(box.state.sessions) == 1
+        for _ in range(8):
+            renewed = dict(box.state.sessions_until)
+            await box.pass_time(30)
+            await until(lambda before=renewed: box.state.sessions_until != before)  # type: ignore[misc]
+        [hold] = (await other.map("LOCK.INFO", "a"))["holds"]
+        assert '"client": "cron"' in as_map(hold)["session_meta"]
+        await client.close()
+        await until(lambda: not box.state.held)
+        assert not box.state.sessions
+
+    serve(scenario, door=Bounds(implicit_ttl_ms=90))
+
+
+@both
+@pytest.mark.guarantee("G6")
+def test_a_connection_does_not_outlive_its_implicit_session(version: int) -> None:
+    """A client that lost what it held, though it closed nothing, is disconnected, not given another session."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        await client.call("LOCK.ACQUIRE", "a")
+        box.server.node.submit(Suspend(1), lambda *_: None)
+        assert (await client.ended()).startswith("NOSESSION")
+        assert (await other.map("LOCK.ACQUIRE", "a"))["fence"] == 2
+
+    serve(scenario)
+
+
+@both
+def test_a_lost_connection_leaves_the_session_its_grace(version: int) -> None:
+    """After the client's end closed, the session lives for its grace and no longer; then all it held is free."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        await opened(client, grace_ms=50)
+        await client.call("LOCK.ACQUIRE", "a")
+        await client.close()
+        await until(lambda: box.state.sessions_until[1] == 50)
+        await box.pass_time(49)
+        assert await other.call("LOCK.ACQUIRE", "a", "WAIT", 0) is None
+        await box.pass_time(1)
+        assert (await other.map("LOCK.ACQUIRE", "a", "WAIT", 0))["fence"] == 2
+
+    serve(scenario)
+
+
+@both
+def test_resumed_within_its_grace_a_session_loses_nothing(version: int) -> None:
+    """On another connection it goes on with what it held and waited for, and lives for its ttl again."""
+
+    async def scenario(box: Box) -> None:
+        client, holder = await box.client(version), await box.client(version)
+        session, secret = await opened(client, grace_ms=50)
+        await client.call("LOCK.ACQUIRE", "a")
+        await holder.call("LOCK.ACQUIRE", "b")
+        client.send("LOCK.ACQUIRE", "b", "REQUEST", 9)
+        await box.waiting(1)
+        await client.close()
+        await until(lambda: box.state.sessions_until[1] == 50)
+        await box.pass_time(40)
+        again = await box.client(version)
+        resumed = await again.map("SESSION.RESUME", session, secret)
+        assert resumed == {"session": 1, "ttl_ms": 5_000, "grace_ms": 50, "at": 40}
+        await box.pass_time(4_000)
+        assert await again.call("LOCK.RELEASE", "a", 1) == "OK"
+        await holder.call("LOCK.RELEASE", "b", 2)
+        assert (await again.map("LOCK.ACQUIRE", "b", "REQUEST", 9))["fence"] == 3
+
+    serve(scenario)
+
+
+@both
+def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) -> None:
+    """The older connection is closed with a word, and its closing does not suspend the session."""
+
+    async def scenario(box: Box) -> None:
+        old, new = await box.client(version), await box.client(version)
+        session, secret = await opened(old, grace_ms=10)
+        await old.call("LOCK.ACQUIRE", "a")
+        await new.call("SESSION.RESUME", session, secret)
+        assert (await old.ended()).startswith("NOSESSION session 1 was taken up by another connection")
+        await old.close()
+        await box.pass_time(1_000)
+        assert await new.call("LOCK.RELEASE", "a", 1) == "OK"
+        assert as_map((await new.call("SESSION.LIST"))[0])["connected"] == 1
+
+    serve(scenario)
+
+
+@pytest.mark.guarantee("G9")
+def test_a_last_word_is_never_taken_for_a_reply() -> None:
+    """A connection closed while replies are due is closed without a word: none of them may seem refused."""
+
+    async def scenario(box: Box) -> None:
+        holder, old, new = await box.client(), await box.client(), await box.client()
+        await holder.call("LOCK.ACQUIRE", "a")
+        session, secret = await opened(old)
+        old.send("LOCK.ACQUIRE", "a", "REQUEST", 1)
+        await box.waiting(1)
+        await new.call("SESSION.RESUME", session, secret)
+        assert await old.ended() == ""
+        assert len(box.state.waiters) == 1
+
+    serve(scenario)
+
+
+@both
+def test_a_wrong_secret_and_an_ended_session_are_told_the_same(version: int) -> None:
+    """Who guesses learns nothing, and whoever has the session keeps it."""
+
+    async def scenario(box: Box) -> None:
+        owner, thief = await box.client(version), await box.client(version)
+        session, secret = await opened(owner)
+        wrong = await thief.failure("SESSION.RESUME", session, secret + "x")
+        never = await thief.failure("SESSION.RESUME", 77, secret)
+        assert wrong.code == never.code == "NOSESSION"
+        assert wrong.detail.replace("1", "77") == never.detail
+        assert await thief.refusal("SESSION.RESUME", session) == "USAGE"
+        assert await thief.refusal("SESSION.RESUME", "x", secret) == "USAGE"
+        assert (await owner.map("LOCK.ACQUIRE", "a"))["fence"] == 1
+        await owner.call("SESSION.CLOSE")
+        assert await thief.refusal("SESSION.RESUME", session, secret) == "NOSESSION"
+
+    serve(scenario)
+
+
+def test_nobody_takes_up_an_implicit_session() -> None:
+    """It has no secret, so no secret opens it, the empty one least of all."""
+
+    async def scenario(box: Box) -> None:
+        owner, thief = await box.client(), await box.client()
+        await owner.call("LOCK.ACQUIRE", "a")
+        assert await thief.refusal("SESSION.RESUME", 1, "") == "NOSESSION"
+        assert await owner.call("LOCK.RELEASE", "a", 1) == "OK"
+
+    serve(scenario)
+
+
+@both
+def test_a_connection_has_one_session(version: int) -> None:
+    """A second open or resume is a usage error, also while the first is under way, and leaves nothing behind."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        session, secret = await opened(other)
+        for _ in range(3):
+            client.send("SESSION.OPEN", "TTL", 5_000)
+        client.send("SESSION.RESUME", session, secret)
+        replies = []
+        for _ in range(4):
+            try:
+                replies.append(as_map(await client.reply())["session"])
+            except Failed as failed:
+                replies.append(failed.code)
+        assert replies.count("USAGE") == 3
+        await until(lambda: len(box.state.sessions) == 2 - (replies[3] == session))
+        assert await client.refusal("SESSION.OPEN", "TTL", 5_000) == "USAGE"
+        assert await client.refusal("SESSION.RESUME", session, secret) == "USAGE"
+        assert (await client.map("LOCK.ACQUIRE", "a"))["fence"] == 1
+
+    serve(scenario)
+
+
+@both
+@pytest.mark.parametrize("second", ["open", "resume"])
+def test_a_session_asked_for_behind_a_plain_acquire_is_refused(version: int, second: str) -> None:
+    """The acquire gets its implicit session and its reply, whatever is pipelined behind it."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        session, secret = await opened(other)
+        client.send("LOCK.ACQUIRE", "a")
+        if second == "open":
+            client.send("SESSION.OPEN", "TTL", 5_000)
+        else:
+            client.send("SESSION.RESUME", session, secret)
+        client.send("LOCK.ACQUIRE", "b")
+        assert as_map(await client.reply())["name"] == "a"
+        with pytest.raises(Failed, match="USAGE"):
+            await client.reply()
+        assert as_map(await client.reply())["name"] == "b"
+        assert len(box.state.sessions) == 2
+
+    serve(scenario)
+
+
+def test_an_acquire_behind_an_open_uses_that_session() -> None:
+    """A client may open its session and acquire in one go."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        client.send("SESSION.OPEN", "TTL", 5_000)
+        client.send("LOCK.ACQUIRE", "a")
+        client.send("LOCK.ACQUIRE", "b")
+        session = as_map(await client.reply())["session"]
+        for name in "ab":
+            assert as_map(await client.reply())["name"] == name
+        await until(lambda: list(box.state.sessions) == [session])
+        assert {hold.session for hold in box.state.held.values()} == {session}
+
+    serve(scenario)
+
+
+def test_a_keep_alive_behind_a_close_does_not_come_before_it() -> None:
+    """Though renewals go to the front of an entry, this one finds the session closed."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        await opened(client)
+        client.send("SESSION.CLOSE")
+        client.send("SESSION.KEEPALIVE")
+        client.send("LOCK.ACQUIRE", "a")
+        assert await client.reply() == "OK"
+        for _ in range(2):
+            with pytest.raises(Failed, match="NOSESSION"):
+                await client.reply()
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("words", [("SESSION.OPEN", "TTL", 5_000), ("LOCK.ACQUIRE", "a")])
+def test_a_client_gone_before_its_session_was_there_leaves_none(words: tuple[str | int, ...]) -> None:
+    """A session whose opening ends after its connection is closed again, and nothing is acquired for it."""
+
+    async def scenario(box: Box) -> None:
+        for _ in range(20):
+            client = await box.client()
+            client.send(*words)
+            client.writer.transport.abort()
+        await until(lambda: len(box.server.door.connections) == 0)
+        await until(lambda: not box.state.sessions)
+        assert not box.state.held
+
+    serve(scenario)
+
+
+def test_a_resume_raced_by_the_end_of_the_old_connection_wins() -> None:
+    """Whichever of the two is noticed first, the session goes on with the new connection, for its whole ttl."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        session, secret = await opened(client, grace_ms=10)
+        for turn in range(30):
+            new = await box.client()
+            if turn % 2:
+                client.writer.transport.abort()
+            new.send("SESSION.RESUME", session, secret)
+            await asyncio.sleep(0.0005 * (turn % 5))
+            client.writer.transport.abort()
+            assert as_map(await new.reply())["session"] == session
+            await until(lambda: len(box.server.door.connections) == 1)
+            await box.pass_time(20)
+            client = new
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("error", [Unavailable("out of reach"), OutcomeUnknown("the reply was lost")])
+def test_a_resume_that_failed_can_be_tried_again(error: Exception) -> None:
+    """On the same connection, once the journal is back: the session was not lost, nor was the client told so."""
+    faults = OneFault()
+
+    async def scenario(box: Box) -> None:
+        client, new = await box.client(), await box.client()
+        session, secret = await opened(client, grace_ms=5_000)
+        await client.call("LOCK.ACQUIRE", "a")
+        await client.close()
+        await until(lambda: len(box.server.door.connections) == 1)
+        faults.armed = ("append.before" if isinstance(error, Unavailable) else "append.stored", error)
+        await until(lambda: faults.armed is None)
+        codes = set()
+        while True:
+            try:
+                await new.call("SESSION.RESUME", session, secret)
+                break
+            except Failed as failed:
+                codes.add(failed.code)
+        assert codes <= {"UNAVAILABLE", "UNKNOWN"}
+        assert await new.call("LOCK.RELEASE", "a", 1) == "OK"
+
+    serve(scenario, journal=lambda: MemoryJournal(MemoryStore(), faults=faults))
+
+
+def test_clients_hear_of_a_failing_journal_and_go_on() -> None:
+    """While the journal is out of reach all is UNAVAILABLE; who blocked goes on blocking, and is granted later."""
+    faults = OneFault()
+
+    async def scenario(box: Box) -> None:
+        holder, waiter = await box.client(), await box.client(2, session=50_000)
+        await holder.call("LOCK.ACQUIRE", "a")
+        waiter.send("LOCK.ACQUIRE", "a")
+        await box.waiting(1)
+        faults.armed = ("append.before", Unavailable("out of reach"))
+        await until(lambda: faults.armed is None)
+        seen = set()
+        while True:
+            try:
+                assert await holder.call("LOCK.RELEASE", "a", 1) == "OK"
+                break
+            except Failed as failed:
+                seen.add(failed.code)
+            try:
+                await holder.call("LOCK.INFO", "a", "STALE")
+                await holder.call("LOCK.INFO", "a")
+            except Failed as failed:
+                seen.add(failed.code)
+        assert seen == {"UNAVAILABLE"}
+        assert as_map(await waiter.reply())["fence"] == 2
+
+    serve(scenario, journal=lambda: MemoryJournal(MemoryStore(), faults=faults))

@@ -1,0 +1,184 @@
+"""Watching: events of the names asked for, in order, with gaps told, and never at the cost of others."""
+
+import asyncio
+from typing import Any
+
+from fencehold.doors.resp.door import Bounds
+from fencehold.node.ring import Ring
+from tests.unit.doors.box import Box, Client, serve
+from tests.unit.node.doubles import until
+
+
+async def event(client: Client) -> dict[str, Any]:
+    kind, told = await client.push()
+    assert kind == "event"
+    return dict(told)
+
+
+async def kinds(client: Client, count: int) -> list[str]:
+    return [(await event(client))["kind"] for _ in range(count)]
+
+
+def test_what_happens_to_watched_names_is_pushed() -> None:
+    """Events come in order, only of names with the prefix, and stop when it is no longer watched."""
+
+    async def scenario(box: Box) -> None:
+        watcher, client = await box.client(3), await box.client(3, session=50_000)
+        assert await watcher.call("LOCK.WATCH", "job:") == "OK"
+        await client.call("LOCK.ACQUIRE", "other")
+        await client.call("LOCK.ACQUIRE", "job:1", "OWNER", "o")
+        told = await event(watcher)
+        assert 0 < told.pop("position") <= box.server.node.position
+        assert told == {
+            "kind": "acquired",
+            "at": 0,
+            "session": 1,
+            "owner": "o",
+            "names": ["job:1"],
+            "fence": 2,
+            "detail": "",
+        }
+        await client.call("LOCK.ACQUIRE", "job:1", "WAIT", 10, "REQUEST", 1, "ASYNC")
+        await box.pass_time(10)
+        await client.call("LOCK.EXTEND", "job:1", 2, 500)
+        await box.pass_time(500)
+        await client.call("LOCK.ACQUIRE", "job:2")
+        await client.call("LOCK.BREAK", "job:2")
+        await client.call("LOCK.ACQUIRE", "job:3")
+        await client.call("LOCK.RELEASE", "job:3", 5)
+        assert await kinds(watcher, 8) == [
+            "queued",
+            "timed_out",
+            "extended",
+            "expired",
+            "acquired",
+            "broken",
+            "acquired",
+            "released",
+        ]
+        assert await watcher.call("LOCK.UNWATCH", "job:") == "OK"
+        await client.call("LOCK.ACQUIRE", "job:4")
+        await watcher.no_push()
+        await watcher.call("LOCK.WATCH", "")
+        await client.call("SESSION.CLOSE")
+        assert (await event(watcher))["kind"] == "session_ended"
+
+    serve(scenario)
+
+
+def test_watching_from_a_position_tells_what_was_missed() -> None:
+    """With FROM, all that happened after that position comes first; it goes with the first watch only."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(3, session=50_000)
+        for number in range(5):
+            await client.call("LOCK.ACQUIRE", f"a{number}")
+        first = await box.client(3)
+        await first.call("LOCK.WATCH", "a", "FROM", 0)
+        events = [await event(first) for _ in range(5)]
+        assert [told["names"] for told in events] == [[f"a{number}"] for number in range(5)]
+        assert await first.refusal("LOCK.WATCH", "b", "FROM", 0) == "USAGE"
+        assert await first.call("LOCK.WATCH", "b") == "OK"
+        second = await box.client(3)
+        await second.call("LOCK.WATCH", "a", "FROM", events[2]["position"])
+        assert [(await event(second))["names"] for _ in range(2)] == [["a3"], ["a4"]]
+
+    serve(scenario)
+
+
+def test_a_watcher_that_comes_too_late_is_told_of_the_gap() -> None:
+    """What fell out of the ring is told as one event of kind gap, with the position up to which it is gone."""
+
+    async def scenario(box: Box) -> None:
+        box.server.node.ring = Ring(things_max=4)
+        client, watcher = await box.client(3, session=50_000), await box.client(3)
+        for number in range(10):
+            await client.call("LOCK.ACQUIRE", f"a{number}")
+        await watcher.call("LOCK.WATCH", "", "FROM", 0)
+        gap = await event(watcher)
+        assert gap == {"kind": "gap", "position": box.server.node.ring.lost_up_to}
+        events = [await event(watcher) for _ in range(4)]
+        assert [told["names"] for told in events] == [["a6"], ["a7"], ["a8"], ["a9"]]
+        assert events[0]["position"] > gap["position"]
+
+    serve(scenario)
+
+
+def test_watching_needs_pushes_and_has_bounds() -> None:
+    """In RESP2 it is a usage error; more prefixes than allowed, or endless ones, are a limit."""
+
+    async def scenario(box: Box) -> None:
+        plain, watcher = await box.client(2), await box.client(3)
+        assert await plain.refusal("LOCK.WATCH", "a") == "USAGE"
+        assert await plain.call("LOCK.UNWATCH", "a") == "OK"
+        for number in range(3):
+            assert await watcher.call("LOCK.WATCH", number) == "OK"
+        assert await watcher.refusal("LOCK.WATCH", "one more") == "LIMIT"
+        assert await watcher.call("LOCK.WATCH", 1) == "OK"
+        assert await watcher.refusal("LOCK.WATCH", 5_000 * "x") == "LIMIT"
+        assert await watcher.call("LOCK.UNWATCH", 1) == "OK"
+        assert await watcher.call("LOCK.WATCH", "one more") == "OK"
+
+    serve(scenario, door=Bounds(prefixes_max=3))
+
+
+def test_a_watcher_that_reads_slowly_holds_up_nobody() -> None:
+    """While it does not read, others go on; when it does, it gets what the ring still has, in order."""
+
+    async def scenario(box: Box) -> None:
+        box.server.node.ring = Ring(things_max=200)
+        watcher, client = await box.client(3), await box.client(3, session=50_000)
+        await watcher.call("LOCK.WATCH", "")
+        [connection] = [c for c in box.server.door.connections if c.watching is not None]
+        meta = 240 * "x"
+        fence = 0
+        while not connection.is_full:
+            fence = (await client.call("LOCK.ACQUIRE", meta))["fence"]
+            await client.call("LOCK.RELEASE", meta, fence)
+        position = box.server.node.position
+        for _ in range(300):
+            fence = (await client.call("LOCK.ACQUIRE", "last"))["fence"]
+            await client.call("LOCK.RELEASE", "last", fence)
+        assert not connection.closed
+        told: dict[str, Any] = {"kind": ""}
+        positions = []
+        while not (told["kind"] == "released" and told["fence"] == fence):
+            told = await event(watcher)
+            positions.append(told["position"])
+            if told["kind"] == "gap":
+                assert told["position"] > position
+        assert positions == sorted(positions)
+
+    serve(scenario, door=Bounds(unsent_bytes_high=1_000))
+
+
+def test_a_long_past_is_told_in_portions() -> None:
+    """A watcher that reads is not taken for one that does not, though more is to be told than may wait unsent."""
+
+    async def scenario(box: Box) -> None:
+        client, watcher = await box.client(3, session=50_000), await box.client(3)
+        names = [f"{number:03}" + 240 * "x" for number in range(64)]
+        for _ in range(200):
+            fence = (await client.call("LOCK.MACQUIRE", len(names), *names))["fence"]
+            await client.call("LOCK.MRELEASE", len(names), *names, fence)
+        await watcher.call("LOCK.WATCH", "", "FROM", 0)
+        told = [await event(watcher) for _ in range(401)]
+        assert [len(one["names"]) for one in told[1:]] == [64] * 400
+
+    serve(scenario, door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000))
+
+
+def test_a_watcher_that_is_gone_is_forgotten() -> None:
+    """Nothing is made or kept for a watcher whose connection ended."""
+
+    async def scenario(box: Box) -> None:
+        watcher = await box.client(3)
+        await watcher.call("LOCK.WATCH", "")
+        assert len(box.server.node._watchers) == 1
+        await watcher.close()
+        await until(lambda: not box.server.node._watchers)
+        client = await box.client()
+        await client.call("LOCK.ACQUIRE", "a")
+        await asyncio.sleep(0)
+
+    serve(scenario)

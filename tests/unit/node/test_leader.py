@@ -1,0 +1,455 @@
+"""The leader over a journal whose appends the test ends by hand: what is answered, and when, and when not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from fencehold.core.commands import Acquire, Break, CloseSession, Command, OpenSession, Release, Renew
+from fencehold.core.machine import Machine
+from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Renewed, WaitEnded
+from fencehold.core.state import State
+from fencehold.errors import OutcomeUnknown, Sealed, Unavailable
+from fencehold.node.leader import Bounds, Leader
+from fencehold.types import Epoch
+from tests.unit.node.doubles import HandClock, HandJournal, Told, run, settle
+
+
+class Scene:
+    """A leader, its doubles, and what was said."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.journal = HandJournal()
+        self.clock = HandClock()
+        self.told = Told()
+        self.leader = Leader(
+            Machine(), self.journal, Epoch(1), self.clock, on_durable=self.told.on_durable, bounds=bounds
+        )
+        self.leading = asyncio.create_task(self.leader.lead())
+
+    def submit(self, name: str, command: Command) -> None:
+        self.leader.submit(command, self.told.by(name))
+
+    async def commit(self, name: str, command: Command) -> None:
+        """Have one command appended and answered."""
+        self.submit(name, command)
+        await settle()
+        await self.journal.complete()
+
+    @property
+    def fence(self) -> int:
+        return self.leader.machine.fence
+
+
+@asynccontextmanager
+async def leading(bounds: Bounds = Bounds()) -> AsyncIterator[Scene]:  # noqa: B008  (a tuple of numbers)
+    scene = Scene(bounds)
+    await settle()
+    try:
+        yield scene
+    finally:
+        scene.leading.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await scene.leading
+
+
+def _fence(state: State) -> int:
+    return state.fence
+
+
+def test_what_arrives_during_an_append_is_one_next_entry() -> None:
+    """One idle client has an entry to itself, and a crowd behind it shares the next."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.submit("first", Break("a"))
+            await settle()
+            for number in range(50):
+                scene.submit(f"later {number}", Break("a"))
+            await settle()
+            assert scene.journal.commands == [1]
+            await scene.journal.complete()
+            assert scene.journal.commands == [1, 50]
+            assert scene.told.names == ["first"]
+            await scene.journal.complete()
+            assert scene.told.names == ["first", *(f"later {number}" for number in range(50))]
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G3")
+def test_nothing_is_said_before_the_entry_is_durable() -> None:
+    """Answers, notices, readings and looks of an entry all wait for the end of its append."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            scene.submit("acquire", Acquire(1, ("a",)))
+            scene.submit("wait", Acquire(1, ("a",)))
+            scene.submit("release", Release(1, ("a",), 1))
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            scene.leader.renew(1, scene.told.by("renewed"))
+            await settle()
+            scene.leader.look(_fence, scene.told.reply("looked"))
+            await settle()
+            assert scene.leader.machine.fence == 2
+            assert (scene.told.names, scene.told.replies, len(scene.told.durable)) == (["open"], [], 1)
+            await scene.journal.complete()
+            assert scene.told.names == ["open", "renewed", "acquire", "wait", "release"]
+            assert scene.told.replies == [("asked", 2), ("looked", 2)]
+            [(_, notice)] = scene.told.durable[1].notices
+            assert isinstance(notice, WaitEnded)
+            assert isinstance(notice.answer, Granted)
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G3")
+def test_a_look_between_entries_is_answered_at_once() -> None:
+    """When nothing is under way all that was applied is durable: a look waits for nothing and writes nothing."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("break", Break("a"))
+            scene.leader.look(_fence, scene.told.reply("looked"))
+            assert scene.told.replies == [("looked", 1)]
+            await settle()
+            assert scene.journal.commands == [1]
+
+    run(scenario())
+
+
+def test_a_question_is_a_barrier() -> None:
+    """A question that comes during an append is not answered by it, but by an entry begun after it came."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.submit("first", Break("a"))
+            await settle()
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            await scene.journal.complete()
+            assert scene.told.replies == []
+            assert scene.journal.commands == [1, 0]
+            await scene.journal.complete()
+            assert scene.told.replies == [("asked", 1)]
+
+    run(scenario())
+
+
+def test_a_question_sees_all_commands_that_came_before_it() -> None:
+    """Though the commands before it fill several entries, a question waits for the last of them."""
+
+    async def scenario() -> None:
+        async with leading(Bounds(commands_per_entry_max=2)) as scene:
+            for number in range(5):
+                scene.submit(str(number), Break("a"))
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            scene.submit("after", Break("a"))
+            await settle()
+            await scene.journal.complete()
+            await scene.journal.complete()
+            assert scene.told.replies == []
+            await scene.journal.complete()
+            assert scene.told.replies == [("asked", 6)]
+            assert scene.journal.commands == [2, 2, 2]
+
+    run(scenario())
+
+
+def test_certainly_nothing_happened_after_unavailable() -> None:
+    """An append that is certainly absent is told as such to those in flight, those queued and those to come."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.submit("under way", Break("a"))
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            await settle()
+            scene.submit("queued", Break("a"))
+            scene.leader.renew(1, scene.told.by("renewal"))
+            scene.leader.ask(_fence, scene.told.reply("queued"))
+            scene.leader.look(_fence, scene.told.reply("looked"))
+            await scene.journal.fail(Unavailable("no journal"))
+            scene.submit("late", Break("a"))
+            scene.leader.renew(1, scene.told.by("late renewal"))
+            scene.leader.ask(_fence, scene.told.reply("late"))
+            scene.leader.look(_fence, scene.told.reply("late look"))
+            assert scene.told.kinds() == dict.fromkeys(
+                ["under way", "queued", "renewal", "late", "late renewal"], Unavailable
+            )
+            assert [name for name, _ in scene.told.replies] == ["asked", "queued", "looked", "late", "late look"]
+            assert {type(found) for _, found in scene.told.replies} == {Unavailable}
+            with pytest.raises(Unavailable, match="no journal"):
+                await scene.leading
+
+    run(scenario())
+
+
+def test_an_unknown_outcome_is_never_told_as_a_no() -> None:
+    """Those in the entry whose answer was lost are told so; those behind it that nothing happened."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.submit("under way", Break("a"))
+            await settle()
+            scene.submit("queued", Break("a"))
+            await scene.journal.fail(OutcomeUnknown("the answer was lost"))
+            assert scene.told.kinds() == {"under way": OutcomeUnknown, "queued": Unavailable}
+            with pytest.raises(OutcomeUnknown):
+                await scene.leading
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G10")
+def test_a_sealed_leader_answers_nothing() -> None:
+    """The entry that met the seal, and all that comes after it, get an error and never an outcome."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            scene.submit("acquire", Acquire(1, ("a",)))
+            scene.leader.renew(1, scene.told.by("renewal"))
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            await settle()
+            await scene.journal.fail(Sealed("a newer epoch"))
+            scene.submit("late", Acquire(1, ("b",)))
+            assert scene.told.kinds() == {
+                "open": Opened,
+                "acquire": OutcomeUnknown,
+                "renewal": OutcomeUnknown,
+                "late": Unavailable,
+            }
+            assert isinstance(scene.told.replies[0][1], Unavailable)
+
+    run(scenario())
+
+
+def test_what_is_too_much_for_one_entry_is_split_in_order() -> None:
+    """Neither count nor bytes of an entry exceed their bounds, and no command overtakes another."""
+
+    async def scenario() -> None:
+        async with leading(Bounds(commands_per_entry_max=40, entry_bytes_max=1_000)) as scene:
+            for number in range(100):
+                scene.submit(str(number), Break(f"{number:03}" + 30 * "x"))
+            await settle()
+            while len(scene.told.answers) < 100:
+                await scene.journal.complete()
+            assert scene.told.names == [str(number) for number in range(100)]
+            assert set(scene.told.kinds().values()) == {Broken}
+            assert max(scene.journal.commands) < 40
+            assert sum(scene.journal.commands) == 100
+
+    run(scenario())
+
+
+def test_a_command_larger_than_an_entry_should_be_goes_alone() -> None:
+    """A single command is never split, nor refused, for its size: the engine has the last word on that."""
+
+    async def scenario() -> None:
+        async with leading(Bounds(entry_bytes_max=100)) as scene:
+            scene.submit("large", Break(500 * "x"))
+            scene.submit("small", Break("a"))
+            await settle()
+            await scene.journal.complete()
+            await scene.journal.complete()
+            assert scene.journal.commands == [1, 1]
+            assert scene.told.names == ["large", "small"]
+
+    run(scenario())
+
+
+def test_beyond_the_bound_nothing_is_taken() -> None:
+    """Who comes when too much waits is told at once that nothing happened; those before are not touched by it."""
+
+    async def scenario() -> None:
+        async with leading(Bounds(pending_max=3)) as scene:
+            scene.submit("under way", Break("a"))
+            await settle()
+            for number in range(5):
+                scene.submit(str(number), Break("a"))
+                scene.leader.ask(_fence, scene.told.reply(str(number)))
+            assert scene.told.kinds() == {"3": Unavailable, "4": Unavailable}
+            assert [name for name, found in scene.told.replies if isinstance(found, Unavailable)] == ["3", "4"]
+            await scene.journal.complete()
+            await scene.journal.complete()
+            assert scene.told.names == ["3", "4", "under way", "0", "1", "2"]
+
+    run(scenario())
+
+
+def test_renewals_ride_along_and_force_no_append() -> None:
+    """Renewals wait for a command or a tick, come first in its entry, and are one command, however many."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            await scene.commit("open", OpenSession(30_000))
+            for session in (2, 1, 2, 9):
+                scene.leader.renew(session, scene.told.by(f"renewed {session}"))
+            await settle()
+            assert scene.journal.commands == [1, 1]
+            scene.submit("close", CloseSession(1))
+            await settle()
+            assert scene.journal.begun[2].commands == (Renew((2, 1, 9)), CloseSession(1))
+            await scene.journal.complete()
+            assert scene.told.names[2:] == ["renewed 2", "renewed 1", "renewed 2", "renewed 9", "close"]
+            assert scene.told.answers[2][1] == Renewed(0, (9,))
+            scene.leader.renew(2, scene.told.by("by a tick"))
+            scene.leader.tick()
+            await settle()
+            await scene.journal.complete()
+            assert scene.told.names[-1] == "by a tick"
+
+    run(scenario())
+
+
+def test_a_tick_is_an_entry_only_while_time_can_end_something() -> None:
+    """With nothing alive or delayed a tick writes nothing; a lock-delay alone is reason enough to write."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.leader.tick()
+            await settle()
+            assert scene.journal.commands == []
+            await scene.commit("open", OpenSession(50))
+            await scene.commit("acquire", Acquire(1, ("a",), lock_delay_ms=500))
+            scene.clock.advance(60)
+            scene.leader.tick()
+            await settle()
+            await scene.journal.complete()
+            assert not scene.leader.machine.state.sessions
+            scene.clock.advance(600)
+            scene.leader.tick()
+            await settle()
+            await scene.journal.complete()
+            assert not scene.leader.machine.state.delays
+            scene.leader.tick()
+            await settle()
+            assert scene.journal.commands == [1, 1, 0, 0]
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G7")
+def test_logical_time_never_runs_faster_than_the_clock() -> None:
+    """Entries tell whole milliseconds, none twice: the sum is never ahead of the clock, nor a whole one behind."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            started_ms = scene.clock.now_ms()
+            for _ in range(100):
+                await scene.commit("break", Break("a"))
+                scene.clock.advance(0.7)
+            told_ms = sum(entry.elapsed_ms for entry in scene.journal.begun)
+            passed_ms = scene.clock.now_ms() - started_ms - 0.7
+            assert passed_ms - 1 < told_ms <= passed_ms
+            assert scene.leader.machine.now_at == told_ms
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G7")
+def test_the_time_before_a_leader_does_not_count() -> None:
+    """However late a leader comes, its first entry tells no time that passed before it led."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            assert scene.journal.begun[0].elapsed_ms == 0
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G7")
+def test_a_paused_leader_does_not_expire_the_world() -> None:
+    """An hour's pause is told by the clock and counted as two seconds by the machine; the rest is lost."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            scene.clock.advance(3_600_000)
+            await scene.commit("acquire", Acquire(1, ("a",)))
+            assert scene.journal.begun[1].elapsed_ms == 3_600_000
+            assert scene.leader.machine.now_at == 2_000
+            assert scene.told.kinds()["acquire"] is Granted
+            await scene.commit("again", Acquire(1, ("a",)))
+            assert scene.leader.machine.now_at == 2_000
+            assert scene.told.kinds()["again"] is Queued
+
+    run(scenario())
+
+
+def test_stopping_answers_what_was_taken_and_takes_no_more() -> None:
+    """All that came before the stop is appended and answered, all after it refused; then the leader is done."""
+
+    async def scenario() -> None:
+        async with leading(Bounds(commands_per_entry_max=1)) as scene:
+            scene.submit("under way", Break("a"))
+            await settle()
+            scene.submit("queued", Break("a"))
+            scene.submit("behind it", Break("a"))
+            scene.leader.renew(7, scene.told.by("renewal"))
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            scene.leader.stop()
+            scene.submit("late", Break("a"))
+            scene.leader.renew(7, scene.told.by("late renewal"))
+            scene.leader.ask(_fence, scene.told.reply("late"))
+            assert scene.told.names == ["late", "late renewal"]
+            while scene.journal.begun and not scene.leading.done():
+                await scene.journal.complete()
+            await scene.leading
+            assert scene.told.names[2:] == ["under way", "renewal", "queued", "behind it"]
+            assert [name for name, _ in scene.told.replies] == ["late", "asked"]
+
+    run(scenario())
+
+
+def test_stopping_ends_though_nothing_is_alive() -> None:
+    """After the last command was answered a stopping leader waits for nothing, not even for a tick."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            scene.submit("close", CloseSession(1))
+            scene.leader.stop()
+            await settle()
+            await scene.journal.complete()
+            assert scene.leading.done()
+            assert scene.told.names == ["open", "close"]
+
+    run(scenario())
+
+
+def test_stopping_with_nothing_to_do_writes_nothing() -> None:
+    """An idle leader that is told to stop appends no entry first."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.leader.stop()
+            await settle()
+            assert scene.leading.done()
+            assert scene.journal.begun == []
+
+    run(scenario())
+
+
+def test_answers_come_in_the_order_of_the_commands() -> None:
+    """Whatever their outcomes, the answers of one entry come in the order the commands were given in."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            scene.submit("granted", Acquire(1, ("a",)))
+            scene.submit("nobody", Acquire(5, ("a",)))
+            scene.submit("queued", Acquire(1, ("a",)))
+            await settle()
+            await scene.journal.complete()
+            assert list(scene.told.kinds().items())[1:] == [
+                ("granted", Granted),
+                ("nobody", NoSession),
+                ("queued", Queued),
+            ]
+            assert {at_ms for _, _, at_ms in scene.told.answers} == {0}
+
+    run(scenario())

@@ -1,0 +1,67 @@
+"""The event ring: bounded by how much it keeps, and honest about what fell out of it."""
+
+from fencehold.core.commands import Break, Entry
+from fencehold.core.events import Kind
+from fencehold.core.machine import Machine
+from fencehold.node.ring import Ring
+from tests.unit.node.test_replica import entry_at
+
+
+def _fill(ring: Ring, count: int, size_bytes: int = 0) -> None:
+    machine = Machine()
+    for position in range(1, count + 1):
+        entry = entry_at(position)
+        ring.add(entry, machine.apply(position, entry), size_bytes)
+
+
+def test_what_happened_since_a_position_comes_in_order() -> None:
+    """All events after a position, and none before it, come in the order they happened in."""
+    ring = Ring()
+    _fill(ring, 6)
+    positions = [event.position for event in ring.since(4)]
+    assert positions == sorted(positions)
+    assert set(positions) == {5, 6}
+    assert [event.kind for event in ring.since(5)] == [Kind.ACQUIRED, Kind.QUEUED, Kind.RELEASED]
+    assert list(ring.since(6)) == list(ring.since(1_000)) == []
+    assert ring.lost_up_to == 0
+
+
+def test_the_oldest_goes_first_and_is_said_to_be_gone() -> None:
+    """Beyond so many things the oldest entries fall out whole, and the ring says up to where."""
+    ring = Ring(things_max=10)
+    _fill(ring, 8)
+    assert ring.lost_up_to == 5
+    assert {event.position for event in ring.since(0)} == {6, 7, 8}
+
+
+def test_large_entries_are_bounded_by_their_bytes() -> None:
+    """A few entries of many bytes push out as much as many small ones."""
+    ring = Ring(bytes_max=1_000)
+    _fill(ring, 8, size_bytes=400)
+    assert ring.lost_up_to == 6
+    assert {event.position for event in ring.since(0)} == {7, 8}
+
+
+def test_the_newest_entry_stays_however_large_it_is() -> None:
+    """An entry larger than the ring is kept until the next one comes."""
+    ring = Ring(things_max=2, bytes_max=10)
+    _fill(ring, 4, size_bytes=100)
+    assert {event.position for event in ring.since(0)} == {4}
+
+
+def test_ticks_take_no_room() -> None:
+    """An entry in which nothing happened pushes nothing out."""
+    ring = Ring(things_max=1)
+    machine = Machine()
+    ring.add(Entry(0, (Break("a"),)), machine.apply(1, Entry(0, (Break("a"),))))
+    for position in range(2, 10):
+        ring.add(Entry(1), machine.apply(position, Entry(1)))
+    assert ring.lost_up_to == 0
+
+
+def test_a_ring_that_forgot_says_up_to_where() -> None:
+    """After starting anew at a position, what came before counts as lost."""
+    ring = Ring()
+    _fill(ring, 3)
+    ring.forget(3)
+    assert (list(ring.since(0)), ring.lost_up_to) == ([], 3)
