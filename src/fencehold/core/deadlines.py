@@ -49,6 +49,10 @@ class Deadlines(Generic[Key]):
             found.extend(sorted(self._keys_at.pop(heappop(heap), ())))
         return found
 
+    def next_at(self) -> int | None:
+        """An instant before which nothing comes due; None if nothing ever does."""
+        return self._heap[0] if self._heap else None
+
     def _shrink(self) -> None:
         if len(self._heap) > 2 * len(self._keys_at) + _SLACK:
             self._heap = list(self._keys_at)

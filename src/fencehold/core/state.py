@@ -181,6 +181,11 @@ class State:
         self.repeated: list[int] = []
         self.ticking = 0
 
+    def next_due_at(self) -> int | None:
+        """When a hold, a wait or a lock-delay may end next. Sessions are left out: theirs move all the time."""
+        instants = (self.holds_due.next_at(), self.waiters_due.next_at(), self.delays_due.next_at())
+        return min((instant for instant in instants if instant is not None), default=None)
+
     def tell(self, notice: Notice) -> None:
         """Record what happened besides an outcome, with the index of the command that caused it."""
         self.notices.append((len(self.outcomes) + self.ticking, notice))

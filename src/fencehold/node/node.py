@@ -17,6 +17,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Notice
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.journal.port import Journal
+from fencehold.node.alarm import Alarm
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.replica import Replica
 from fencehold.node.ring import Ring
@@ -25,6 +26,10 @@ from fencehold.runtime.clock import Clock
 
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """How long to wait before opening a journal that failed again; the last one from then on."""
+
+
+_DUE_S_MIN = 0.02
+"""How soon after an entry another may be made only because something is due: a bound on their number."""
 
 
 class Listener(Protocol):
@@ -59,6 +64,7 @@ class Node:
         self._listeners: dict[int, Listener] = {}
         self._watchers: dict[Callable[[], None], None] = {}
         self._saver = Saver(journal)
+        self._due: Alarm | None = None
         self.epoch = 0
         self.position = 0
         """Of the last entry known to be durable."""
@@ -192,12 +198,14 @@ class Node:
 
     async def _lead(self, leader: Leader) -> None:
         ticking = asyncio.create_task(self._tick(leader))
+        self._due = Alarm(leader.tick)
         try:
             await leader.lead()
         finally:
             self._leader = None
             self._leading.clear()
             ticking.cancel()
+            self._due.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ticking
             await self._saver.end()
@@ -226,6 +234,16 @@ class Node:
         for wake in tuple(self._watchers):
             wake()
         self._saver.consider(self.replica.machine, len(entry.commands))
+        self._expect_next()
+
+    def _expect_next(self) -> None:
+        """What comes due before the next tick is not made to wait for it."""
+        state = self.replica.machine.state
+        due_at = state.next_due_at()
+        if due_at is not None and self._due is not None:
+            delay_s = max(_DUE_S_MIN, (due_at - state.now_at) / 1000)
+            if delay_s < self._bounds.tick_s:
+                self._due.set(delay_s)
 
 
 def _ignore(*_: object) -> None:

@@ -6,6 +6,7 @@ With ``--rewrite``, the lists are written anew from the marks and from the scrip
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,13 @@ SCRIPTS = {
 }
 
 
-def marked_tests() -> Iterator[tuple[str, str, str]]:
+@cache
+def marked_tests() -> list[tuple[str, str, str]]:
     """Guarantee, file and name of every test that is marked with one."""
+    return sorted(set(_marked_tests()))
+
+
+def _marked_tests() -> Iterator[tuple[str, str, str]]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
@@ -47,7 +53,7 @@ def carried(guarantee: str) -> list[str]:
     """The lines of a guarantee's list."""
     tests = [
         f"- [{name.removeprefix('test_').replace('_', ' ')}](../../{path})"
-        for marked, path, name in sorted(set(marked_tests()))
+        for marked, path, name in marked_tests()
         if marked == guarantee
     ]
     scripts = [f"- script [{name}](../../tests/scripts/{name}.txt)" for name in SCRIPTS.get(guarantee, [])]

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from fencehold.doors.resp.door import Bounds
 from fencehold.node.ring import Ring
 from tests.unit.doors.box import Box, Client, serve
@@ -122,6 +124,7 @@ def test_watching_needs_pushes_and_has_bounds() -> None:
     serve(scenario, door=Bounds(prefixes_max=3))
 
 
+@pytest.mark.slow
 def test_a_watcher_that_reads_slowly_holds_up_nobody() -> None:
     """While it does not read, others go on; when it does, it gets what the ring still has, in order."""
 
@@ -130,11 +133,11 @@ def test_a_watcher_that_reads_slowly_holds_up_nobody() -> None:
         watcher, client = await box.client(3), await box.client(3, session=50_000)
         await watcher.call("LOCK.WATCH", "")
         [connection] = [c for c in box.server.door.connections if c.watching is not None]
-        meta = 240 * "x"
+        names = [f"{number:02}" + 240 * "x" for number in range(64)]
         fence = 0
         while not connection.is_full:
-            fence = (await client.call("LOCK.ACQUIRE", meta))["fence"]
-            await client.call("LOCK.RELEASE", meta, fence)
+            fence = (await client.call("LOCK.MACQUIRE", 64, *names))["fence"]
+            await client.call("LOCK.MRELEASE", 64, *names, fence)
         position = box.server.node.position
         for _ in range(300):
             fence = (await client.call("LOCK.ACQUIRE", "last"))["fence"]

@@ -46,6 +46,7 @@ def is_whole_or_refused(path: Path, files: Contents, expected: tuple[Opened, lis
     return True
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_harmless_or_refused(path: Path) -> None:
     """Of 2 000 bits flipped one at a time, anywhere in any file, none changes what is read."""
     files, expected = sample(path)

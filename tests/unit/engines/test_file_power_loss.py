@@ -86,6 +86,7 @@ class Life:
         return b"|".join(self.told[:position])
 
 
+@pytest.mark.slow
 @pytest.mark.guarantee("G3")
 def test_no_acknowledged_entry_is_lost_with_the_power(tmp_path: Path) -> None:
     """Over 800 power losses and more kills, with any part of what was not synced kept, no promise is broken."""

@@ -43,6 +43,7 @@ def tail(tmp_path: Path) -> Tail:
     return Tail(tmp_path / "journal")
 
 
+@pytest.mark.slow
 @pytest.mark.guarantee("G3")
 def test_a_log_cut_anywhere_before_its_mark_is_refused(tail: Tail) -> None:
     """Whichever of the last 65 536 bytes the log is cut at, a lost acknowledged entry is noticed."""
@@ -57,6 +58,7 @@ def test_a_log_cut_anywhere_before_its_mark_is_refused(tail: Tail) -> None:
         assert tail.segment.stat().st_size == size
 
 
+@pytest.mark.slow
 def test_a_log_cut_anywhere_without_a_mark_gives_its_whole_records(tail: Tail) -> None:
     """Whichever byte the log is cut at, every whole record before it is found, and the piece cut is noted."""
     (tail.path / "mark").unlink()
