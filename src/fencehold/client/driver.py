@@ -74,6 +74,8 @@ class Driver:
         # Looked up once: they are called in every turn of the loop.
         self._call_soon, self._act = loop.call_soon, self.act
         self._idle: asyncio.Event = asyncio.Event()
+        self.endpoint: Endpoint | None = None
+        """Where the last connection went, or was to go."""
         _drivers.add(self)
 
     def soon(self) -> None:
@@ -174,6 +176,7 @@ class Driver:
                 self._sweep()
 
     def _connect(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
         connection = self._connection = Connection(self)
         attempt = self.loop.create_task(self._attempt(connection, endpoint), name=f"fencehold: {endpoint}")
         self._attempts.add(attempt)

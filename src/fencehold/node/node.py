@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
-from fencehold.core.commands import Command, Entry, SetLimits
+from fencehold.core.commands import Command, Entry, SetLimits, Suspend
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Notice
 from fencehold.errors import OutcomeUnknown, Unavailable
@@ -193,6 +193,10 @@ class Node:
         self._leader = leader
         if self.replica.machine.state.limits != self._limits:
             leader.submit(SetLimits(self._limits), _ignore)
+        for session in self.replica.machine.state.sessions.values():
+            if not session.secret and not self.is_attached(session.id):
+                # It lived by a connection to a process that is gone: nobody can take it up again.
+                leader.submit(Suspend(session.id), _ignore)
         self._leading.set()
         await self._lead(leader)
 

@@ -1,12 +1,15 @@
 """Sessions on the wire: how their lives and those of connections hang together."""
 
 import asyncio
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencehold.core.commands import Suspend
 from fencehold.doors.resp.door import Bounds
+from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable
 from tests.contract.engines import OneFault
@@ -404,3 +407,41 @@ def test_clients_hear_of_a_failing_journal_and_go_on() -> None:
         assert as_map(await waiter.reply())["fence"] == 2
 
     serve(scenario, journal=lambda: MemoryJournal(MemoryStore(), faults=faults))
+
+
+def test_an_implicit_session_does_not_outlive_the_server(tmp_path: Path) -> None:
+    """What a plain client held is free as soon as a killed server is back; an explicit session goes on."""
+    left = tmp_path / "left"
+
+    async def before(box: Box) -> None:
+        plain, client = await box.client(), await box.client()
+        await opened(client)
+        await plain.call("LOCK.ACQUIRE", "plain")
+        await client.call("LOCK.ACQUIRE", "explicit")
+        # As a kill would leave it.
+        shutil.copytree(tmp_path / "data", left, ignore=shutil.ignore_patterns("lock"))
+
+    async def after(box: Box) -> None:
+        client = await box.client()
+        assert as_map(await client.call("LOCK.ACQUIRE", "plain", "WAIT", "1000"))["fence"] == 3
+        assert await client.call("LOCK.ACQUIRE", "explicit", "WAIT", "0") is None
+
+    serve(before, journal=lambda: FileJournal(tmp_path / "data"))
+    serve(after, journal=lambda: FileJournal(left))
+
+
+def test_a_blocking_acquire_is_acknowledged_like_any_reply() -> None:
+    """Nothing is left to be settled for a client that blocked and says by ANSWERED that it was told."""
+
+    async def scenario(box: Box) -> None:
+        holder, client = await box.client(), await box.client()
+        await opened(client)
+        fence = as_map(await holder.call("LOCK.ACQUIRE", "a"))["fence"]
+        client.send("LOCK.ACQUIRE", "a", "REQUEST", 1)
+        await box.waiting(1)
+        await holder.call("LOCK.RELEASE", "a", fence)
+        await client.reply()
+        await client.call("LOCK.ACQUIRE", "b", "REQUEST", 2, "ANSWERED", 1)
+        await until(lambda: all(not s.final_answers and len(s.answers) <= 1 for s in box.state.sessions.values()))
+
+    serve(scenario)

@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.doors.resp.door import Bounds
 from fencehold.node.ring import Ring
-from tests.unit.doors.box import Box, Client, serve
+from tests.unit.doors.box import Box, Client, as_map, serve
 from tests.unit.node.doubles import until
 
 
@@ -26,7 +26,7 @@ def test_what_happens_to_watched_names_is_pushed() -> None:
 
     async def scenario(box: Box) -> None:
         watcher, client = await box.client(3), await box.client(3, session=50_000)
-        assert await watcher.call("LOCK.WATCH", "job:") == "OK"
+        assert as_map(await watcher.call("LOCK.WATCH", "job:"))["position"] == box.server.node.position
         await client.call("LOCK.ACQUIRE", "other")
         await client.call("LOCK.ACQUIRE", "job:1", "OWNER", "o")
         told = await event(watcher)
@@ -80,7 +80,7 @@ def test_watching_from_a_position_tells_what_was_missed() -> None:
         events = [await event(first) for _ in range(5)]
         assert [told["names"] for told in events] == [[f"a{number}"] for number in range(5)]
         assert await first.refusal("LOCK.WATCH", "b", "FROM", 0) == "USAGE"
-        assert await first.call("LOCK.WATCH", "b") == "OK"
+        assert "position" in as_map(await first.call("LOCK.WATCH", "b"))
         second = await box.client(3)
         await second.call("LOCK.WATCH", "a", "FROM", events[2]["position"])
         assert [(await event(second))["names"] for _ in range(2)] == [["a3"], ["a4"]]
@@ -114,12 +114,12 @@ def test_watching_needs_pushes_and_has_bounds() -> None:
         assert await plain.refusal("LOCK.WATCH", "a") == "USAGE"
         assert await plain.call("LOCK.UNWATCH", "a") == "OK"
         for number in range(3):
-            assert await watcher.call("LOCK.WATCH", number) == "OK"
+            assert "position" in as_map(await watcher.call("LOCK.WATCH", number))
         assert await watcher.refusal("LOCK.WATCH", "one more") == "LIMIT"
-        assert await watcher.call("LOCK.WATCH", 1) == "OK"
+        assert "position" in as_map(await watcher.call("LOCK.WATCH", 1))
         assert await watcher.refusal("LOCK.WATCH", 5_000 * "x") == "LIMIT"
         assert await watcher.call("LOCK.UNWATCH", 1) == "OK"
-        assert await watcher.call("LOCK.WATCH", "one more") == "OK"
+        assert "position" in as_map(await watcher.call("LOCK.WATCH", "one more"))
 
     serve(scenario, door=Bounds(prefixes_max=3))
 

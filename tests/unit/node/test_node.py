@@ -69,7 +69,7 @@ def test_what_was_applied_ahead_of_a_failed_append_is_gone() -> None:
     async def scenario() -> None:
         store, faults = MemoryStore(), OneFault()
         async with serving(MemoryJournal(store, faults=faults)) as node:
-            assert isinstance(await told(node, OpenSession(60_000)), Opened)
+            assert isinstance(await told(node, OpenSession(60_000, secret="s")), Opened)
             faults.armed = ("append.before", Unavailable("out of reach"))
             assert isinstance(await told(node, Acquire(1, ("a",))), Unavailable)
             await until(lambda: node.leads and node.epoch == 2)
@@ -163,7 +163,7 @@ def test_who_waited_hears_of_a_grant_whose_entry_was_thought_lost() -> None:
         faults, ear = OneFault(), Ear()
         async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
             for _ in range(2):
-                await told(node, OpenSession(60_000))
+                await told(node, OpenSession(60_000, secret="s"))
             await told(node, Acquire(1, ("a",)))
             assert isinstance(await told(node, Acquire(2, ("a",))), Queued)
             node.attach(2, ear)
@@ -187,7 +187,7 @@ def test_an_unknown_outcome_on_a_file_ends_the_node(tmp_path: Path) -> None:
         node = Node(FileJournal(tmp_path / "journal", disk=disk), HandClock(), bounds=Bounds(tick_s=60))
         running = asyncio.create_task(node.run())
         await asyncio.wait_for(node.ready(), 10)
-        assert isinstance(await told(node, OpenSession(60_000)), Opened)
+        assert isinstance(await told(node, OpenSession(60_000, secret="s")), Opened)
         disk.sync_fails = True
         assert isinstance(await told(node, Acquire(1, ("a",))), OutcomeUnknown)
         with pytest.raises(OutcomeUnknown, match="syncing"):
@@ -241,7 +241,7 @@ def test_limits_are_journaled_once() -> None:
     async def scenario() -> None:
         store, limits = MemoryStore(), Limits(name_bytes_max=5)
         async with serving(MemoryJournal(store), limits=limits) as node:
-            await told(node, OpenSession(60_000))
+            await told(node, OpenSession(60_000, secret="s"))
             assert isinstance(await told(node, Acquire(1, ("too long",))), Refused)
         position = store.end
         async with serving(MemoryJournal(store), limits=limits) as node:
@@ -261,7 +261,7 @@ def test_notices_go_to_who_is_attached() -> None:
         clock, first, second = HandClock(), Ear(), Ear()
         async with serving(MemoryJournal(MemoryStore()), clock=clock) as node:
             for _ in range(2):
-                await told(node, OpenSession(1_000))
+                await told(node, OpenSession(1_000, secret="s"))
             assert node.attach(1, first) is None
             assert node.attach(1, first) is None
             assert node.attach(1, second) is first
@@ -311,7 +311,7 @@ def test_a_node_sealed_by_a_newer_epoch_answers_nothing_any_more() -> None:
         old = Node(MemoryJournal(store), HandClock(), bounds=Bounds(tick_s=60))
         running = asyncio.create_task(old.run())
         await old.ready()
-        await told(old, OpenSession(60_000))
+        await told(old, OpenSession(60_000, secret="s"))
         async with serving(MemoryJournal(store)) as new:
             answers = await asyncio.gather(
                 told(old, Acquire(1, ("a",))),

@@ -43,7 +43,7 @@ def test_a_snapshot_is_of_durable_entries_while_others_go_on() -> None:
         journal = SlowToSave(store)
         async with serving(journal) as node:
             _save_after(node, 3)
-            await told(node, OpenSession(60_000))
+            await told(node, OpenSession(60_000, secret="s"))
             await told(node, Acquire(1, ("a",)))
             await told(node, Acquire(1, ("b",)))
             await told(node, Acquire(1, ("c",)))
@@ -99,7 +99,7 @@ def test_entries_without_commands_count_too() -> None:
         store = MemoryStore()
         async with serving(MemoryJournal(store)) as node:
             _save_after(node, 30)
-            await told(node, OpenSession(60_000))
+            await told(node, OpenSession(60_000, secret="s"))
             await until(lambda: node._saver.saved_at)
             assert len(store.records) < 30
 

@@ -26,7 +26,9 @@ class Watches:
     async def add(self, watch: "Watch") -> None:
         """Begin to hand events to a watch, from now on."""
         self._watches.append(watch)
-        await self._channel.read(command("LOCK.WATCH", watch.prefix))
+        reply = await self._channel.read(command("LOCK.WATCH", watch.prefix))
+        # From here on nothing is missed, also if the connection is lost before the first event.
+        self._position = self._position or int(reply[b"position"])
 
     async def remove(self, watch: "Watch") -> None:
         """Hand it no more."""
@@ -48,9 +50,12 @@ class Watches:
 
     def _subscriptions(self) -> list[bytes]:
         """What a new connection must be told; events since the last one seen follow, if they are still kept."""
-        since: list[str | int] = ["FROM", self._position] if self._position else []
         prefixes = dict.fromkeys(watch.prefix for watch in self._watches)
-        return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
+        # All prefixes of a connection are told in one order, so only the first says where it begins.
+        since: list[str | int] = ["FROM", self._position] if self._position else []
+        return [
+            command("LOCK.WATCH", prefix, *(since if index == 0 else ())) for index, prefix in enumerate(prefixes)
+        ]
 
 
 class Watch:

@@ -2,6 +2,7 @@
 
 import json
 
+from fencehold.core.commands import Settle
 from fencehold.core.outcomes import (
     Cancelled,
     Code,
@@ -64,6 +65,9 @@ def settle(connection: Connection, ttl_ms: int, ended: WaitEnded, slot: Slot | N
     if slot is not None:
         granted = isinstance(answer, Granted)
         slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]
+        if ended.request:
+            # It is a reply like any other, in its order: the client acknowledges it by ANSWERED.
+            connection.node.submit(Settle(ended.session, (ended.request,)), ignore)
     elif isinstance(answer, Granted):
         connection.push(replies.push_grant(ended.request, answer, ttl_ms))
     else:
@@ -83,3 +87,7 @@ def _circle(deadlock: Deadlock, at_ms: int) -> str:
         for link in deadlock.circle
     ]
     return json.dumps({"circle": links}, ensure_ascii=False)
+
+
+def ignore(*_: object) -> None:
+    """Nobody waits for the answer."""

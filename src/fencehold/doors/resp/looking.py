@@ -47,7 +47,7 @@ def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     elif found:
         raise Wrong("FROM comes with the first watch of a connection: all its prefixes are told in one order")
     connection.watching.add(prefix)
-    slot.fill(replies.OK)
+    slot.reply({"position": connection.watching.position})
     connection.watching.wake()
 
 

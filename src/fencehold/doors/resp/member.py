@@ -8,7 +8,7 @@ being there, and ends with it.
 from fencehold.core.commands import CloseSession, Suspend
 from fencehold.core.outcomes import Ending, HoldEnded, Notice, SessionEnded, WaitEnded
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.answers import settle
+from fencehold.doors.resp.answers import ignore, settle
 from fencehold.doors.resp.connection import Connection, Slot
 
 _TOLD = {Ending.EXPIRED, Ending.BROKEN}
@@ -75,7 +75,3 @@ class Member:
             # It lives as long as its connection, so the connection cannot outlive it: the next acquire would get
             # a new session, and the client would never learn that it lost what it held.
             self._connection.end("NOSESSION", f"session {self.session} has ended")
-
-
-def ignore(*_: object) -> None:
-    """Nobody waits for the answer."""

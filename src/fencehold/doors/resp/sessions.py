@@ -7,10 +7,10 @@ from functools import partial
 from fencehold.core.commands import CloseSession, OpenSession, Renew
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
 from fencehold.core.state import Session, State
-from fencehold.doors.resp.answers import done, refuse
+from fencehold.doors.resp.answers import done, ignore, refuse
 from fencehold.doors.resp.arguments import Wrong, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.doors.resp.member import Member, ignore
+from fencehold.doors.resp.member import Member
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError

@@ -22,7 +22,7 @@ class Watching:
     def __init__(self, connection: Connection, position: int) -> None:
         self.prefixes: dict[str, None] = {}
         self._connection = connection
-        self._position = position
+        self.position = position
         self._scheduled = False
         connection.node.watch(self.wake)
 
@@ -50,14 +50,14 @@ class Watching:
         if not self._has_room():
             # When there is room again, what was missed and is still in the ring follows.
             return
-        if ring.lost_up_to > self._position:
-            self._position = ring.lost_up_to
-            connection.push(replies.push("event", {"kind": "gap", "position": self._position}))
-        for event in ring.since(self._position):
-            if event.position != self._position and not self._has_room():
+        if ring.lost_up_to > self.position:
+            self.position = ring.lost_up_to
+            connection.push(replies.push("event", {"kind": "gap", "position": self.position}))
+        for event in ring.since(self.position):
+            if event.position != self.position and not self._has_room():
                 # Between two entries: those of one have one position, and what is told is told whole.
                 return
-            self._position = event.position
+            self.position = event.position
             if self._is_wanted(event):
                 connection.push(replies.push("event", as_map(event)))
 
