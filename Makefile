@@ -8,7 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES :=
+DEBIAN_PACKAGES := redis-server redis-tools $(if $(shell command -v npm),,nodejs npm)
+NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
 FAST_TESTS = $(wildcard tests/unit tests/scripts)
@@ -30,6 +31,10 @@ check: setup ## the fast ring, for every save: lint, types, imports, unit tests 
 contract: setup servers ## every engine against the port's promises; ENGINE=file for one
 	@$(BIN)/pytest -q tests/contract
 
+.PHONY: run
+run: setup ## the embedded server on this machine, its data in .fencehold; ARGS='--port 7500' for more
+	@$(BIN)/fencehold serve --data .fencehold $(ARGS)
+
 .PHONY: bench
 bench: setup servers ## measure: NAME=machine for one, QUICK=1 for the short form
 	@$(BIN)/python -m bench $(or $(NAME),all)
@@ -47,8 +52,13 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 .PHONY: servers
-servers: ## the Debian packages the tests need, those that are missing
+servers: ## the Debian packages and the Node client the tests need, those that are missing
 	@scripts/packages $(DEBIAN_PACKAGES)
+	@$(MAKE) --silent $(NODE_CLIENT)
+
+$(NODE_CLIENT): tests/e2e/node/package-lock.json
+	@npm ci --prefix tests/e2e/node --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
 
 .PHONY: clean
 clean: ## remove what is made again by itself; the environment and bench/results stay

@@ -1,0 +1,89 @@
+"""The application: which command lives in which module. Only the module of the command asked for is loaded."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from fencehold import __version__
+from fencehold.cli.failures import guarded
+
+SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
+
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "serve": ("serve", "serve", SERVER),
+    "doctor": ("doctor", "doctor", SERVER),
+    "bench": ("bench", "bench", SERVER),
+    "demo": ("demo", "demo", SERVER),
+    "run": ("run", "run", SCRIPTS),
+    "acquire": ("leasing", "acquire", SCRIPTS),
+    "extend": ("leasing", "extend", SCRIPTS),
+    "release": ("leasing", "release", SCRIPTS),
+    "ls": ("looking", "ls", EYES),
+    "info": ("looking", "info", EYES),
+    "sessions": ("looking", "sessions", EYES),
+    "status": ("looking", "status", EYES),
+    "ping": ("looking", "ping", EYES),
+    "watch": ("watch", "watch", EYES),
+    "top": ("top", "top", EYES),
+    "break": ("breaking", "break_", EYES),
+}
+"""Each command: its module, its function, and the heading it stands under."""
+
+
+def prepared(words: list[str]) -> list[str]:
+    """The command line as it is to be parsed: `--` ends the options, and of `run` it also begins the command.
+
+    The parser swallows the first `--`; a second one is an argument like any other, and survives.
+    """
+    if words[:1] != ["run"] or "--" not in words:
+        return words
+    at = words.index("--")
+    return [*words[:at], "--", *words[at:]]
+
+
+def build(words: list[str]) -> typer.Typer:
+    """The application for this command line."""
+    app = typer.Typer(
+        name="fencehold",
+        help="Distributed locks as safe as consensus, that your database itself can enforce.",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        # Boxes are for people.
+        rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for name in _needed(words):
+        _add(app, name)
+    return app
+
+
+def _needed(words: list[str]) -> list[str]:
+    """The one command that is called; all of them for help, for completion, and to correct a mistyped one."""
+    first = next((word for word in words if not word.startswith("-")), "")
+    if first in COMMANDS and "_FENCEHOLD_COMPLETE" not in os.environ:
+        return [first]
+    return list(COMMANDS)
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    module, function, panel = COMMANDS[name]
+    command = getattr(import_module(f"fencehold.cli.{module}"), function)
+    app.command(name, rich_help_panel=panel)(guarded(command))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fencehold {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Distributed locks as safe as consensus, that your database itself can enforce."""

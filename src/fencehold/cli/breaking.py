@@ -1,0 +1,49 @@
+"""`fencehold break`: an operator ends a hold. It shows whose it is, asks, and cannot hit the next holder."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fencehold.cli.exits import Exit
+from fencehold.cli.failures import fail
+from fencehold.cli.looking import decoded, show
+from fencehold.cli.options import URL, Json, Name, Url
+from fencehold.cli.output import clean, note, say, say_json
+from fencehold.cli.wire import wired
+
+
+def break_(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = URL,
+    as_json: Json = False,
+) -> None:
+    """End the hold on a name, by an operator's word; whoever is next in the queue is granted.
+
+    The old holder is not stopped by this: raise the marks of your guards to the fence this prints, and its writes
+    are refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
+    """
+    with wired(url) as wire:
+        view = wire.call("LOCK.INFO", name)
+        if not view["holds"]:
+            raise fail(Exit.NO, f"nobody holds {clean(name)}")
+        if not yes:
+            _ask(view, as_json)
+        seen = max(hold["fence"] for hold in view["holds"])
+        broken = wire.call("LOCK.BREAK", name, "FENCE", seen)
+    if as_json:
+        say_json({**broken, "holds": decoded(view)["holds"]})
+    elif broken["ended"]:
+        say(f"broken; the fence is now {broken['fence']}: raise your guards' marks to it")
+    if not broken["ended"]:
+        raise fail(Exit.NO, f"{clean(name)} has changed hands since: nothing was broken")
+
+
+def _ask(view: dict[str, object], as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise fail(Exit.USAGE, "nobody is there to be asked", "say --yes if you mean it")
+    show(view)
+    note("\nIts holder is told that the hold is lost, and may still be in the middle of its work.")
+    if not typer.confirm(f"Break {clean(view['name'])}?", err=True):
+        raise fail(Exit.NO, "left as it was")

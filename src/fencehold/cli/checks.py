@@ -1,0 +1,188 @@
+"""Checks: each looks at one thing and says ok, warn or fail, with what to do. None changes anything for good."""
+
+import os
+import platform
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fencehold import __version__
+from fencehold.cli.wire import CannotConnect, connect, facts
+from fencehold.errors import FenceholdError
+
+_SYNCS = 50
+_RECORD = b"\0" * 512
+_VOLATILE = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "fuse.sshfs", "virtiofs"})
+_FILES_WANTED = 16_384
+_ROOM_WANTED_BYTES = 1 << 30
+_SLOW_SYNC_MS, _SLOW_TRIP_MS = 20.0, 5.0
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    check: str
+    level: Literal["ok", "warn", "fail"]
+    said: str
+    advice: str = ""
+
+
+def all_findings(url: str, data: Path) -> Iterator[Finding]:
+    """Every check, in the order they are worth reading."""
+    yield from server(url)
+    yield clock()
+    yield from disk(data)
+    yield open_files()
+    yield from installed()
+
+
+def server(url: str) -> Iterator[Finding]:
+    """Is one there, does it lead, how far is it?"""
+    try:
+        wire = connect(url)
+    except CannotConnect as error:
+        yield Finding("server", "fail", str(error), "start one with: fencehold serve")
+        return
+    except FenceholdError as error:
+        yield Finding("server", "fail", str(error))
+        return
+    try:
+        known = facts(wire)
+        yield _version(str(known["fencehold_version"]), str(wire.endpoint))
+        leads = known["role"] == "leader"
+        advice = "" if leads else "it is starting, or its journal fails: see its log"
+        yield Finding("role", "ok" if leads else "warn", f"{known['role']}, epoch {known['epoch']}", advice)
+        yield _engine(str(known["engine"]), bool(known["durable"]))
+        yield _round_trip([_timed_ms(lambda: wire.call("PING")) for _ in range(20)])
+    except FenceholdError as error:
+        yield Finding("server", "fail", str(error), "see the server's log")
+    finally:
+        wire.close()
+
+
+def _version(theirs: str, where: str) -> Finding:
+    advice = "" if theirs == __version__ else f"this command is {__version__}: upgrade the older one"
+    return Finding("server", "warn" if advice else "ok", f"fencehold {theirs} at {where}", advice)
+
+
+def _engine(engine: str, durable: bool) -> Finding:
+    if durable:
+        return Finding("engine", "ok", f"{engine}: what is answered is on the disk")
+    return Finding(
+        "engine", "warn", f"{engine}: nothing survives the process", "start it with --data for real work"
+    )
+
+
+def _round_trip(took_ms: list[float]) -> Finding:
+    middle, worst = statistics.median(took_ms), max(took_ms)
+    slow = middle > _SLOW_TRIP_MS
+    advice = "every acquire takes at least that long: move the client nearer" if slow else ""
+    return Finding("round trip", "warn" if slow else "ok", f"p50 {middle:.2f} ms, worst {worst:.2f} ms", advice)
+
+
+def _timed_ms(action: Callable[[], object]) -> float:
+    started_at = time.perf_counter()
+    action()
+    return (time.perf_counter() - started_at) * 1000
+
+
+def clock() -> Finding:
+    """Leases are counted on the monotonic clock."""
+    known = time.get_clock_info("monotonic")
+    fine = known.monotonic and known.resolution <= 0.001
+    source = _text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    said = f"monotonic, resolution {known.resolution * 1e9:.0f} ns" + (f", source {source}" if source else "")
+    return Finding("clock", "ok" if fine else "fail", said, "" if fine else "leases need a finer clock")
+
+
+def disk(data: Path) -> Iterator[Finding]:
+    """Is what is synced really kept, how long does that take, and is there room?"""
+    place = _existing(data.expanduser().absolute())
+    yield _file_system(place)
+    free = shutil.disk_usage(place).free
+    room = free >= _ROOM_WANTED_BYTES
+    advice = "" if room else "make room: a full disk stops the server from granting"
+    yield Finding("room", "ok" if room else "warn", f"{free / (1 << 30):.1f} GiB free in {place}", advice)
+    yield _syncing(place)
+
+
+def _existing(path: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    return next(place for place in (path, *path.parents) if place.is_dir())
+
+
+def _file_system(place: Path) -> Finding:
+    kind = file_system(place, _text("/proc/self/mounts"))
+    if kind in _VOLATILE:
+        return Finding(
+            "file system", "warn", f"{kind} at {place}", "gone at the next reboot: put --data on a disk"
+        )
+    if kind in _REMOTE:
+        advice = "locks and syncs over a network are not to be relied on: use a local disk"
+        return Finding("file system", "warn", f"{kind} at {place}", advice)
+    return Finding("file system", "ok", f"{kind or 'unknown'} at {place}")
+
+
+def file_system(place: Path, mounts: str) -> str:
+    """The type of the file system a path is on: that of the longest mount point above it."""
+    found = ("", "")
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        point = point.encode().decode("unicode_escape")
+        # Not shorter, rather than longer: a later mount on the same point hides the earlier one.
+        if (place == Path(point) or Path(point) in place.parents) and len(point) >= len(found[0]):
+            found = (point, kind)
+    return found[1]
+
+
+def _syncing(place: Path) -> Finding:
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            took_ms = [_timed_ms(lambda: _sync(file.fileno())) for _ in range(_SYNCS)]
+    except OSError as error:
+        return Finding("fdatasync", "fail", f"{place}: {error.strerror}", "the server needs to write there")
+    middle, worst = statistics.median(took_ms), max(took_ms)
+    said = f"p50 {middle:.2f} ms, worst of {_SYNCS} {worst:.2f} ms"
+    if middle > _SLOW_SYNC_MS:
+        return Finding("fdatasync", "warn", said, "every grant waits for one: use a faster disk")
+    if middle < 0.02:
+        return Finding("fdatasync", "warn", said, "too fast for a disk: something only says that it synced")
+    return Finding("fdatasync", "ok", said)
+
+
+def _sync(fd: int) -> None:
+    os.write(fd, _RECORD)
+    os.fdatasync(fd)
+
+
+def open_files() -> Finding:
+    """Every client is an open file. The server takes the hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = hard != resource.RLIM_INFINITY and hard < _FILES_WANTED
+    advice = f"a server here serves fewer than {hard} clients: raise the limit (ulimit -Hn)" if few else ""
+    return Finding("open files", "warn" if few else "ok", f"soft {soft}, hard {hard}", advice)
+
+
+def installed() -> Iterator[Finding]:
+    """Python, and what makes the server and the clients fast."""
+    yield Finding("python", "ok", f"{platform.python_implementation()} {platform.python_version()}")
+    for package, use in (("uvloop", "the server is slower"), ("hiredis", "nothing can be parsed")):
+        try:
+            yield Finding(package, "ok", version(package))
+        except PackageNotFoundError:
+            advice = f"without it {use}: pip install 'fencehold[server]'"
+            yield Finding(package, "warn", "not installed", advice)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,68 @@
+"""Exit codes: the one table. Where sysexits.h has a word for it, its number is used."""
+
+from enum import IntEnum
+
+from fencehold.errors import (
+    Damaged,
+    FenceholdError,
+    HoldLost,
+    InvariantViolated,
+    OutcomeUnknown,
+    PermissionDenied,
+    Refused,
+    SnapshotUnreadable,
+    Unavailable,
+    Unsupported,
+    UsageError,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    NO = 1
+    USAGE = 2
+    DAMAGED = 65
+    UNAVAILABLE = 69
+    INTERNAL = 70
+    LOST = 75
+    UNKNOWN = 76
+    DENIED = 77
+    CANNOT_EXECUTE = 126
+    NOT_FOUND = 127
+    SIGNAL = 128
+
+
+MEANINGS = {
+    Exit.OK: "done",
+    Exit.NO: "no: busy, not had in time, held by nobody, a check failed; of `serve`: the node had to stop",
+    Exit.USAGE: "the command line is wrong; nothing happened",
+    Exit.DAMAGED: "what the data directory holds is not what was written; an operator must decide",
+    Exit.UNAVAILABLE: "no server was reached, or it cannot serve; of `serve`: the address or the data is taken",
+    Exit.INTERNAL: "a bug of Fencehold",
+    Exit.LOST: "the hold was lost while it was needed; `run` has ended the command",
+    Exit.UNKNOWN: "the answer was lost: it may have happened",
+    Exit.DENIED: "not allowed",
+    Exit.CANNOT_EXECUTE: "of `run`: the command was found and could not be executed",
+    Exit.NOT_FOUND: "of `run`: the command was not found",
+    Exit.SIGNAL: "ended by signal n; of `run`: the command was",
+}
+
+_OF_ERRORS: tuple[tuple[type[FenceholdError], Exit], ...] = (
+    (UsageError, Exit.USAGE),
+    (Unsupported, Exit.USAGE),
+    (PermissionDenied, Exit.DENIED),
+    (HoldLost, Exit.LOST),
+    (Refused, Exit.NO),
+    (Unavailable, Exit.UNAVAILABLE),
+    (OutcomeUnknown, Exit.UNKNOWN),
+    (Damaged, Exit.DAMAGED),
+    (SnapshotUnreadable, Exit.DAMAGED),
+    (InvariantViolated, Exit.INTERNAL),
+)
+
+
+def exit_of(error: FenceholdError) -> Exit:
+    """The exit code of an error: the first kind in the table that it is one of."""
+    return next((code for kind, code in _OF_ERRORS if isinstance(error, kind)), Exit.NO)

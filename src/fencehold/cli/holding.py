@@ -1,0 +1,135 @@
+"""Holding: locks held by a thread of their own, for a main thread that waits for signals and for a child.
+
+The main thread is told by `wake` that something happened, and looks: `granted`, `result`, `loss`. Whether a hold
+can be trusted is for the SDK to say; nothing here decides it.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fencehold import aio
+from fencehold.cli.wire import CannotConnect
+from fencehold.client.endpoints import parse
+from fencehold.errors import FenceholdError, HoldLost, Unavailable
+
+_CLOSE_S = 2.0
+"""How long to wait for the service to hear that we let go. Should it not, it sees the connection close."""
+
+
+class Wanted(NamedTuple):
+    """What is to be held, and on which terms."""
+
+    names: list[str]
+    ttl: float
+    timeout: float | None
+    owner: str
+    """Shown beside the process to whoever asks who holds it."""
+    shared: bool = False
+    limit: int = 0
+
+
+class Holding(threading.Thread):
+    """One hold, from asking for it to letting go."""
+
+    def __init__(self, url: str, wanted: Wanted, wake: Callable[[], object]) -> None:
+        super().__init__(name="fencehold holding", daemon=True)
+        self._url = url
+        self._wanted = wanted
+        self._wake = wake
+        self._hold: aio.Hold | None = None
+        self._failure: BaseException | None = None
+        self._made = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._enough: asyncio.Event | None = None
+
+    @property
+    def granted(self) -> bool:
+        return self._hold is not None
+
+    @property
+    def fence(self) -> int:
+        """Of the hold that was granted."""
+        return 0 if self._hold is None else self._hold.fence
+
+    def variables(self) -> dict[str, str]:
+        """What the command is told of it."""
+        names = self._wanted.names
+        return {
+            "FENCEHOLD_FENCE": str(self.fence),
+            "FENCEHOLD_NAME": names[0],
+            "FENCEHOLD_NAMES": "\n".join(names),
+        }
+
+    def result(self) -> None:
+        """Raise what kept it from being granted, if something did and it is over."""
+        if self._failure is not None and not self.granted:
+            raise self._failure
+
+    def loss(self) -> str:
+        """Why the hold cannot be trusted any more; empty while it can. Of this moment, not of the last wake."""
+        hold = self._hold
+        if hold is None:
+            return ""
+        try:
+            hold.check()
+        except FenceholdError as lost:
+            return str(lost)
+        return ""
+
+    def end(self) -> str:
+        """Let go, or withdraw the request. Returns how it was lost before, if it was."""
+        lost = self.loss()
+        if self._made.wait(_CLOSE_S) and self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                # A loop that has closed meanwhile has nothing left to end.
+                self._loop.call_soon_threadsafe(self._let_go)
+        # After a loss there is nothing to give back, and often nobody to tell.
+        self.join(_CLOSE_S if not lost else _CLOSE_S / 10)
+        return lost or (str(self._failure) if isinstance(self._failure, HoldLost) else "")
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            asyncio.run(self._live())
+        except (Exception, asyncio.CancelledError) as failure:
+            self._failure = failure
+        finally:
+            self._made.set()
+            self._wake()
+
+    async def _live(self) -> None:
+        self._loop, self._enough = asyncio.get_running_loop(), asyncio.Event()
+        self._task = task = asyncio.current_task()
+        if task is not None:
+            task.set_name(self._wanted.owner)
+        self._made.set()
+        ttl = self._wanted.ttl
+        try:
+            client = await aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name="fencehold run")
+        except Unavailable as error:
+            where = ", ".join(map(str, parse(self._url).endpoints))
+            raise CannotConnect(f"{where}: {error}") from error
+        async with client, self._lock(client) as hold:
+            hold.lost.add_callback(lambda _: self._wake())
+            self._hold = hold
+            self._wake()
+            await self._enough.wait()
+
+    def _lock(self, client: aio.Client) -> aio.Lock:
+        names, timeout = self._wanted.names, self._wanted.timeout
+        if self._wanted.limit:
+            return client.semaphore(names[0], self._wanted.limit, timeout=timeout, on_lost="raise")
+        if len(names) == 1:
+            return client.lock(names[0], timeout=timeout, shared=self._wanted.shared, on_lost="raise")
+        return client.multi(names, timeout=timeout, shared=self._wanted.shared, on_lost="raise")
+
+    def _let_go(self) -> None:
+        """In the loop: release what is held; stop waiting for what is not."""
+        if self._hold is not None and self._enough is not None:
+            self._enough.set()
+        elif self._task is not None:
+            self._task.cancel()

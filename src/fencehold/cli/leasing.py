@@ -1,0 +1,187 @@
+"""`acquire`, `extend`, `release`: a hold that outlives the process that took it, for scripts of several processes.
+
+The hold lasts for its ttl and nothing renews it by itself: its session is left, not closed, with a grace as long
+as its ttl. The token that `acquire` prints is what the other two take.
+"""
+
+import contextlib
+import json
+import os
+import pwd
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from fencehold.cli.exits import Exit
+from fencehold.cli.failures import fail
+from fencehold.cli.options import URL, Json, Limit, Name, Shared, Timeout, Try, Url, lasting, wait_of
+from fencehold.cli.output import ago, clean, note, say, say_json, to_person
+from fencehold.cli.tokens import Token, decode
+from fencehold.cli.wire import Wire, wired
+from fencehold.errors import FenceholdError, SessionExpired, UsageError
+
+TokenText = Annotated[str, typer.Argument(metavar="TOKEN", help="What `acquire` printed; - reads it from stdin.")]
+
+
+def acquire(
+    name: Name,
+    ttl: Annotated[
+        float,
+        typer.Option(
+            parser=lasting,
+            metavar="DURATION",
+            help="How long it is held unless extended.",
+            show_default="60s",
+        ),
+    ] = 60.0,
+    timeout: Timeout = None,
+    attempt: Try = False,
+    shared: Shared = False,
+    limit: Limit = 0,
+    url: Url = URL,
+    as_json: Json = False,
+) -> None:
+    """Acquire a name and leave it held: prints a token for `release` and `extend`.
+
+    Exits 1 if it is busy. To hold a lock while a command runs, `fencehold run` is safer: it knows when the hold is
+    lost.
+    """
+    wait = wait_of(attempt, timeout)
+    with _signals_raised(), wired(url) as wire:
+        opened = wire.call("SESSION.OPEN", "TTL", _ms(ttl), "GRACE", _ms(ttl), "META", _who())
+        try:
+            grant = _acquired(wire, name, wait, ttl, _mode(shared, limit))
+            if grant is not None:
+                _print(Token(opened["session"], opened["secret"], grant["fence"], name), ttl, as_json)
+        except BaseException:
+            # Whatever went wrong, a signal included: nothing may stay held that nobody has a token for. If the
+            # server cannot be told, it ends with the ttl; what went wrong is what is to be told here.
+            with contextlib.suppress(FenceholdError):
+                wire.call("SESSION.CLOSE")
+            raise
+        if grant is None:
+            wire.call("SESSION.CLOSE")
+    if grant is None:
+        raise fail(Exit.NO, f"{clean(name)} is busy" if wait == 0 else f"{clean(name)} was not to be had in time")
+
+
+def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
+    if shared and limit:
+        raise UsageError("--shared and --limit exclude each other")
+    return ("MODE", "S") if shared else ("LIMIT", limit) if limit else ()
+
+
+def _acquired(wire: Wire, name: str, wait: float | None, ttl: float, mode: tuple[str | int, ...]) -> Any:
+    """The grant, waited for; None if it was not to be had. Keeps the session alive meanwhile."""
+    patience = () if wait is None else ("WAIT", _ms(wait))
+    reply = wire.call("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", *patience, *mode)
+    if reply is None or "fence" in reply:
+        return reply
+    while True:
+        push = wire.push(ttl / 3)
+        if push is None or push[0] == "grant":
+            # Also after the grant: the ttl is to count from now.
+            wire.call("SESSION.KEEPALIVE")
+        match push:
+            case ["grant", _, grant]:
+                return grant
+            case ["timeout" | "cancelled", *_]:
+                return None
+            case ["ended", *_]:
+                raise SessionExpired("the session ended while this waited: the ttl is too short for this network")
+
+
+def _print(token: Token, ttl: float, as_json: bool) -> None:
+    if as_json:
+        say_json({"token": token.encode(), "name": token.name, "fence": token.fence, "ttl_ms": _ms(ttl)})
+        return
+    say(token.encode())
+    if to_person():
+        note(f"{clean(token.name)} is held with fence {token.fence} for {ago(_ms(ttl))}; then it is free")
+
+
+def extend(
+    token: TokenText,
+    ttl: Annotated[
+        float | None,
+        typer.Option(parser=lasting, metavar="DURATION", help="From now; at most, and by default, as acquired."),
+    ] = None,
+    url: Url = URL,
+    as_json: Json = False,
+) -> None:
+    """Let a hold last for its ttl from now. Exits 75 if it is lost."""
+    held = _read(token)
+    with wired(url) as wire:
+        longest_ms = _resume(wire, held)["ttl_ms"]
+        ttl_ms = longest_ms if ttl is None else _ms(ttl)
+        if ttl_ms > longest_ms:
+            raise UsageError(f"it was acquired with --ttl {longest_ms}ms and cannot be extended beyond that")
+        # 0: as long as its session, which resuming has just renewed.
+        wire.call("LOCK.EXTEND", held.name, held.fence, ttl_ms if ttl_ms < longest_ms else 0)
+    if as_json:
+        say_json({"name": held.name, "fence": held.fence, "ttl_ms": ttl_ms})
+    elif to_person():
+        note(f"{clean(held.name)} is held with fence {held.fence} for {ago(ttl_ms)} more")
+
+
+def release(token: TokenText, url: Url = URL, as_json: Json = False) -> None:
+    """Give back what `acquire` took. Exits 75 if it was lost before."""
+    held = _read(token)
+    with wired(url) as wire:
+        _resume(wire, held)
+        try:
+            wire.call("LOCK.RELEASE", held.name, held.fence)
+        finally:
+            wire.call("SESSION.CLOSE")
+    if as_json:
+        say_json({"name": held.name, "fence": held.fence, "released": True})
+
+
+def _read(token: str) -> Token:
+    return decode(sys.stdin.readline() if token == "-" else token)
+
+
+def _resume(wire: Wire, held: Token) -> Any:
+    try:
+        return wire.call("SESSION.RESUME", held.session, held.secret)
+    except SessionExpired:
+        message = f"{clean(held.name)} with fence {held.fence} is not held any more: it ran out, or was released"
+        raise fail(Exit.LOST, message) from None
+
+
+def _who() -> str:
+    """Who holds it, for whoever asks: the script, not this process, which is gone in a moment."""
+    facts = {"client": "fencehold acquire", "user": _user(), "host": socket.gethostname(), "pid": os.getppid()}
+    return json.dumps(facts | {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Within, a signal that would end this process at once is an exception, so that it ends in order."""
+    before = {number: signal.signal(number, _raise) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(Exit.SIGNAL + number)
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))

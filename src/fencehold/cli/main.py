@@ -1,0 +1,21 @@
+"""Where the command begins. It only decides what can be answered without loading anything."""
+
+import sys
+
+from fencehold import __version__
+from fencehold.cli.exits import Exit
+
+
+def main() -> None:
+    """The entry point of `fencehold`."""
+    words = sys.argv[1:]
+    if words == ["--version"]:
+        sys.stdout.write(f"fencehold {__version__}\n")
+        return
+    try:
+        # Not at the top: loading Typer takes longer than all that --version has to do.
+        from fencehold.cli.app import build, prepared  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(f"fencehold: {missing.name} is not installed: pip install 'fencehold[cli]'\n")
+        sys.exit(Exit.UNAVAILABLE)
+    build(words)(args=prepared(words), prog_name="fencehold")

@@ -1,0 +1,61 @@
+"""Options that several commands share, and how durations are written."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from fencehold.client.endpoints import PORT
+
+URL = f"fencehold://127.0.0.1:{PORT}"
+URL_VARIABLE = "FENCEHOLD_URL"
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+) *(ms|s|m|h|d|)")
+
+
+def duration(text: str | float) -> float:
+    """Seconds, written as 30, 1.5, 500ms, 30s, 5m, 2h or 1d."""
+    found = _DURATION.fullmatch(str(text).strip().lower())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no duration: write 30, 1.5, 500ms, 30s, 5m or 2h")
+    return round(float(found[1]) * _UNITS_S[found[2]], 6)
+
+
+def lasting(text: str | float) -> float:
+    """A duration that is not nothing."""
+    seconds = duration(text)
+    if seconds < 0.001:
+        raise typer.BadParameter("at least one millisecond")
+    return seconds
+
+
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Where the server is: fencehold://host:port."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for scripts.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What is locked.")]
+Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so.", show_default=False)]
+Try = Annotated[bool, typer.Option("--try", help="Do not wait at all.")]
+Shared = Annotated[bool, typer.Option("--shared", help="Together with others that share it.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=0, help="A permit of a semaphore of N.", show_default=False)
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        parser=duration,
+        metavar="DURATION",
+        help="How long to wait for it.",
+        show_default="without limit",
+    ),
+]
+
+
+def wait_of(attempt: bool, timeout: float | None) -> float | None:
+    """How long to wait, from `--try` and `--timeout`; None is without limit."""
+    if attempt and timeout:
+        raise typer.BadParameter("--try waits not at all, --timeout does: give one of them")
+    return 0.0 if attempt else timeout

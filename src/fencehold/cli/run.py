@@ -1,0 +1,207 @@
+"""`fencehold run`: hold locks while a command runs, as flock(1) does; on every machine, and with a fence.
+
+1. One loop, over signals: those sent to us, the child's end, and one of our own that says that something happened
+   to the hold. They are blocked in every thread, so that none is lost between two looks.
+2. What is sent to us is passed on; the exit code is the command's.
+3. When the hold is lost the command is ended: SIGTERM, then SIGKILL.
+4. Stopped (ctrl-z), we cannot renew: before the command goes on, the hold must still be there.
+"""
+
+import os
+import signal
+import time
+from typing import Annotated
+
+import typer
+
+from fencehold.cli.child import Child
+from fencehold.cli.exits import Exit
+from fencehold.cli.failures import complain
+from fencehold.cli.holding import Holding, Wanted
+from fencehold.cli.options import URL, Limit, Shared, Timeout, Try, Url, duration, lasting, wait_of
+from fencehold.cli.output import clean
+from fencehold.errors import LockTimeout, UsageError
+
+_WAKE = signal.SIGRTMIN
+_PASSED_ON = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGTSTP,
+    signal.SIGCONT,
+}
+# SIGTTOU: while the child has the terminal, taking it back must not stop us.
+_BLOCKED = _PASSED_ON | {_WAKE, signal.SIGCHLD, signal.SIGTTOU}
+_ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
+_LOOK_S = 0.05
+
+
+def run(
+    words: Annotated[list[str], typer.Argument(metavar="NAMES -- COMMAND", help="What to lock, and what to run.")],
+    ttl: Annotated[
+        float,
+        typer.Option(
+            parser=lasting,
+            metavar="DURATION",
+            help="How soon a hold is lost without renewal.",
+            show_default="30s",
+        ),
+    ] = 30.0,
+    timeout: Timeout = None,
+    attempt: Try = False,
+    shared: Shared = False,
+    limit: Limit = 0,
+    kill_after: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="After a loss: from SIGTERM to SIGKILL.",
+            show_default="5s",
+        ),
+    ] = 5.0,
+    busy_exit: Annotated[
+        int, typer.Option(min=0, max=255, help="The exit code if the lock is not to be had.")
+    ] = Exit.NO,
+    url: Url = URL,
+) -> None:
+    """Run a command while holding locks: fencehold run NAME... -- COMMAND...
+
+    Several names are held all or none. The command finds FENCEHOLD_FENCE and FENCEHOLD_NAME in its environment.
+    Its exit code is returned; if the hold is lost it is ended, and the exit code is 75.
+    """
+    names, command = split(words)
+    wanted = Wanted(names, ttl, wait_of(attempt, timeout), os.path.basename(command[0]), shared, limit)
+    _check(wanted)
+    # For good: this process has nothing to do after this, and a last wake must not end it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+    try:
+        # Before any thread is: it forks.
+        child = Child(command, {signal.Signals(number) for number in mask})
+        code = Running(child, Holding(url, wanted, _wake), kill_after).run({"FENCEHOLD_URL": url})
+    except LockTimeout as busy:
+        complain(f"busy: {busy.explanation}" if busy.explanation else str(busy))
+        code = busy_exit
+    if code in (Exit.NOT_FOUND, Exit.CANNOT_EXECUTE) and child.unusable:
+        complain(f"{clean(command[0])}: {'not found' if code == Exit.NOT_FOUND else 'cannot be executed'}")
+    raise typer.Exit(code)
+
+
+def _check(wanted: Wanted) -> None:
+    if wanted.limit and (wanted.shared or len(wanted.names) > 1):
+        raise UsageError("--limit is for one name, and excludes --shared")
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Names, and the command after `--`."""
+    if "--" not in words:
+        raise UsageError("where does the command begin? fencehold run NAME... -- COMMAND...")
+    at = words.index("--")
+    if at == 0 or at + 1 == len(words):
+        raise UsageError("run needs a name and a command: fencehold run NAME... -- COMMAND...")
+    return words[:at], words[at + 1 :]
+
+
+class Running:
+    """The loop: from waiting for the lock to the end of the command."""
+
+    def __init__(self, child: Child, holding: Holding, kill_after: float) -> None:
+        self._child = child
+        self._holding = holding
+        self._kill_after = kill_after
+        self._kill_at: float | None = None
+        """When SIGTERM has had its time; set once the hold is lost."""
+
+    def run(self, variables: dict[str, str]) -> int:
+        """Hold, run, let go; returns the exit code."""
+        self._holding.start()
+        try:
+            interrupted = self._await_grant()
+        except BaseException:
+            self._child.abandon()
+            raise
+        if interrupted:
+            self._child.abandon()
+            self._holding.end()
+            return interrupted
+        code = self._supervise(variables)
+        lost = self._holding.end()
+        if lost and self._kill_at is None:
+            complain(f"{lost}: the command had ended, but may not have been alone")
+        return Exit.LOST if lost else code
+
+    def _await_grant(self) -> int:
+        """Wait for the grant; a signal ends the wait, and is returned as an exit code."""
+        while not self._holding.granted:
+            self._holding.result()
+            number = _next_signal(None)
+            if number in _ENDING:
+                return Exit.SIGNAL + number
+        return 0
+
+    def _supervise(self, variables: dict[str, str]) -> int:
+        """Start the command and see to it until it, and after a loss all that it started, has ended."""
+        self._child.start(variables | self._holding.variables())
+        status = self._look()
+        while status is None or (self._kill_at is not None and not self._child.is_gone()):
+            number = _next_signal(None if self._kill_at is None else _LOOK_S)
+            if number in _PASSED_ON:
+                self._child.kill(number)
+            status = self._look() if status is None else status
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                self._child.kill(signal.SIGKILL)
+                if status is not None:
+                    break
+        self._child.end()
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else Exit.SIGNAL - code
+
+    def _look(self) -> int | None:
+        """What became of the hold and of the command; the status, once it has ended."""
+        self._end_if_lost()
+        return self._reaped()
+
+    def _reaped(self) -> int | None:
+        """The status of the child if it has ended; if it only stopped, stop as well."""
+        pid, status = os.waitpid(self._child.pid, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            return None
+        if not os.WIFSTOPPED(status):
+            return status
+        if self._child.has_terminal:
+            self._stop_too()
+        return None
+
+    def _stop_too(self) -> None:
+        """Give the shell its terminal, and go on when it says so, if there is still something to go on with."""
+        self._child.take_terminal()
+        os.killpg(os.getpgrp(), signal.SIGSTOP)
+        # Here it is later: the shell has continued us.
+        self._child.give_terminal()
+        self._end_if_lost()
+        self._child.kill(signal.SIGCONT)
+
+    def _end_if_lost(self) -> None:
+        if self._kill_at is None and (reason := self._holding.loss()):
+            self._kill_at = time.monotonic() + self._kill_after
+            complain(f"{reason}: ending the command")
+            self._child.kill(signal.SIGTERM)
+            # One that is stopped would not notice.
+            self._child.kill(signal.SIGCONT)
+
+
+def _next_signal(timeout: float | None) -> int | None:
+    """Wait for one of our signals."""
+    if timeout is None:
+        return signal.sigwaitinfo(_BLOCKED).si_signo
+    found = signal.sigtimedwait(_BLOCKED, timeout)
+    return None if found is None else found.si_signo
+
+
+def _wake() -> None:
+    """From any thread: have the loop look."""
+    os.kill(os.getpid(), _WAKE)

@@ -1,0 +1,163 @@
+"""Serving: the event loop around a server, the signals that end it, and what is said meanwhile."""
+
+import asyncio
+import json
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from fencehold import __version__
+from fencehold.cli.exits import Exit
+from fencehold.cli.output import console
+from fencehold.server import Config, Server
+
+_LOG = logging.getLogger("fencehold")
+
+
+class Serving:
+    """One server, from its start to its end."""
+
+    def __init__(self, config: Config, *, as_json: bool, on_port: Callable[[int], None]) -> None:
+        self._config = config
+        self._on_port = on_port
+        self._greets = sys.stderr.isatty() and not as_json
+        self._stopping: asyncio.Event = asyncio.Event()
+        self.was_ready = False
+        if not self._greets:
+            _log_to_stderr(as_json)
+
+    def run(self) -> None:
+        """Serve until told to stop. Raises what `Server.start` does, and what ended the node."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        server = Server(self._config)
+        await server.start()
+        try:
+            self.was_ready = True
+            self._on_port(server.port)
+            self._say_ready(server)
+            await self._until_stopped(server)
+        finally:
+            await server.stop()
+        self._say("stopped", position=server.node.replica.machine.position)
+
+    async def _until_stopped(self, server: Server) -> None:
+        stopping = asyncio.create_task(self._stopping.wait())
+        serving = asyncio.create_task(server.serve())
+        await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            stopping.cancel()
+            await serving
+        # Stopping: `serve` ends when the server is stopped.
+        serving.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self._stopping.is_set():
+            os._exit(Exit.SIGNAL + number)
+        self._stopping.set()
+        self._say("stopping", signal=number.name)
+
+    def _say(self, event: str, **facts: object) -> None:
+        if not self._greets:
+            _LOG.info(event, extra={"facts": facts})
+        elif event == "stopping":
+            console(stderr=True).print("\nstopping: answering what was asked …", style="dim")
+
+    def _say_ready(self, server: Server) -> None:
+        notes = server.node.notes
+        if self._greets:
+            _greet(server, notes)
+            return
+        for note in notes:
+            _LOG.warning("repaired", extra={"facts": {"note": note}})
+        self._say(
+            "listening",
+            host=self._config.host,
+            port=server.port,
+            data=str(self._config.data or "memory"),
+            position=server.node.replica.machine.position,
+            epoch=server.node.epoch,
+            version=__version__,
+            pid=os.getpid(),
+        )
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if find_spec("uvloop") is None:
+        return None
+    import uvloop  # noqa: PLC0415
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _greet(server: Server, notes: tuple[str, ...]) -> None:
+    """What a person wants to know who has just started a server."""
+    config, state = server.config, server.node.replica.machine.state
+    out = console(stderr=True)
+    out.print(f"Fencehold {__version__}", style="bold", end="")
+    out.print(f"   Python {platform.python_version()}, pid {os.getpid()}", style="dim")
+    url = f"fencehold://{config.host}:{server.port}"
+    _line(out, "listens on", url, "green")
+    if config.data is None:
+        _line(out, "data in", "memory: all is gone with this process", "yellow")
+    else:
+        _line(out, "data in", str(config.data))
+        _line(out, "recovered", f"position {state.position}, fence {state.fence}, {len(state.sessions)} sessions")
+    for note in notes:
+        _line(out, "repaired", note, "yellow")
+    if config.insecure:
+        _line(out, "insecure", "whoever can connect can take and break any lock", "yellow")
+    where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
+    _line(out, "try it", f"fencehold run{where} hello -- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
+    out.print("  ctrl-c stops it", style="dim")
+
+
+def _line(out: Any, label: str, text: str, style: str = "") -> None:
+    out.print(f"  {label:<12}", style="dim", end="")
+    out.print(text, style=style)
+
+
+def _log_to_stderr(as_json: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if as_json else Lines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+class Lines(logging.Formatter):
+    """One line per event: `key=value`, quoted where it must be."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return " ".join(f"{key}={_quoted(value)}" for key, value in _fields(record, self).items())
+
+
+class JsonLines(logging.Formatter):
+    """One line of JSON per event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(_fields(record, self), ensure_ascii=False, default=str)
+
+
+def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, object]:
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+    fields: dict[str, object] = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()}
+    fields |= getattr(record, "facts", {})
+    if record.exc_info:
+        fields["error"] = formatter.formatException(record.exc_info)
+    return fields
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if text and not any(char in ' "=\n\t\\' for char in text) else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,41 @@
+"""Tokens: what a script needs to give back, from any process, what another process of it has acquired.
+
+A token is as good as the hold: whoever has it can release it. Nothing but `acquire` ever writes one.
+"""
+
+import base64
+import binascii
+import json
+from typing import NamedTuple
+
+from fencehold.errors import UsageError
+
+_VERSION = "fh1."
+
+
+class Token(NamedTuple):
+    """A session, the secret that proves it, and what it holds."""
+
+    session: int
+    secret: str
+    fence: int
+    name: str
+
+    def __repr__(self) -> str:
+        """Without the secret: a token may stand in a traceback or a log."""
+        return f"Token(session={self.session}, fence={self.fence}, name={self.name!r})"
+
+    def encode(self) -> str:
+        """As one word, safe in any shell."""
+        packed = json.dumps(tuple(self), separators=(",", ":")).encode()
+        return _VERSION + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def decode(text: str) -> Token:
+    """Read what `encode` wrote."""
+    body = text.strip().removeprefix(_VERSION)
+    try:
+        session, secret, fence, name = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        return Token(int(session), str(secret), int(fence), str(name))
+    except (ValueError, TypeError, binascii.Error):
+        raise UsageError("that is no token: it is what `fencehold acquire` printed, whole") from None

@@ -1,0 +1,176 @@
+"""A small synchronous client, for commands that look on or speak of one session by themselves.
+
+1. It opens no session: looking on needs none. Commands that hold something while they run use the SDK.
+2. A call ends within its timeout. If the answer to a call that changes something was lost, that is
+   `OutcomeUnknown`, never a no.
+3. Of several nodes it takes the first that leads.
+"""
+
+import contextlib
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import hiredis
+
+from fencehold import __version__
+from fencehold.client.endpoints import Endpoint, parse
+from fencehold.client.wire import command, error, split
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported
+
+CONNECT_TIMEOUT_S = 2.0
+CALL_TIMEOUT_S = 10.0
+
+_READS = frozenset(
+    {"HELLO", "PING", "INFO", "LOCK.INFO", "LOCK.LIST", "SESSION.LIST", "LOCK.WATCH", "SESSION.RESUME"}
+)
+
+
+class CannotConnect(Unavailable):
+    """No server there. Certainly nothing happened."""
+
+    hint = "start one with: fencehold serve    or say where it is: --url fencehold://host:port, or $FENCEHOLD_URL"
+
+
+class Wire:
+    """One connection, greeted, in RESP3."""
+
+    def __init__(self, endpoint: Endpoint, *login: str) -> None:
+        """Connect and greet.
+
+        Raises:
+            OSError: it cannot be reached.
+            FenceholdError: what answers does not want us.
+        """
+        self.endpoint = endpoint
+        self._reader = hiredis.Reader(encoding="utf-8", errors="replace")
+        self._pushes: deque[list[Any]] = deque()
+        self._socket = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.hello: dict[str, Any] = self.call("HELLO", 3, *login, "SETNAME", f"fencehold-cli/{__version__}")
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def call(self, *words: str | int, timeout: float = CALL_TIMEOUT_S) -> Any:
+        """Send a command and wait for its reply.
+
+        Raises:
+            OutcomeUnknown: no answer came to something that changes the state.
+            Unavailable: no answer came to something that does not.
+            FenceholdError: what the server said.
+        """
+        until = time.monotonic() + timeout
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.sendall(command(*words))
+            reply = self._reply(until)
+        except (OSError, hiredis.ProtocolError) as lost:
+            raise self._lost(str(words[0]), lost) from lost
+        if isinstance(reply, hiredis.ReplyError):
+            raise error(*split(str(reply)))
+        return reply
+
+    def push(self, timeout: float | None) -> list[Any] | None:
+        """The next push, waited for; None if none came in time. A `timeout` of None waits without limit.
+
+        Raises:
+            Unavailable: the connection was closed.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        # First what came in one piece with the last reply: the socket would not speak of it again.
+        while not self._unpack():
+            wait = None if until is None else max(0.0, until - time.monotonic())
+            if not select.select([self._socket], [], [], wait)[0]:
+                return None
+            try:
+                self._feed()
+            except (OSError, hiredis.ProtocolError) as lost:
+                raise self._lost("PING", lost) from lost
+        return self._pushes.popleft()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _reply(self, until: float) -> Any:
+        while True:
+            while (reply := self._reader.gets()) is not False:
+                if not self._sort(reply):
+                    return reply
+            self._socket.settimeout(max(0.001, until - time.monotonic()))
+            self._feed()
+
+    def _unpack(self) -> bool:
+        """Take what was received apart; says whether there is a push."""
+        while (reply := self._reader.gets()) is not False:
+            self._sort(reply)
+        return bool(self._pushes)
+
+    def _feed(self) -> None:
+        data = self._socket.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        self._reader.feed(data)
+
+    def _sort(self, reply: Any) -> bool:
+        """Keep a push for later; says whether it was one."""
+        if isinstance(reply, hiredis.PushNotification):
+            self._pushes.append(list(reply))
+            return True
+        return False
+
+    def _lost(self, word: str, lost: Exception) -> FenceholdError:
+        kind: type[FenceholdError] = Unavailable if word in _READS else OutcomeUnknown
+        return kind(f"no answer to {word} from {self.endpoint}: {lost}")
+
+
+@contextlib.contextmanager
+def wired(url: str) -> Iterator[Wire]:
+    """A connection to the server of a URL, closed at the end."""
+    wire = connect(url)
+    try:
+        yield wire
+    finally:
+        wire.close()
+
+
+def connect(url: str) -> Wire:
+    """Connect to the node that leads; failing that, to one that answers.
+
+    Raises:
+        CannotConnect: none answers.
+        Unsupported: the URL asks for TLS.
+    """
+    address = parse(url)
+    if address.tls:
+        raise Unsupported("this command does not speak TLS yet: use it where fencehold:// is enough")
+    login = ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
+    waiting: Wire | None = None
+    failures: list[str] = []
+    for endpoint in address.endpoints:
+        try:
+            wire = Wire(endpoint, *login)
+        except (OSError, FenceholdError) as failure:
+            failures.append(f"{endpoint}: {getattr(failure, 'strerror', None) or failure}")
+            continue
+        if wire.hello.get("role") == "leader":
+            if waiting is not None:
+                waiting.close()
+            return wire
+        if waiting is None:
+            waiting = wire
+        else:
+            wire.close()
+    if waiting is None:
+        raise CannotConnect("cannot reach a server at " + "; ".join(failures))
+    return waiting
+
+
+def facts(wire: Wire) -> dict[str, str | int]:
+    """What INFO says, as a dictionary."""
+    lines = (line.partition(":") for line in str(wire.call("INFO")).splitlines() if ":" in line)
+    return {key: int(value) if value.lstrip("-").isdigit() else value for key, _, value in lines}

@@ -1,0 +1,108 @@
+"""The small client: against a server that says what the test wants, in the pieces it wants."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fencehold.cli.wire import CannotConnect, Wire, connect, facts
+from fencehold.client.endpoints import Endpoint
+from fencehold.errors import NotOwner, OutcomeUnknown, Unavailable
+
+_HELLO = b"%2\r\n$4\r\nrole\r\n$6\r\nleader\r\n$7\r\nversion\r\n$1\r\n1\r\n"
+_WAITING = _HELLO.replace(b"$6\r\nleader", b"$7\r\nwaiting")
+_EVENT = b">2\r\n$5\r\nevent\r\n:7\r\n"
+
+
+class Scripted(threading.Thread):
+    """A server that answers each command it gets with the next of these, then closes."""
+
+    def __init__(self, *answers: bytes) -> None:
+        super().__init__(daemon=True)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._answers = answers
+        self.endpoint = Endpoint("127.0.0.1", self._listening.getsockname()[1])
+        self.start()
+
+    def run(self) -> None:
+        with self._listening, self._listening.accept()[0] as connection:
+            for answer in self._answers:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1 << 16)
+
+
+@pytest.fixture
+def wires() -> Iterator[list[Wire]]:
+    made: list[Wire] = []
+    yield made
+    for wire in made:
+        wire.close()
+
+
+def _wire(wires: list[Wire], *answers: bytes) -> Wire:
+    wires.append(Wire(Scripted(_HELLO, *answers).endpoint))
+    return wires[-1]
+
+
+def test_pushes_in_one_piece_with_a_reply_are_not_left_lying(wires: list[Wire]) -> None:
+    """Whether they come before the reply or after it."""
+    wire = _wire(wires, _EVENT + b"+OK\r\n" + _EVENT)
+    assert wire.call("LOCK.WATCH", "") == "OK"
+    assert wire.push(5) == ["event", 7]
+    assert wire.push(5) == ["event", 7]
+
+
+def test_no_push_in_time_is_none(wires: list[Wire]) -> None:
+    """And not an error."""
+    wire = _wire(wires, b"+OK\r\n", b"")
+    wire.call("LOCK.WATCH", "")
+    assert wire.push(0.01) is None
+
+
+def test_an_error_of_the_server_is_ours(wires: list[Wire]) -> None:
+    """By its code."""
+    wire = _wire(wires, b"-NOTOWNER not yours\r\n")
+    with pytest.raises(NotOwner, match="not yours"):
+        wire.call("LOCK.RELEASE", "a", 1)
+
+
+def test_a_lost_answer_is_unknown_if_something_may_have_happened(wires: list[Wire]) -> None:
+    """A break that was not answered may have broken; a look cannot have."""
+    with pytest.raises(OutcomeUnknown):
+        _wire(wires, b"").call("LOCK.BREAK", "a")
+    with pytest.raises(Unavailable):
+        _wire(wires, b"").call("LOCK.INFO", "a")
+
+
+def test_a_closed_connection_ends_the_wait_for_a_push(wires: list[Wire]) -> None:
+    """It is Unavailable, not silence."""
+    with pytest.raises(Unavailable):
+        _wire(wires).push(5)
+
+
+def test_of_several_nodes_the_one_that_leads_is_taken(wires: list[Wire]) -> None:
+    """One that does not lead is better than none."""
+    waiting, leading = Scripted(_WAITING), Scripted(_HELLO)
+    wires.append(connect(f"fencehold://{waiting.endpoint},{leading.endpoint}"))
+    assert wires[0].endpoint == leading.endpoint
+    wires.append(connect(f"fencehold://{Scripted(_WAITING).endpoint}"))
+    assert wires[1].hello["role"] == "waiting"
+
+
+def test_no_node_at_all_says_where_and_what_to_do() -> None:
+    """With every address that was tried."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(CannotConnect, match=where) as failed:
+            connect(f"fencehold://{where}")
+    assert "fencehold serve" in failed.value.hint
+
+
+def test_facts_are_read_from_info(wires: list[Wire]) -> None:
+    """Numbers as numbers."""
+    text = b"# Fencehold\r\nrole:leader\r\nposition:12\r\n"
+    assert facts(_wire(wires, b"$%d\r\n%b\r\n" % (len(text), text))) == {"role": "leader", "position": 12}
