@@ -15,6 +15,7 @@ from typing import Any
 from fencehold import __version__
 from fencehold.cli.exits import Exit
 from fencehold.cli.output import console
+from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
 
 _LOG = logging.getLogger("fencehold")
@@ -43,6 +44,7 @@ class Serving:
             loop.add_signal_handler(number, self._on_signal, number)
         server = Server(self._config)
         await server.start()
+        tune_for_serving()
         try:
             self.was_ready = True
             self._on_port(server.port)
