@@ -7,50 +7,30 @@
 """
 
 import asyncio
-import warnings
 from collections.abc import Callable, Generator
 from typing import Any
 
 from fencehold.client.aio.channel import Channel
 from fencehold.client.clock import clock
+from fencehold.client.holding import Holding
 from fencehold.client.terms import ms_of
-from fencehold.client.trust import Grant, State
+from fencehold.client.trust import Grant
 from fencehold.errors import FenceholdError
 
 
-class Hold:
+class Hold(Holding):
     """Having names. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
 
-    __slots__ = ("__weakref__", "_cancelling", "_channel", "_grant", "_loss", "_task")
+    __slots__ = ("_cancelling", "_channel", "_loss", "_task")
 
     def __init__(self, channel: Channel, grant: Grant) -> None:
         self._channel = channel
-        self._grant = grant
+        super().__init__(grant)
         self._loss: Loss | None = None
         self._task: asyncio.Task[Any] | None = None
         """The task whose body is cancelled when the hold is lost."""
         self._cancelling = -1
         """How often that task had been asked to stop when we asked; -1: we have not."""
-
-    @property
-    def name(self) -> str:
-        """The name held; the first of several."""
-        return self._grant.terms.names[0]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names held."""
-        return self._grant.terms.names
-
-    @property
-    def fence(self) -> int:
-        """Greater than that of every earlier hold on these names."""
-        return self._grant.fence
-
-    @property
-    def state(self) -> State:
-        """HELD, in JEOPARDY, LOST or RELEASED, at this moment."""
-        return self._grant.state(clock())
 
     @property
     def lost(self) -> "Loss":
@@ -62,24 +42,9 @@ class Hold:
                 self._loss.fire()
         return self._loss
 
-    def safe_for(self) -> float:
-        """Seconds for which the hold can certainly be trusted. Bound what you call by it."""
-        return self._grant.safe_for(clock())
-
     def deadline(self) -> float:
         """The end of trust on the loop's clock, as `asyncio.timeout_at` takes it."""
         return self._channel.loop.time() + self.safe_for()
-
-    def check(self) -> None:
-        """Raise if the hold cannot be trusted any more. Call it before each step that must not be done twice.
-
-        Raises:
-            HoldLost: stop; someone else may have the names.
-            NotOwner: it was released.
-        """
-        grant = self._grant
-        if grant.safe_for(clock()) <= 0:
-            raise grant.why()
 
     async def extend(self, ttl: float | None) -> None:
         """Let the hold end `ttl` seconds from now; None: with its session.
@@ -105,10 +70,6 @@ class Hold:
         """
         self._alive()
         await self._channel.release(self._grant)
-
-    def _alive(self) -> None:
-        if self._grant.ending:
-            raise self._grant.why()
 
     # The body of an `async with`.
 
@@ -157,14 +118,6 @@ class Hold:
             self._task.cancel()
         if self._loss is not None:
             self._loss.fire()
-
-    def __repr__(self) -> str:
-        names = self.name if len(self.names) == 1 else self.names
-        return f"<{type(self).__name__} {names!r} fence={self.fence} {self.state.value}>"
-
-    def __del__(self) -> None:
-        if not self._grant.ending:
-            warnings.warn(f"{self!r} was never released; it lives as long as its session", ResourceWarning, 2)
 
 
 class Loss:

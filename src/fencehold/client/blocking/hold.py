@@ -2,45 +2,24 @@
 
 import threading
 import time
-import warnings
 from collections.abc import Callable
 
 from fencehold.client.blocking.portal import Portal
-from fencehold.client.clock import clock
+from fencehold.client.holding import Holding
 from fencehold.client.terms import ms_of
-from fencehold.client.trust import Grant, State
+from fencehold.client.trust import Grant
 from fencehold.errors import FenceholdError
 
 
-class Hold:
+class Hold(Holding):
     """Having names. Pass `fence` to whatever the names protect; call `check` before each step."""
 
-    __slots__ = ("__weakref__", "_grant", "_loss", "_portal")
+    __slots__ = ("_loss", "_portal")
 
     def __init__(self, portal: Portal, grant: Grant) -> None:
         self._portal = portal
-        self._grant = grant
+        super().__init__(grant)
         self._loss: Loss | None = None
-
-    @property
-    def name(self) -> str:
-        """The name held; the first of several."""
-        return self._grant.terms.names[0]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names held."""
-        return self._grant.terms.names
-
-    @property
-    def fence(self) -> int:
-        """Greater than that of every earlier hold on these names."""
-        return self._grant.fence
-
-    @property
-    def state(self) -> State:
-        """HELD, in JEOPARDY, LOST or RELEASED, at this moment."""
-        return self._grant.state(clock())
 
     @property
     def lost(self) -> "Loss":
@@ -53,24 +32,9 @@ class Hold:
                 self._loss.fire()
         return self._loss
 
-    def safe_for(self) -> float:
-        """Seconds for which the hold can certainly be trusted. Bound what you call by it."""
-        return self._grant.safe_for(clock())
-
     def deadline(self) -> float:
         """The end of trust on `time.monotonic`'s clock."""
         return time.monotonic() + self.safe_for()
-
-    def check(self) -> None:
-        """Raise if the hold cannot be trusted any more. Call it before each step that must not be done twice.
-
-        Raises:
-            HoldLost: stop; someone else may have the names.
-            NotOwner: it was released.
-        """
-        grant = self._grant
-        if grant.safe_for(clock()) <= 0:
-            raise grant.why()
 
     def extend(self, ttl: float | None) -> None:
         """Let the hold end `ttl` seconds from now; None: with its session.
@@ -111,21 +75,9 @@ class Hold:
             if failure is not error:
                 error.add_note(str(failure))
 
-    def _alive(self) -> None:
-        if self._grant.ending:
-            raise self._grant.why()
-
     def _on_lost(self, _: Grant) -> None:
         if self._loss is not None:
             self._loss.fire()
-
-    def __repr__(self) -> str:
-        names = self.name if len(self.names) == 1 else self.names
-        return f"<{type(self).__name__} {names!r} fence={self.fence} {self.state.value}>"
-
-    def __del__(self) -> None:
-        if not self._grant.ending:
-            warnings.warn(f"{self!r} was never released; it lives as long as its session", ResourceWarning, 2)
 
 
 class Loss:
