@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.engines.file import FileJournal
+from fencehold.engines.file.pace import Threaded
 from fencehold.errors import AlreadyOwned, Damaged, OutcomeUnknown, OutOfPlace, Unavailable
 from fencehold.journal.port import Record
 from fencehold.runtime.disk import Disk
@@ -18,6 +19,12 @@ from fencehold.types import Epoch, Position
 from tests.unit.engines.test_file_stopped import SyncFails
 
 ONE, TWO, THREE = Position(1), Position(2), Position(3)
+
+
+class ThreadedJournal(FileJournal):
+    """Appends on its thread only, however quick the disk: what is tested is the hand-over."""
+
+    pace = Threaded
 
 
 class HeldDisk(Disk):
@@ -46,7 +53,7 @@ def test_an_append_cancelled_while_it_syncs_still_lands(tmp_path: Path) -> None:
 
     async def work() -> None:
         disk = HeldDisk()
-        journal = FileJournal(tmp_path / "journal", disk=disk)
+        journal = ThreadedJournal(tmp_path / "journal", disk=disk)
         await journal.open()
         epoch = await journal.lead()
         tailing = asyncio.ensure_future(anext(aiter(journal.tail(Position(0)))))
@@ -73,7 +80,7 @@ def test_an_append_cancelled_before_its_turn_never_happens(tmp_path: Path) -> No
 
     async def work() -> None:
         disk = HeldDisk()
-        journal = FileJournal(tmp_path / "journal", disk=disk)
+        journal = ThreadedJournal(tmp_path / "journal", disk=disk)
         await journal.open()
         epoch = await journal.lead()
         first = asyncio.ensure_future(journal.append(b"one", epoch=epoch, position=ONE))
@@ -97,7 +104,7 @@ def test_reads_and_snapshots_do_not_wait_for_an_append(tmp_path: Path) -> None:
     async def work() -> None:
         disk = HeldDisk()
         disk.released.set()
-        journal = FileJournal(tmp_path / "journal", disk=disk)
+        journal = ThreadedJournal(tmp_path / "journal", disk=disk)
         await journal.open()
         epoch = await journal.lead()
         await journal.append(b"one", epoch=epoch, position=ONE)
@@ -246,6 +253,7 @@ def test_a_snapshot_whose_name_may_not_stay_is_unknown_and_stops_the_journal(tmp
 OWNER = """
 import asyncio, sys
 from fencehold.engines.file import FileJournal
+from fencehold.engines.file.pace import Threaded
 async def own():
     journal = FileJournal(sys.argv[1])
     await journal.open()

@@ -19,7 +19,7 @@ import hiredis
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong
-from fencehold.doors.resp.heads import Unread
+from fencehold.doors.resp.heads import Unread, suspect
 from fencehold.doors.resp.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ending:
             return
-        if self._unread.would_be_huge(data):
+        # The first look is here, for it is nearly always the last.
+        if (self._unread.bytes or suspect(data) is not None) and self._unread.would_be_huge(data):
             self.end("ERR", "protocol error: an array has more elements than a command can have")
             return
         try:

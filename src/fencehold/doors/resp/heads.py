@@ -7,7 +7,8 @@ served. It has no bound for that, so such a head must not come to it.
 
 import re
 
-_SUSPECT = re.compile(rb"\*\d{6}").search
+suspect = re.compile(rb"[*]\d{6}|[>~|]").search
+"""Whether there may be such a head in what came. Nearly always there is nothing."""
 
 _ARRAYS = frozenset(b"*>~|%")
 _BULKS = frozenset(b"$=!")
@@ -27,7 +28,7 @@ class Unread:
     def would_be_huge(self, data: bytes) -> bool:
         """Whether `data`, coming next, brings such a head. The first look is quick, and nearly always the last."""
         near = self.bytes[-_DIGITS_MAX - 2 :] + data if self.bytes else data
-        if _SUSPECT(near) is None and b">" not in near and b"~" not in near and b"|" not in near:
+        if suspect(near) is None:
             return False
         # It may stand in a text, where anything may stand: look at the heads one by one.
         is_huge, _ = _walk(self.bytes + data)

@@ -2,8 +2,8 @@
 
 The rules it obeys:
 
-1. The event loop never touches a file. One thread appends and leads; another reads, saves and trims, so that no
-   append waits behind a snapshot.
+1. The event loop waits for no file, but for small appends while the disk is quick (see `pace`). One thread appends
+   and leads; another reads, saves and trims, so that no append waits behind a snapshot.
 2. Giving up a call is not undoing it. An append under way when its caller is cancelled ends on its thread, and is
    counted; the next append is checked against where the log ends then.
 3. `close` lets every call under way end, then ends both threads. Nothing of this journal runs after it.
@@ -12,11 +12,13 @@ The rules it obeys:
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
+from time import perf_counter
 from typing import Any, TypeVar
 
 from fencehold.engines.file.cursor import Cursor
 from fencehold.engines.file.directory import Directory
 from fencehold.engines.file.log import Log
+from fencehold.engines.file.pace import Pace
 from fencehold.engines.file.snapshots import Draft, trim
 from fencehold.engines.file.worker import Worker
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
@@ -36,6 +38,8 @@ class FileJournal:
     declared = Declared(engine="file", durable=True, shared=False)
     worker: type[Worker] = Worker
     """What does the blocking work. Tests that count entries, not threads, put one here that does it at once."""
+    pace: type[Pace] = Pace
+    """What decides whether the loop itself may append. Tests that stop the disk put one here that never does."""
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class FileJournal:
             self._path,
             self._disk,
             self.worker,
+            self.pace,
             segment_bytes_max=self._segment_bytes_max,
             allocate_bytes=self._allocate_bytes,
         )
@@ -97,7 +102,7 @@ class FileJournal:
         running = self._opened()
         if not 0 < len(entry) <= self._entry_bytes_max:
             raise UsageError(f"an entry has 1 to {self._entry_bytes_max} bytes, not {len(entry)}")
-        await running.on_appender(running.log.append, entry, epoch, position)
+        await running.append(entry, epoch, position)
 
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         running = self._opened()
@@ -162,6 +167,7 @@ class _Running:
         path: str,
         disk: Disk,
         worker: type[Worker],
+        pace: type[Pace],
         *,
         segment_bytes_max: int,
         allocate_bytes: int,
@@ -173,11 +179,22 @@ class _Running:
         self._news = asyncio.Event()
         self._tails = 0
         self._ended = False
+        self._pace = pace()
         self._appender = worker(f"fencehold append {path}", self._wake)
         self._other = worker(f"fencehold aside {path}", _nothing)
 
     def on_appender(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         return self._appender.do(work, *args)
+
+    async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
+        if not (self._appender.is_idle and self._pace.allows(len(entry))):
+            await self.on_appender(self.log.append, entry, epoch, position)
+            return
+        began = perf_counter()
+        try:
+            self._appender.do_here(self.log.append, entry, epoch, position)
+        finally:
+            self._pace.took(perf_counter() - began)
 
     def aside(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         if self._ended:

@@ -28,6 +28,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._on_done = on_done
+        self._given = 0
         self._ended: asyncio.Future[None] = self._loop.create_future()
         # Told as the last thing the thread does, so there is nothing to wait for but its end.
         self._ended.add_done_callback(lambda _: self._thread.join())
@@ -38,8 +39,21 @@ class Worker:
     def do(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         """Have `work` done on the thread; the future is its outcome."""
         future: asyncio.Future[T] = self._loop.create_future()
+        self._given += 1
         self._queue.put((future, work, args))
         return future
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all work given is done: then what the thread owns may be touched from the loop."""
+        return not self._given
+
+    def do_here(self, work: Callable[..., T], *args: Any) -> T:
+        """Do `work` on the loop, in the thread's place. Only while it is idle."""
+        try:
+            return work(*args)
+        finally:
+            self._on_done()
 
     def end(self) -> "asyncio.Future[None]":
         """Take no more work; the future is done when all work is, and the thread with it."""
@@ -50,8 +64,8 @@ class Worker:
         while (item := self._queue.get()) is not None:
             future, work, args = item
             # Looked at from this thread it may be a moment old: then the work is done and nobody waits for it.
-            if not future.cancelled():
-                self._tell(future, *_outcome(work, args))
+            outcome = (None, None) if future.cancelled() else _outcome(work, args)
+            self._tell(future, *outcome)
         self._tell(self._ended, None, None)
 
     def _tell(self, future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
@@ -60,6 +74,7 @@ class Worker:
             self._loop.call_soon_threadsafe(self._settle, future, result, error)
 
     def _settle(self, future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+        self._given -= 1
         if not future.done():
             if error is None:
                 future.set_result(result)
