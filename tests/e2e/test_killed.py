@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.driver import Wire, Worker
-from tests.e2e.served import PATIENCE_S, Served, serving
-
-
-def port_of(served: Served) -> int:
-    return int(served.url.rpartition(":")[2])
+from tests.e2e.driver import Wire
+from tests.e2e.kills import kill_and_check, port_of
+from tests.e2e.served import PATIENCE_S, serving
 
 
 @pytest.mark.guarantee("G3")
@@ -63,42 +60,4 @@ def test_told_to_stop_it_does_not_wait_for_who_waits(tmp_path: Path) -> None:
 @pytest.mark.guarantee("G3")
 def test_killed_twenty_times_it_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """After each kill under load all acknowledged grants are held, all releases done, and no fence comes twice."""
-    workers = [Worker(number) for number in range(4)]
-    kills, grants = 20, 0
-    for kill in range(kills + 1):
-        with serving(tmp_path, "--data", str(tmp_path / "data")) as served:
-            _check(port_of(served), workers)
-            if kill == kills:
-                break
-            for worker in workers:
-                worker.begin(port_of(served))
-            before = sum(len(worker.known.fences) for worker in workers)
-            give_up_at = time.monotonic() + PATIENCE_S
-            while sum(len(worker.known.fences) for worker in workers) < before + 40 + 13 * kill:
-                assert time.monotonic() < give_up_at, "no load, no test"
-                time.sleep(0.002)
-            served.process.kill()
-            for worker in workers:
-                worker.end()
-            assert served.process.wait(PATIENCE_S) == -signal.SIGKILL
-        grants = sum(len(worker.known.fences) for worker in workers)
-    assert grants > 40 * kills
-    fences = [fence for worker in workers for fence in worker.known.fences]
-    assert len(set(fences)) == len(fences)
-    for worker in workers:
-        assert worker.known.fences == sorted(worker.known.fences)
-
-
-def _check(port: int, workers: list[Worker]) -> None:
-    """Compare what the workers were told with what the server has."""
-    wire = Wire(port)
-    for worker in workers:
-        known = worker.known
-        for name, fence in known.held.items():
-            if name != known.asked:
-                [hold] = wire.call("LOCK.INFO", name)["holds"]
-                assert (hold["session"], hold["fence"]) == (worker.session, fence)
-        for name in known.free:
-            if name != known.asked:
-                assert wire.call("LOCK.INFO", name)["holds"] == []
-    wire.close()
+    assert kill_and_check(tmp_path, kills=20).grants > 40 * 20
