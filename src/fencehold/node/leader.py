@@ -159,11 +159,13 @@ class Leader:
         at_ms = applied.at_ms
         for answer, outcome in zip(answers, applied.outcomes, strict=True):
             answer(outcome, at_ms)
-        self._on_durable(entry, applied, len(data))
+        # Before the notices: replies of a connection come in order, so an unanswered question would hold back the
+        # reply of an acquire behind it, and the notice of its grant would overtake that.
         for (_, reply), thing in zip(asked, found, strict=True):
             reply(thing)
         for thing, reply in looked:
             reply(thing)
+        self._on_durable(entry, applied, len(data))
 
     def _gather(self) -> tuple[Entry, bytes]:
         """The next entry: the renewals, then as many commands as one entry takes."""

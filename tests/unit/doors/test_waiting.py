@@ -213,3 +213,28 @@ def test_a_cancel_that_comes_first_shuts_its_request_out() -> None:
         assert not box.state.held
 
     serve(scenario)
+
+
+@pytest.mark.guarantee("G9")
+def test_a_question_before_an_acquire_does_not_let_the_grant_overtake_its_reply() -> None:
+    """A question, an acquire and the release that lets it through, all in one entry: queued first, then granted."""
+
+    async def scenario(box: Box) -> None:
+        holder, client = await box.client(3), await box.client(3)
+        for each in (holder, client):
+            await each.map("SESSION.OPEN", "TTL", 60_000)
+        for turn in range(1, 11):
+            fence = (await holder.map("LOCK.ACQUIRE", "a"))["fence"]
+            client.writer.write(frame("LOCK.INFO", "b") + frame("LOCK.ACQUIRE", "a", "REQUEST", turn, "ASYNC"))
+            holder.send("LOCK.RELEASE", "a", fence)
+            assert as_map(await client.reply())["holds"] == []
+            granted = as_map(await client.reply())
+            # Unless the release was read first, and it was granted at once.
+            if "queued" in granted:
+                kind, request, pushed = await client.push()
+                assert (kind, request) == ("grant", turn)
+                granted = as_map(pushed)
+            await holder.reply()
+            await client.call("LOCK.RELEASE", "a", granted["fence"])
+
+    serve(scenario)

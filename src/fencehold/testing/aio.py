@@ -1,0 +1,93 @@
+"""The service for tests on an event loop: the same verbs, to be awaited. See `Service` for what they do."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, overload
+
+from fencehold.client.aio.client import Connecting, connect
+from fencehold.testing.background import background
+from fencehold.testing.clients import AnyClient
+from fencehold.testing.looking import AnyHold, Seen
+from fencehold.testing.stage import Drivers, Stage
+from fencehold.testing.timeline import NEVER_TRUE, PATIENCE_S, until
+
+
+class AsyncService(Seen):
+    """A service whose clients may live on the loop of whoever uses it. Made by ``async with Service()``."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def _here(self) -> Stage:
+        return self._stage
+
+    def connect(
+        self,
+        *,
+        ttl: float = 30,
+        grace: float = 1,
+        name: str | None = None,
+        meta: Mapping[str, object] | None = None,
+        connect_timeout: float = 5.0,
+    ) -> Connecting:
+        """A client to be, as `fencehold.aio.connect` makes it: await it, or use it in `async with`."""
+        return connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass, at once, for all services and clients of this process."""
+        await background.wait(background.timeline.advance(seconds))
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Wait, in real time, until something is true: for what the tasks of the test do by themselves."""
+        if not await until(true, PATIENCE_S):
+            raise TimeoutError(NEVER_TRUE)
+
+    async def expire(self, hold: AnyHold) -> None:
+        """Have the server end a hold as if its time had run out. Its holder is told."""
+        await background.wait(self._stage.expire(hold.names, hold.fence))
+
+    async def break_hold(self, name: str) -> int:
+        """Take a name from whoever holds it, as an operator does. Returns a fence above every holder's."""
+        return await background.wait(self._stage.break_hold(name))
+
+    @overload
+    def pause(self, client: AnyClient | str) -> AbstractAsyncContextManager[None]: ...
+    @overload
+    def pause(self, client: AnyClient | str, *, for_: float) -> Coroutine[Any, Any, None]: ...
+    def pause(
+        self, client: AnyClient | str, *, for_: float | None = None
+    ) -> AbstractAsyncContextManager[None] | Coroutine[Any, Any, None]:
+        """Stop a client: ``async with service.pause(client)``, or ``await service.pause(client, for_=40)``.
+
+        The tasks that use it run on: only what the client does by itself, and all it says and hears, stands still.
+        """
+        pausing = self._cut(frozenset({self._driver(client)}), asleep=True)
+        return pausing if for_ is None else self._within(pausing, for_)
+
+    def partition(self, *clients: AnyClient | str) -> AbstractAsyncContextManager[None]:
+        """Keep clients, or everybody, from the service while the body of the `async with` runs."""
+        return self._cut(self._drivers(clients))
+
+    async def drop_connections(self, *clients: AnyClient | str) -> None:
+        """Let the connections of clients, or of everybody, die. They connect again, and nothing is lost."""
+        await background.wait(self._stage.drop(self._drivers(clients)))
+
+    async def restart(self) -> None:
+        """Stop the server and start it again on its journal. Sessions go on, and with them all holds."""
+        await background.wait(self._stage.restart())
+
+    async def kill(self, client: AnyClient | str) -> None:
+        """End a client as `kill -9` ends its process: what it held is free when its grace is over."""
+        await background.wait(self._stage.kill(self._driver(client)))
+
+    async def _within(self, pausing: AbstractAsyncContextManager[None], seconds: float) -> None:
+        async with pausing:
+            await self.advance(seconds)
+
+    @asynccontextmanager
+    async def _cut(self, drivers: Drivers, *, asleep: bool = False) -> AsyncIterator[None]:
+        cut = await background.wait(self._stage.cut(drivers, asleep=asleep))
+        try:
+            yield
+        finally:
+            await background.wait(self._stage.mend(cut))

@@ -1,0 +1,32 @@
+"""The pytest plugin: fixtures, and nothing that happens by itself. Fencehold is imported when one is used."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from fencehold.client.blocking.client import Client
+    from fencehold.testing.service import Service
+
+
+@pytest.fixture
+def fencehold_service() -> "Iterator[Service]":
+    """A lock service of this test's own, with virtual time; see `fencehold.testing.Service`."""
+    from fencehold.testing.service import Service  # noqa: PLC0415
+
+    with Service() as service:
+        yield service
+
+
+@pytest.fixture
+def fencehold_url(fencehold_service: "Service") -> str:
+    """The URL of `fencehold_service`, for code that connects by itself."""
+    return fencehold_service.url
+
+
+@pytest.fixture
+def fencehold_client(fencehold_service: "Service") -> "Iterator[Client]":
+    """A blocking client of `fencehold_service`."""
+    with fencehold_service.connect() as client:
+        yield client

@@ -1,0 +1,211 @@
+"""The service for tests: a server in the test's own process, time that can be made to pass, and trouble on demand.
+
+The verbs here block, for tests that do; `AsyncService` has the same ones for tests on an event loop.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Self, overload
+
+from fencehold.client.aio.client import Connecting
+from fencehold.client.aio.client import connect as aio_connect
+from fencehold.client.blocking.client import Client, connect
+from fencehold.errors import UsageError
+from fencehold.testing.aio import AsyncService
+from fencehold.testing.background import background
+from fencehold.testing.clients import AnyClient
+from fencehold.testing.looking import AnyHold, Seen
+from fencehold.testing.stage import Drivers, Stage
+from fencehold.testing.timeline import NEVER_TRUE, PATIENCE_S
+
+
+class Service(Seen):
+    """A lock service inside this process; what it knew is gone when it is closed.
+
+    ``with Service() as service`` is for tests that block; ``async with Service() as service`` gives an
+    `AsyncService`, whose verbs are awaited. `aio` is that one of a service that is open already.
+
+    Clients are made by `connect` and `aio_connect`, or by the code under test with `url`. Where a verb takes a
+    client, the name it was given (``connect(name=…)``) does, too.
+
+    Time is virtual: `advance` makes it pass for all services and all clients of the process at once. It is
+    Fencehold's time only; `time.sleep` and `asyncio.sleep` wait as ever.
+
+    Every verb returns when all that it leads to has happened, and all clients that can be reached know.
+    """
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._clients: list[Client] = []
+
+    # Its life.
+
+    def open(self) -> None:
+        """Start; the same as entering it."""
+        if self._stage is not None:
+            raise UsageError("the service is open already")
+        background.enter()
+        stage = Stage(background.timeline)
+        try:
+            background.submit(stage.open()).result()
+        except BaseException:
+            background.leave()
+            raise
+        self._stage = stage
+
+    def close(self) -> None:
+        """Stop. Clients that are still connected are cut off for good; those made by `connect` are closed."""
+        stage, self._stage = self._stage, None
+        if stage is None:
+            return
+        try:
+            background.submit(stage.close()).result()
+        finally:
+            background.leave()
+        clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> AsyncService:
+        self.open()
+        return self.aio
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def aio(self) -> AsyncService:
+        """The same service, with verbs to be awaited."""
+        return AsyncService(self._here())
+
+    def _here(self) -> Stage:
+        if self._stage is None:
+            raise UsageError("the service is not open: use it in a `with` or an `async with`")
+        return self._stage
+
+    # Clients.
+
+    def connect(
+        self,
+        *,
+        ttl: float = 30,
+        grace: float = 1,
+        name: str | None = None,
+        meta: Mapping[str, object] | None = None,
+        connect_timeout: float = 5.0,
+    ) -> Client:
+        """A blocking client, as `fencehold.connect` makes it. It is closed with the service, if not before."""
+        client = connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
+        self._clients.append(client)
+        return client
+
+    def aio_connect(
+        self,
+        *,
+        ttl: float = 30,
+        grace: float = 1,
+        name: str | None = None,
+        meta: Mapping[str, object] | None = None,
+        connect_timeout: float = 5.0,
+    ) -> Connecting:
+        """An async client to be, as `fencehold.aio.connect` makes it: await it, or use it in `async with`."""
+        return aio_connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
+
+    # Time.
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass, at once, for all services and clients of this process.
+
+        Healthy clients keep their sessions; holds with a ttl of their own run out, waits time out, and clients
+        that are paused or cut off for longer than their ttl lose what they hold. Clients in other processes keep
+        their own time: to them it seems that the server's runs away.
+        """
+        self._here()
+        background.run(background.timeline.advance(seconds))
+
+    def until(self, true: Callable[[], object]) -> None:
+        """Wait, in real time, until something is true: for what the threads of the test do by themselves.
+
+        Raises:
+            TimeoutError: it was not true within ten seconds.
+        """
+        limit = time.monotonic() + PATIENCE_S
+        while not true():
+            if time.monotonic() > limit:
+                raise TimeoutError(NEVER_TRUE)
+            time.sleep(0.001)
+
+    # Trouble.
+
+    def expire(self, hold: AnyHold) -> None:
+        """Have the server end a hold as if its time had run out. Its holder is told.
+
+        Raises:
+            UsageError: it is not held any more.
+        """
+        background.run(self._here().expire(hold.names, hold.fence))
+
+    def break_hold(self, name: str) -> int:
+        """Take a name from whoever holds it, as an operator does. Returns a fence above every holder's."""
+        return background.run(self._here().break_hold(name))
+
+    @overload
+    def pause(self, client: AnyClient | str) -> AbstractContextManager[None]: ...
+    @overload
+    def pause(self, client: AnyClient | str, *, for_: float) -> None: ...
+    def pause(self, client: AnyClient | str, *, for_: float | None = None) -> AbstractContextManager[None] | None:
+        """Stop a client as if its process were stopped: nothing goes in or out, and it notices nothing.
+
+        ``with service.pause(client):`` stops it for as long as the body takes; let time pass there with
+        `advance`. With `for_`, it is stopped for so many seconds of virtual time, which have passed on return.
+        What was asked of the client meanwhile is done when it wakes up.
+        """
+        pausing = self._cut(frozenset({self._driver(client)}), asleep=True)
+        if for_ is None:
+            return pausing
+        with pausing:
+            self.advance(for_)
+        return None
+
+    def partition(self, *clients: AnyClient | str) -> AbstractContextManager[None]:
+        """Keep clients, or everybody, from the service while the body of the `with` runs.
+
+        Nothing comes through, new connections hang, and nobody is told that it is so. Afterwards, what was said
+        meanwhile is heard.
+        """
+        return self._cut(self._drivers(clients))
+
+    def drop_connections(self, *clients: AnyClient | str) -> None:
+        """Let the connections of clients, or of everybody, die. They connect again, and nothing is lost."""
+        background.run(self._here().drop(self._drivers(clients)))
+
+    def restart(self) -> None:
+        """Stop the server and start it again on its journal. Sessions go on, and with them all holds."""
+        background.run(self._here().restart())
+
+    def kill(self, client: AnyClient | str) -> None:
+        """End a client as `kill -9` ends its process: what it held is free when its grace is over."""
+        background.run(self._here().kill(self._driver(client)))
+        if isinstance(client, Client):
+            client.close()
+
+    @contextmanager
+    def _cut(self, drivers: Drivers, *, asleep: bool = False) -> Iterator[None]:
+        cut = background.run(self._here().cut(drivers, asleep=asleep))
+        try:
+            yield
+        finally:
+            background.run(self._here().mend(cut))

@@ -1,0 +1,198 @@
+"""The stage: one server, the lines to it, and what can be done to them. It lives on the background's loop.
+
+Every verb has its turn, and ends when all clients that can be reached have heard what it led to.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Any
+
+import hiredis
+
+from fencehold.client.driver import Driver
+from fencehold.client.views import Explanation, explanation
+from fencehold.client.wire import command
+from fencehold.core.commands import Break, Command, Extend
+from fencehold.core.limits import Limits
+from fencehold.core.outcomes import Broken, Outcome
+from fencehold.core.state import State
+from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.errors import FenceholdError, UsageError
+from fencehold.server import Config, Server
+from fencehold.testing import clients
+from fencehold.testing.history import History
+from fencehold.testing.links import HOST, Cut, Switchboard
+from fencehold.testing.timeline import PATIENCE_S, Timeline, VirtualClock, until
+
+# A leader that was paused must not expire the world; a test may want just that.
+_LIMITS = Limits(elapsed_ms_max=1 << 50)
+
+Drivers = frozenset[Driver] | None
+"""Some clients, or everybody."""
+
+
+class Stage:
+    """A service as the kit's verbs see it."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._store = MemoryStore()
+        self._board = Switchboard()
+        self._server = self._new_server()
+        self.history = History()
+
+    @property
+    def url(self) -> str:
+        return f"fencehold://{HOST}:{self._board.port}"
+
+    # Its life.
+
+    async def open(self) -> None:
+        async with self._timeline.turn:
+            await self._board.open()
+            await self._start()
+            self._timeline.services[self] = None
+
+    async def close(self) -> None:
+        """Cut off for good whoever is still connected, then stop."""
+        async with self._timeline.turn:
+            self._timeline.services.pop(self, None)
+            for driver in self._served():
+                clients.kill_soon(driver)
+            await self._server.stop()
+            await self._board.close()
+
+    async def restart(self) -> None:
+        async with self._turn():
+            self._board.target = 0
+            await self._server.stop()
+            self._server = self._new_server()
+            await self._start()
+
+    def _new_server(self) -> Server:
+        return Server(Config(port=0, limits=_LIMITS), journal=MemoryJournal(self._store), clock=VirtualClock())
+
+    async def _start(self) -> None:
+        await self._server.start()
+        self.history.follow(self._server.node)
+        self._board.target = self._server.port
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        async with self._timeline.turn:
+            yield
+            await self._timeline.settle()
+
+    # What the timeline asks.
+
+    def knows(self, driver: Driver) -> bool:
+        return self._board.knows(driver)
+
+    def is_cut_off(self, driver: Driver) -> bool:
+        return self._board.is_cut(driver)
+
+    def is_asleep(self, driver: Driver) -> bool:
+        return any(cut.asleep and cut.covers(driver) for cut in self._board.cuts)
+
+    def due_in(self) -> float:
+        state = self._state
+        holds = (hold for session in state.sessions.values() for hold in session.holds())
+        ends = [hold.until_at for hold in holds] + [waiter.until_at for waiter in state.waiters.values()]
+        ends += [*state.sessions_until.values(), *state.delays.values()]
+        steps = [at - state.now_at for at in ends if at] + [s.ttl_ms // 6 for s in state.sessions.values()]
+        return min(steps, default=inf) / 1000
+
+    async def tick(self) -> None:
+        for connection in self._server.door.connections:
+            # Kept alive by their connections, on a clock that does not move.
+            if connection.member is not None and connection.member.implicit:
+                connection.member.keep_alive()
+        await self._told(lambda tell: self._server.node.ask(lambda _: None, tell))
+
+    # The verbs.
+
+    async def expire(self, names: tuple[str, ...], fence: int) -> None:
+        async with self._turn():
+            hold = self._state.find(names[0], fence)
+            if hold is None:
+                raise UsageError(f"nobody holds {names[0]!r} with fence {fence}")
+            await self._do(Extend(hold.session, names, fence, ttl_ms=1))
+            await asyncio.sleep(0.002)
+
+    async def break_hold(self, name: str) -> int:
+        async with self._turn():
+            broken = await self._do(Break(name))
+            if not isinstance(broken, Broken):
+                raise UsageError(f"{name!r} cannot be broken: {broken}")
+            return broken.fence
+
+    async def cut(self, drivers: Drivers, *, asleep: bool = False) -> Cut:
+        """Let nothing through any more; of clients that fall asleep, time stands still, too."""
+        async with self._timeline.turn:
+            cut = Cut(drivers, asleep=asleep)
+            if asleep:
+                await asyncio.gather(*map(clients.put_to_sleep, drivers or ()))
+            self._board.cut(cut)
+            return cut
+
+    async def mend(self, cut: Cut) -> None:
+        async with self._turn():
+            if cut.asleep:
+                # They look at the clock before they hear anything, as whoever wakes up does.
+                await asyncio.gather(*map(clients.wake, cut.drivers or ()))
+            self._board.mend(cut)
+
+    async def drop(self, drivers: Drivers) -> None:
+        async with self._turn():
+            self._board.drop(drivers)
+
+    async def kill(self, driver: Driver) -> None:
+        async with self._turn():
+            session = driver.protocol.session.id
+            await clients.kill(driver)
+            await until(lambda: not self._server.node.is_attached(session), PATIENCE_S)
+
+    async def explain(self, name: str) -> Explanation:
+        """What `client.explain` says, asked by nobody's client."""
+        reader, writer = await asyncio.open_connection(HOST, self._server.port)
+        try:
+            writer.write(command("HELLO", 3) + command("LOCK.INFO", name))
+            parser = hiredis.Reader()
+            replies: list[Any] = []
+            while len(replies) < 2:
+                parser.feed(await reader.read(65_536))
+                replies += iter(parser.gets, False)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+        return explanation(replies[1])
+
+    def named(self, name: str) -> Driver:
+        """The one client of this process that goes by this name."""
+        found = [driver for driver in self._served() if driver.protocol.settings.name == name]
+        if len(found) != 1:
+            raise UsageError(f"{len(found)} clients that are connected here are called {name!r}, not one")
+        return found[0]
+
+    @property
+    def _state(self) -> State:
+        return self._server.node.replica.machine.state
+
+    def _served(self) -> list[Driver]:
+        return [driver for driver in clients.living() if self.knows(driver)]
+
+    async def _do(self, what: Command) -> Outcome:
+        outcome: Outcome = await self._told(
+            lambda tell: self._server.node.submit(what, lambda outcome, _: tell(outcome))
+        )
+        return outcome
+
+    async def _told(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        ask(answer.set_result)
+        told = await answer
+        if isinstance(told, FenceholdError):
+            raise told
+        return told

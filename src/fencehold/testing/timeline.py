@@ -1,0 +1,140 @@
+"""The timeline: virtual time, one for all test services and all clients of the process.
+
+1. Time that is made to pass is added to the time that passes anyway; it never goes back.
+2. It passes in steps: never beyond what is due next, at a server or at a client, nor beyond a sixth of the
+   shortest ttl. So a healthy client keeps its session alive by its own keep-alives, and things happen in order.
+3. After each step the clients look at the clock first, then the servers: a client lets go before it is taken from.
+4. A step is over when every client that can be reached has heard what it led to.
+5. One verb at a time. Each is over in bounded time, or says who keeps it waiting.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from math import inf
+from typing import Any, Protocol
+
+from fencehold.client import clock as client_clock
+from fencehold.client.driver import Driver
+from fencehold.runtime.clock import MonotonicClock
+from fencehold.testing import clients
+
+PATIENCE_S = 10.0
+"""Real seconds within which a client must do its part."""
+NEVER_TRUE = f"it was not true within {PATIENCE_S:g} s"
+_STEP_MIN_S = 0.001
+_NUDGE_AFTER_S = 0.03
+"""Real seconds after which the pause of a client between two tries to connect is made to pass."""
+
+
+class VirtualClock:
+    """The servers' clock: real time, and what was made to pass."""
+
+    def __init__(self) -> None:
+        self._real = MonotonicClock()
+
+    def now_ms(self) -> float:
+        return self._real.now_ms() + client_clock.shift * 1000
+
+
+class Served(Protocol):
+    """What the timeline asks of a service."""
+
+    def knows(self, driver: Driver) -> bool:
+        """Whether this client has connected to it."""
+        ...
+
+    def is_cut_off(self, driver: Driver) -> bool:
+        """Whether nothing goes between this client and the service."""
+        ...
+
+    def is_asleep(self, driver: Driver) -> bool:
+        """Whether this client is paused."""
+        ...
+
+    def due_in(self) -> float:
+        """Seconds until something is due at the server, or until sessions must have been renewed."""
+        ...
+
+    async def tick(self) -> None:
+        """Have the server take note of the time."""
+        ...
+
+
+class Timeline:
+    """Time, and who lives in it."""
+
+    def __init__(self) -> None:
+        self.services: dict[Served, None] = {}
+        self.turn = asyncio.Lock()
+        """Whoever changes anything has it."""
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass; returns when all that came due has happened and has been heard."""
+        async with self.turn:
+            due = await self.settle()
+            while seconds > 0:
+                step = min(seconds, due)
+                client_clock.shift += step
+                seconds -= step
+                due = await self.settle()
+
+    async def settle(self) -> float:
+        """Wait until every client that can be reached is connected and has heard all there is.
+
+        Returns the seconds until something is due.
+        """
+        limit = time.monotonic() + PATIENCE_S
+        due = await self._round()
+        # Those of now: others may begin to connect all the time, and must not be waited for without end.
+        expected = self._reaching()
+        while expected:
+            if time.monotonic() > limit:
+                raise TimeoutError("a client did not connect again in time")
+            if not await until(partial(self._are_reached, expected), _NUDGE_AFTER_S):
+                # No more than that: whoever is connecting right now does so in real time.
+                client_clock.shift += min(await _all(map(clients.pause_left, expected)))
+            due = await self._round()
+            expected &= self._reaching()
+        return due
+
+    async def _round(self) -> float:
+        """Have everybody look at the clock; returns the seconds until something is due."""
+        awake = [driver for driver in clients.living() if not self._is_asleep(driver)]
+        dues = await _all(clients.wake(driver) for driver in awake)
+        await _all(service.tick() for service in self.services)
+        await _all(
+            clients.hear(driver) for driver in awake if driver.protocol.attached and self._is_served(driver)
+        )
+        dues += [service.due_in() for service in self.services]
+        return max(0.0, min(dues, default=inf)) + _STEP_MIN_S
+
+    def _reaching(self) -> set[Driver]:
+        return {driver for driver in clients.living() if clients.is_reaching(driver) and self._is_served(driver)}
+
+    def _are_reached(self, drivers: set[Driver]) -> bool:
+        return not drivers & self._reaching()
+
+    def _is_asleep(self, driver: Driver) -> bool:
+        return any(service.is_asleep(driver) for service in self.services)
+
+    def _is_served(self, driver: Driver) -> bool:
+        return any(service.knows(driver) and not service.is_cut_off(driver) for service in self.services)
+
+
+async def until(true: Callable[[], object], seconds: float) -> bool:
+    """Wait until something is true, for so many real seconds; says whether it is."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        if true():
+            return True
+        await asyncio.sleep(0.001)
+    return bool(true())
+
+
+async def _all(parts: Iterable[Awaitable[Any]]) -> list[Any]:
+    try:
+        return await asyncio.wait_for(asyncio.gather(*parts), PATIENCE_S)
+    except TimeoutError:
+        raise TimeoutError(f"a client did not do its part in {PATIENCE_S:g} s: does its event loop run?") from None
