@@ -217,7 +217,7 @@ def test_a_cancel_that_comes_first_shuts_its_request_out() -> None:
 
 @pytest.mark.guarantee("G9")
 def test_a_question_before_an_acquire_does_not_let_the_grant_overtake_its_reply() -> None:
-    """A question, an acquire and the release that lets it through, all in one entry: queued first, then granted."""
+    """A question, an acquire and the release that lets it through, in one entry: queued first, then granted."""
 
     async def scenario(box: Box) -> None:
         holder, client = await box.client(3), await box.client(3)
