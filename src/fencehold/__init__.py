@@ -12,6 +12,11 @@ from fencehold.version import __version__
 if TYPE_CHECKING:
     from fencehold import aio, errors
     from fencehold.client.blocking.client import Client, connect
+    from fencehold.client.blocking.hold import Hold, Loss
+    from fencehold.client.blocking.lock import Lock
+    from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock, Watch
+    from fencehold.client.current import current_hold
+    from fencehold.client.holding import Holding
     from fencehold.client.trust import State
     from fencehold.client.views import Event, Explanation, Holder, Party, Waiting
     from fencehold.errors import (
@@ -30,9 +35,15 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
+    from fencehold.types import Link
 
 _HOMES = {
     "fencehold.client.blocking.client": ("Client", "connect"),
+    "fencehold.client.blocking.hold": ("Hold", "Loss"),
+    "fencehold.client.blocking.lock": ("Lock",),
+    "fencehold.client.blocking.recipes": ("Election", "Leadership", "RLock", "RWLock", "Watch"),
+    "fencehold.client.current": ("current_hold",),
+    "fencehold.client.holding": ("Holding",),
     "fencehold.client.trust": ("State",),
     "fencehold.client.views": ("Event", "Explanation", "Holder", "Party", "Waiting"),
     "fencehold.errors": (
@@ -51,24 +62,34 @@ _HOMES = {
         "Unsupported",
         "UsageError",
     ),
+    "fencehold.types": ("Link",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Client",
     "Deadlock",
+    "Election",
     "Event",
     "Explanation",
     "FenceholdError",
+    "Hold",
     "HoldLost",
     "Holder",
+    "Holding",
+    "Leadership",
     "LimitExceeded",
+    "Link",
+    "Lock",
     "LockTimeout",
+    "Loss",
     "NotOwner",
     "OutcomeUnknown",
     "Party",
     "PermissionDenied",
     "QueueFull",
+    "RLock",
+    "RWLock",
     "Refused",
     "SessionExpired",
     "State",
@@ -76,9 +97,11 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "Waiting",
+    "Watch",
     "__version__",
     "aio",
     "connect",
+    "current_hold",
     "errors",
 ]
 

@@ -41,9 +41,13 @@ class Owners:
         """The option of an acquire that says who asks."""
         owner = self._known.get(who)
         if owner is None:
-            name = who.name if isinstance(who, threading.Thread) else who.get_name()
-            owner = self._known[who] = encode(f"#{next(self._numbers)}", name)
+            owner = self._known[who] = self.anew(who)
         return owner
+
+    def anew(self, who: "asyncio.Task[Any] | threading.Thread") -> bytes:
+        """An owner by the name of a task or thread, but a stranger to it: for what outlives its interest."""
+        name = who.name if isinstance(who, threading.Thread) else who.get_name()
+        return encode(f"#{next(self._numbers)}", name)
 
 
 def encode(number: str, name: str) -> bytes:

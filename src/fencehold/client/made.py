@@ -1,8 +1,10 @@
 """Which holds a lock has made, and for whom: so that `release` and the end of a body find the right one."""
 
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
+from fencehold.client.current import Body
 from fencehold.client.trust import Grant
 
 
@@ -42,3 +44,35 @@ class Holds(Generic[Held]):
         else:
             self._made.pop(owner, None)
         return last
+
+
+class Levels(Generic[Held]):
+    """How often each task or thread has taken the names it may take again, by whatever lock object of a client."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        self._taken: WeakKeyDictionary[Any, dict[str, tuple[Held, list[Body[Any] | None]]]] = WeakKeyDictionary()
+        """Weak: what a thread has left behind is not the next one's who gets its number."""
+
+    def held(self, who: Any, name: str) -> Held | None:
+        """What this task or thread has the name by; it may be lost."""
+        level = self._taken.get(who, {}).get(name)
+        return None if level is None else level[0]
+
+    def enter(self, who: Any, name: str, hold: Held, body: Body[Any] | None = None) -> None:
+        """Go one level deeper; with a body if there is one."""
+        self._taken.setdefault(who, {}).setdefault(name, (hold, []))[1].append(body)
+
+    def leave(self, who: Any, name: str) -> tuple[Held, bool] | None:
+        """Leave one level: what was held, and whether that was the last one; None if there was no level."""
+        levels = self._taken.get(who, {})
+        if name not in levels:
+            return None
+        hold, bodies = levels[name]
+        body = bodies.pop()
+        if body is not None:
+            body.leave()
+        if not bodies:
+            del levels[name]
+        return hold, not bodies

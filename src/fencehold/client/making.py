@@ -1,5 +1,9 @@
-"""Making a client's protocol from what the application said. The one place of the SDK with dice."""
+"""Making a client's protocol from what the application and the environment said.
 
+The one place of the SDK with dice.
+"""
+
+import os
 import random
 import ssl
 from collections.abc import Mapping
@@ -12,6 +16,12 @@ from fencehold.client.settings import Settings
 from fencehold.version import __version__
 
 DEFAULT_URL = "fencehold://127.0.0.1:7420"
+URL_VARIABLE = "FENCEHOLD_URL"
+
+
+def where(url: str | None) -> str:
+    """Where the service is: as given, or as the environment says, or on this machine."""
+    return os.environ.get(URL_VARIABLE) or DEFAULT_URL if url is None else url
 
 
 class Making(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fencehold.client.housekeeping import Ready
-from fencehold.client.requests import DONE, QUEUED, SENT, Expected, Numbered, Request
+from fencehold.client.requests import DONE, QUEUED, SENT, Acquire, Expected, Numbered, Request
 from fencehold.client.session import Session
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ class Pipeline:
                 # It is found among those that wait: an answer may be pushed before this is replied to.
                 request.stage = QUEUED
         self.interrupted = []
+
+    def find_acquire(self, request_id: int) -> Acquire | None:
+        """The acquire of this id that was sent and has not been replied to."""
+        sent = (entry for entry in self.expected if isinstance(entry, Acquire) and entry.stage == SENT)
+        return next((acquire for acquire in sent if acquire.id == request_id), None)
 
     def interrupt(self, protocol: "SessionProtocol") -> None:
         """The connection is gone."""

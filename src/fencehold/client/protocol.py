@@ -9,7 +9,8 @@
 5.  *A request is repeated under its own id*, in the order of ids, after withdrawals, until it is answered; the
     server acts on it once. An answer that says "elsewhere" or "unknown" is none.
 6.  *Nothing is left behind.* An acquire that nobody waits for is withdrawn at whatever moment it was left; a hold
-    that was lost for want of trust is given back if the session turns out to live.
+    that was lost for want of trust is given back if the session turns out to live; one whose own time is over,
+    before the next acquire.
 7.  *A connection that may carry the session is not closed until another does*: the server would count the grace.
     It is parked. One that has to be closed all the same costs trust.
 8.  *A session dies whole*: its holds are lost, its queued acquires fail; what was not answered is asked again in
@@ -99,6 +100,9 @@ class SessionProtocol:
     def acquire(self, terms: Terms, owner: bytes, promise: Promise, now: float) -> Acquire:
         """Ask for names. Keep what is returned: it is what `abandon` takes."""
         self.now = now
+        session = self.session
+        if session.overdue or (session.ends and session.ends[0][0] <= now):
+            self._give_back_overdue()
         request = Acquire(terms, owner, promise, now)
         self.submit(request)
         return request
@@ -352,11 +356,18 @@ class SessionProtocol:
             self.on_event(push[1])
         elif kind == b"ended" and push[1] == self.session.id:
             self._on_session_over(push[2].decode())
-        elif kind == b"lost" and (grant := self.session.holds.get(push[2])) is not None:
-            self.lose(grant, f"{push[1].decode()!r} was {push[3].decode()}")
+        elif kind == b"lost":
+            self._on_lost(push[1].decode(), push[2], push[3].decode())
+
+    def _on_lost(self, name: str, fence: int, how: str) -> None:
+        self.session.overdue.pop(fence, None)
+        grant = self.session.holds.get(fence)
+        if grant is not None:
+            self.lose(grant, f"{name!r} was {how}")
 
     def _on_answer(self, request_id: int, reply: dict[bytes, Any] | None) -> None:
-        request = self.session.waiting.pop(request_id, None)
+        # Its own reply may still be behind that of an earlier command: a push waits for nobody.
+        request = self.session.waiting.pop(request_id, None) or self.pipeline.find_acquire(request_id)
         if request is None:
             # Withdrawn: settled when the withdrawal is answered, lest the server forget what it has to undo.
             return
@@ -438,6 +449,15 @@ class SessionProtocol:
     def _distrust(self) -> None:
         """Trust has ended. Should the session live on at the server, what it holds there is given back."""
         for grant in self.session.lose_all("no keep-alive was answered in time"):
+            self.submit(Release(grant, None, self.now))
+
+    def _give_back_overdue(self) -> None:
+        """Release what has run out here, before the server counts it against its owner who asks again.
+
+        Not sooner: if nobody asks, it is to be seen that it ran out.
+        """
+        self.session.lose_due(self.now)
+        for grant in self.session.take_overdue():
             self.submit(Release(grant, None, self.now))
 
     def _end_waits(self) -> None:

@@ -25,13 +25,14 @@ class Session:
     """The books of one session. A new one is begun when the server says that the old has ended."""
 
     __slots__ = (
-        "_ends",
         "answered",
         "answered_id",
         "cancels",
+        "ends",
         "holds",
         "id",
         "last_id",
+        "overdue",
         "secret",
         "trust",
         "unsettled",
@@ -54,7 +55,10 @@ class Session:
         """Withdrawals not answered yet, oldest first."""
         self.unsettled: list[int] = []
         """Requests whose pushed answer has arrived, and which the server still remembers."""
-        self._ends: list[tuple[float, int]] = []
+        self.ends: list[tuple[float, int]] = []
+        """A heap of when holds with a ttl of their own end, with their fences; some are gone before."""
+        self.overdue: dict[int, Grant] = {}
+        """Lost because their time is over, a margin before the server says so."""
 
     def on_opened(self, reply: dict[bytes, Any], sent_at: float) -> None:
         """The session was opened, or taken up again, by a command sent at `sent_at`."""
@@ -86,33 +90,42 @@ class Session:
             grant.own_end = inf
             return
         grant.own_end = self.trust.place(reply[b"at"] + reply[b"ttl_ms"])
-        if len(self._ends) > 2 * len(self.holds) + ENDS_SPARE:
+        if len(self.ends) > 2 * len(self.holds) + ENDS_SPARE:
             # Most are of holds that were released long before their end.
-            self._ends = [(held.own_end, fence) for fence, held in self.holds.items() if held.own_end < inf]
-            heapify(self._ends)
-        heappush(self._ends, (grant.own_end, grant.fence))
+            self.ends = [(held.own_end, fence) for fence, held in self.holds.items() if held.own_end < inf]
+            heapify(self.ends)
+        heappush(self.ends, (grant.own_end, grant.fence))
 
     def next_end(self) -> float:
         """When the next hold, or all of them, will be lost unless something is heard."""
         if not self.holds:
             return inf
-        return min(self.trust.end, self._ends[0][0] if self._ends else inf)
+        return min(self.trust.end, self.ends[0][0] if self.ends else inf)
 
     def lose_due(self, now: float) -> None:
-        """Lose the holds whose own ttl has run out. The server lets go of them by itself."""
-        while self._ends and self._ends[0][0] <= now:
-            _, fence = heappop(self._ends)
+        """Lose the holds whose own ttl has run out. The server lets go of them by itself, a margin later."""
+        while self.ends and self.ends[0][0] <= now:
+            _, fence = heappop(self.ends)
             grant = self.holds.get(fence)
             # An extended hold is in the heap again, with its later end.
             if grant is not None and grant.own_end <= now:
                 del self.holds[fence]
+                # A release is a clean end, after which no delay is kept: such a hold is left to run out.
+                if not grant.terms.is_delayed:
+                    self.overdue[fence] = grant
                 grant.lose("its ttl ran out")
+
+    def take_overdue(self) -> list[Grant]:
+        """What was lost because its time is over, and may still count at the server."""
+        overdue = list(self.overdue.values())
+        self.overdue.clear()
+        return overdue
 
     def lose_all(self, reason: str) -> list[Grant]:
         """Lose all holds at once, and say which they were."""
         lost = list(self.holds.values())
         self.holds.clear()
-        self._ends.clear()
+        self.ends.clear()
         for grant in lost:
             grant.lose(reason)
         return lost

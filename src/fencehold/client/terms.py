@@ -46,6 +46,11 @@ class Terms:
         head = b"*%d\r\n$13\r\nLOCK.MACQUIRE\r\n" % (_OWN_WORDS + 1 + many + count)
         return head + number(many) + self.names_encoded + words
 
+    @property
+    def is_delayed(self) -> bool:
+        """Whether the names stay ungranted for a while after an unclean end."""
+        return self._options[3] > 0
+
     def waiting(self, timeout: float | None) -> "Terms":
         """The same terms with another time to wait."""
         other = Terms.__new__(Terms)
@@ -71,6 +76,13 @@ def several(names: Iterable[str]) -> tuple[str, ...]:
     if not checked:
         raise UsageError("at least one name is asked for")
     return checked
+
+
+def permits(limit: int) -> int:
+    """How many may have a semaphore at once, checked: 0 would travel as no limit, which is a plain lock."""
+    if not isinstance(limit, int) or limit < 1:
+        raise UsageError(f"limit is a whole number, 1 or more, not {limit!r}")
+    return limit
 
 
 def wait_of(timeout: float | None, *, blocking: bool = True) -> float | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -526,3 +527,103 @@ def test_errors_can_be_caught_as_builtin_ones() -> None:
     assert issubclass(LockTimeout, TimeoutError)
     assert issubclass(UsageError, ValueError)
     assert not issubclass(PermissionDenied, TimeoutError)
+
+
+def test_a_semaphore_has_a_permit_or_more() -> None:
+    """None at all is no semaphore, and certainly no exclusive lock."""
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url) as client:
+            for limit in (0, -1):
+                with pytest.raises(UsageError, match="limit is a whole number, 1 or more"):
+                    client.semaphore("s", limit)
+
+    run(test())
+
+
+def test_a_job_whose_name_is_kept_can_be_waited_for() -> None:
+    """A task that ran a job waits for the name that the job keeps, like anybody else."""
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url) as client:
+            clock = asyncio.get_running_loop().time
+
+            @client.once("again", at_most=60, at_least=0.2, busy="wait")
+            async def job() -> float:
+                return clock()
+
+            first, second = await job(), await job()
+            assert first is not None
+            assert second is not None
+            assert second - first >= 0.15
+
+    run(test())
+
+
+def test_observing_ends_with_the_client() -> None:
+    """Closing the client ends the iteration, also for whoever waits for the next leader."""
+
+    async def test() -> None:
+        async with service() as url:
+            client = await aio.connect(url)
+            seen = client.election("chair").observe()
+            assert await anext(seen) is None
+            rest = asyncio.create_task(_all(seen))
+            await asyncio.sleep(0.01)
+            await client.close()
+            assert await asyncio.wait_for(rest, 10) == []
+
+    run(test())
+
+
+def test_a_watch_that_is_closed_ends_for_those_who_wait() -> None:
+    """Another task's close is the end of the iteration."""
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url) as client, client.watch("nothing:") as watch:
+            rest = asyncio.create_task(_all(watch))
+            await asyncio.sleep(0.01)
+            await watch.close()
+            assert await asyncio.wait_for(rest, 10) == []
+
+    run(test())
+
+
+async def _all(things: AsyncIterator[Any]) -> list[Any]:
+    return [thing async for thing in things]
+
+
+def test_two_re_entrant_locks_of_a_name_are_one() -> None:
+    """Levels are counted by client and name, whichever object goes in or out; other tasks are strangers."""
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url) as client:
+            one, two = client.rlock("r"), client.rlock("r", timeout=0)
+            async with one as outer, two as inner:
+                assert inner is outer
+                assert await asyncio.create_task(two.acquire()) is None
+            assert not await two.locked()
+            await one.acquire()
+            await two.acquire()
+            await one.release()
+            assert two.owned()
+            await two.release()
+            assert not await one.locked()
+            async with two:
+                await one.release()
+            with pytest.raises(NotOwner):
+                await two.release()
+
+    run(test())
+
+
+def test_without_a_url_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is told nothing asks `FENCEHOLD_URL`."""
+
+    async def test() -> None:
+        async with service() as url:
+            monkeypatch.setenv("FENCEHOLD_URL", url)
+            async with aio.connect(connect_timeout=10) as client:
+                await client.ready()
+
+    run(test())

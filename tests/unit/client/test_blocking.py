@@ -4,15 +4,18 @@ import gc
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 import fencehold
 from fencehold import Client, State
-from fencehold.errors import HoldLost, LockTimeout, NotOwner, Unavailable, UsageError
+from fencehold.client.making import where
+from fencehold.errors import Deadlock, HoldLost, LockTimeout, NotOwner, SessionExpired, Unavailable, UsageError
 from tests.unit.client.service import service_on_a_thread, until_true
 
 
@@ -138,7 +141,7 @@ def test_an_election_has_one_leader(client: Client, url: str) -> None:
         for leader in seen:
             if leader is not None and leader.fence == next_term.epoch:
                 break
-        seen.close()  # type: ignore[attr-defined]
+        seen.close()
         second.resign()
         assert first.leader() is None
         with pytest.raises(NotOwner):
@@ -274,6 +277,146 @@ def test_what_was_forgotten_warns(url: str) -> None:
     with pytest.warns(ResourceWarning, match="not closed"):
         _collect(clients)
     portal.close()
+
+
+def test_a_name_whose_time_was_over_can_be_asked_for_at_once(client: Client) -> None:
+    """The client lets go a margin before the server does, and is not told that it waits for itself."""
+    for _ in range(5):
+        hold = client.lock("over", ttl=0.1).acquire()
+        assert hold is not None
+        assert hold.lost.wait(10)
+        with client.lock("over", timeout=10) as again:
+            assert again.fence > hold.fence
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5])
+def test_a_semaphore_has_a_permit_or_more(client: Client, limit: Any) -> None:
+    """None at all is no semaphore, and certainly no exclusive lock."""
+    with pytest.raises(UsageError, match="limit is a whole number, 1 or more"):
+        client.semaphore("s", limit)
+
+
+def test_a_job_whose_name_is_kept_can_be_waited_for(client: Client) -> None:
+    """A thread that ran a job waits for the name that the job keeps, like anybody else."""
+    job = client.once("again", at_most=60, at_least=0.2, busy="wait")(time.monotonic)
+    first, second = job(), job()
+    assert first is not None
+    assert second is not None
+    assert second - first >= 0.15
+
+
+def test_a_job_that_waits_for_itself_is_refused(client: Client) -> None:
+    """A job that keeps nothing belongs to its thread: the circle is seen."""
+
+    @client.once("circle", at_most=60, busy="wait")
+    def job() -> None:
+        job()
+
+    with pytest.raises(Deadlock):
+        job()
+
+
+def test_observing_ends_with_the_client(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was left open when its client was closed ends without a word, and a watch, too."""
+    client = fencehold.connect(url)
+    left, kept, watch = client.election("chair").observe(), client.election("chair").observe(), client.watch("x")
+    assert next(left) is None
+    assert next(kept) is None
+    watch.__enter__()
+    client.close()
+    assert list(kept) == []
+    assert list(watch) == []
+    watch.close()
+    del left
+    gc.collect()
+    assert capsys.readouterr().err == ""
+
+
+def test_whoever_observes_is_told_when_the_client_is_closed(url: str) -> None:
+    """A thread that waits for the next leader does not wait for ever."""
+    client = fencehold.connect(url)
+    with ThreadPoolExecutor(1) as pool, closing(client.election("chair").observe()) as seen:
+        assert next(seen) is None
+        rest = pool.submit(list, seen)
+        client.close()
+        assert rest.result(10) == []
+
+
+def test_nobody_sleeps_on_a_client_that_is_closed(url: str) -> None:
+    """Calls that cross a close are refused, at whatever moment they come."""
+
+    def ask(client: Client) -> None:
+        while True:
+            client.explain("a")
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            client = fencehold.connect(url)
+            asking = [pool.submit(ask, client) for _ in range(3)]
+            watching = pool.submit(list, client.watch("nothing:"))
+            client.close()
+            for call in asking:
+                with pytest.raises((UsageError, SessionExpired), match="closed"):
+                    call.result(10)
+            assert watching.exception(10) is None or isinstance(watching.exception(), UsageError)
+
+
+def test_a_watch_that_is_closed_ends_for_those_who_wait(client: Client) -> None:
+    """Another thread's close is the end of the iteration."""
+    watch = client.watch("nothing:")
+    watch.__enter__()
+    with ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(list, watch)
+        watch.close()
+        assert rest.result(10) == []
+
+
+def test_two_re_entrant_locks_of_a_name_are_one(client: Client) -> None:
+    """Levels are counted by client and name, whichever object goes in or out; other threads are strangers."""
+    one, two = client.rlock("r2"), client.rlock("r2", timeout=0)
+    with one as outer, two as inner:
+        assert inner is outer
+        assert one.acquire() is outer
+        two.release()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(two.acquire).result() is None
+    assert not two.locked()
+    assert one.acquire() is not None
+    assert two.acquire() is not None
+    one.release()
+    assert two.owned()
+    two.release()
+    assert not one.locked()
+    with two:
+        one.release()
+    assert not one.locked()
+
+
+def test_what_a_thread_left_behind_is_not_the_next_ones(client: Client) -> None:
+    """A thread that gets the number of one that ended does not get its re-entrant lock."""
+    lock = client.rlock("r3", timeout=0)
+    holds: list[Any] = []
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: holds.append(lock.acquire()))
+        thread.start()
+        thread.join()
+    first, second = holds
+    assert second is None
+    first.release()
+
+
+def test_without_a_url_the_environment_says_where(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL that is given wins; without one and without a variable it is this machine."""
+    monkeypatch.setenv("FENCEHOLD_URL", url)
+    with fencehold.connect(connect_timeout=10) as client:
+        client.ready()
+    with pytest.raises(Unavailable):
+        fencehold.connect("fencehold://127.0.0.1:1", connect_timeout=0.05)
+    with pytest.raises(UsageError):
+        fencehold.connect("")
+    for words in ({}, {"FENCEHOLD_URL": ""}):
+        monkeypatch.setattr(os, "environ", words)
+        assert where(None) == "fencehold://127.0.0.1:7420"
 
 
 def _collect(things: list[Any]) -> None:

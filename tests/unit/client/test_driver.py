@@ -82,7 +82,7 @@ def test_a_watcher_that_falls_behind_is_told_of_the_gap(monkeypatch: pytest.Monk
     async def test() -> None:
         async with service() as url, aio.connect(url) as client, client.watch("a") as watch:
             for position in range(5):
-                watch.put(Event("acquired", position, 0, 0, "", ("a",), 1, ""))
+                watch._put(Event("acquired", position, 0, 0, "", ("a",), 1, ""))
             kinds = [((event := await anext(watch)).kind, event.position) for _ in range(3)]
             assert kinds == [("gap", 2), ("acquired", 3), ("acquired", 4)]
 

@@ -88,6 +88,20 @@ def test_a_queued_acquire_is_answered_by_a_push_and_settled() -> None:
     assert talk.sent() == [["SESSION.KEEPALIVE"], ["LOCK.SETTLE", "1"]]
 
 
+@pytest.mark.guarantee("G9")
+def test_a_push_that_overtakes_the_reply_of_its_own_acquire_counts() -> None:
+    """The reply that says queued may be held back behind another; the grant pushed before it is not lost."""
+    talk = Talk()
+    talk.open()
+    _, slot = talk.ask()
+    talk.sent()
+    talk.push("grant", 1, talk.grant(4))
+    assert slot.result.fence == 4
+    talk.reply({"queued": 7, "ahead": 0})
+    assert not talk.protocol.session.waiting
+    assert slot.result.fence == 4
+
+
 def test_many_pushed_answers_are_settled_without_waiting() -> None:
     """The server need not remember more than some dozens of answers that have arrived."""
     talk = Talk()

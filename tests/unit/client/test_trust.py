@@ -206,7 +206,56 @@ def test_ends_of_released_holds_are_not_kept() -> None:
         talk.protocol.release(talk.hold(fence, ttl_ms=3_600_000), None, talk.now)
         talk.sent()
         talk.reply("OK")
-    assert len(talk.protocol.session._ends) < 100
+    assert len(talk.protocol.session.ends) < 100
     last = talk.hold(2_001, ttl_ms=1_000)
     talk.wait(1)
     assert last.state(talk.now) is State.LOST
+
+
+def test_what_ran_out_here_is_given_back_before_it_is_asked_for_again() -> None:
+    """The server counts a hold for a margin longer; nobody is to wait for what was their own."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold(4, ttl_ms=1_000)
+    talk.wait(1)
+    assert grant.state(talk.now) is State.LOST
+    assert talk.sent() == [], "if nobody asks, it is to be seen that it ran out"
+    talk.ask()
+    assert [words[:3] for words in talk.sent()] == [["LOCK.RELEASE", "a", "4"], ["LOCK.ACQUIRE", "a", "ASYNC"]]
+    talk.ask("b")
+    assert [words[0] for words in talk.sent()] == ["LOCK.ACQUIRE"]
+
+
+def test_what_ran_out_is_given_back_though_no_timer_has_said_so() -> None:
+    """Whoever asks again at the very end of a hold need not be lucky with timers."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold(4, ttl_ms=1_000)
+    talk.now += 1
+    talk.ask()
+    assert [words[0] for words in talk.sent()] == ["LOCK.RELEASE", "LOCK.ACQUIRE"]
+    assert grant.ending == "its ttl ran out"
+
+
+def test_what_the_server_has_ended_meanwhile_is_not_given_back() -> None:
+    """Once the server has said that a hold ran out, there is nothing to release."""
+    talk = Talk()
+    talk.open()
+    talk.hold(4, ttl_ms=1_000)
+    talk.wait(1)
+    talk.push("lost", "a", 4, "expired")
+    talk.ask()
+    assert [words[0] for words in talk.sent()] == ["LOCK.ACQUIRE"]
+
+
+def test_a_hold_with_a_delay_is_left_to_run_out() -> None:
+    """A release is a clean end: it would give away a name that is to stay ungranted."""
+    talk = Talk()
+    talk.open()
+    _, slot = talk.ask(delay=60, ttl=1)
+    talk.sent()
+    talk.reply(talk.grant(4, ttl_ms=1_000))
+    talk.wait(1)
+    assert slot.result.state(talk.now) is State.LOST
+    talk.ask()
+    assert [words[0] for words in talk.sent()] == ["LOCK.ACQUIRE"]

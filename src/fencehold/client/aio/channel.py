@@ -23,10 +23,10 @@ class Channel:
         self.loop = driver.loop
         self.owners = Owners()
 
-    async def acquire(self, terms: Terms, task: "asyncio.Task[Any]") -> Grant | None:
-        """Acquire for a task. Whatever ends the waiting, nothing stays held or queued that nobody has."""
+    async def acquire(self, terms: Terms, task: "asyncio.Task[Any]", owner: bytes | None = None) -> Grant | None:
+        """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""
         future: asyncio.Future[Any] = self.loop.create_future()
-        request = self.protocol.acquire(terms, self.owners.of(task), future, clock())
+        request = self.protocol.acquire(terms, owner or self.owners.of(task), future, clock())
         self.driver.soon()
         try:
             return await future  # type: ignore[no-any-return]

@@ -9,14 +9,16 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from fencehold.client import views
 from fencehold.client.aio.channel import Channel
+from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Job, Lock, OnLost
 from fencehold.client.aio.once import once
 from fencehold.client.aio.recipes import Election, RLock, RWLock
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.jobs import Busy, wait_when
-from fencehold.client.making import DEFAULT_URL, Making
-from fencehold.client.terms import Meta, Terms, one, several
+from fencehold.client.made import Levels
+from fencehold.client.making import Making, where
+from fencehold.client.terms import Meta, Terms, one, permits, several
 from fencehold.client.wire import command
 
 Given = ParamSpec("Given")
@@ -34,6 +36,7 @@ class Client:
         protocol = making.protocol()
         self._channel = Channel(protocol, Driver(protocol, asyncio.get_running_loop(), making.tls))
         self._watches = Watches(self._channel)
+        self._levels: Levels[Hold] = Levels()
 
     def lock(
         self,
@@ -97,7 +100,7 @@ class Client:
         on_lost: OnLost = "cancel",
     ) -> Lock:
         """A lock that `limit` may have at once. All who use the name must give the same limit."""
-        terms = Terms(one(name), limit=limit, ttl=ttl, timeout=timeout, meta=meta)
+        terms = Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta)
         return Lock(self._channel, terms, on_lost)
 
     def rlock(
@@ -110,7 +113,7 @@ class Client:
         on_lost: OnLost = "cancel",
     ) -> RLock:
         """A lock that the task which has it may take again."""
-        return RLock(self.lock(name, ttl=ttl, timeout=timeout, meta=meta, on_lost=on_lost))
+        return RLock(self.lock(name, ttl=ttl, timeout=timeout, meta=meta, on_lost=on_lost), self._levels)
 
     def election(self, name: str, *, meta: Meta = None) -> Election:
         """An election: campaign, observe, resign."""
@@ -201,7 +204,7 @@ class Connecting:
 
 
 def connect(
-    url: str = DEFAULT_URL,
+    url: str | None = None,
     *,
     ttl: float = 30,
     grace: float = 1,
@@ -214,6 +217,7 @@ def connect(
 
     Args:
         url: ``fencehold://host[:port][,host…]``, all nodes of the service; ``fenceholds://`` for TLS.
+            None: what ``$FENCEHOLD_URL`` says, or this machine.
         ttl: seconds a session lives without a keep-alive: how long a holder that hangs keeps others waiting.
         grace: seconds a session lives after its connection was closed: how soon a crash is seen.
         name: what this client is called when others ask who holds something.
@@ -225,4 +229,4 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: on entering; no node was reached in time.
     """
-    return Connecting(Making(url, ttl, grace, name or "", meta, connect_timeout, tls).checked())
+    return Connecting(Making(where(url), ttl, grace, name or "", meta, connect_timeout, tls).checked())

@@ -39,7 +39,7 @@ class Hold(Holding):
             self._loss = Loss(self)
             self._grant.on_lost = self._on_lost
             if self._grant.ending not in ("", "released"):
-                self._loss.fire()
+                self._loss._fire()
         return self._loss
 
     def deadline(self) -> float:
@@ -73,12 +73,12 @@ class Hold(Holding):
 
     # The body of an `async with`.
 
-    def enter_body(self, task: "asyncio.Task[Any]") -> None:
+    def _enter_body(self, task: "asyncio.Task[Any]") -> None:
         """From now on, losing the hold cancels this task."""
         self._task = task
         self._grant.on_lost = self._on_lost
 
-    async def leave(self, error: BaseException | None, keep: float = 0.0) -> None:
+    async def _leave(self, error: BaseException | None, keep: float = 0.0) -> None:
         """The body is over: release, or keep the names for some seconds more. Never hides the body's own error.
 
         Raises:
@@ -98,8 +98,8 @@ class Hold(Holding):
                 raise failure from error
             error.add_note(str(failure))
 
-    def leave_held(self) -> "asyncio.Future[None] | None":
-        """The body is over and raised nothing: release what is still held; None if it is not, see `leave`."""
+    def _leave_held(self) -> "asyncio.Future[None] | None":
+        """The body is over and raised nothing: release what is still held; None if it is not, see `_leave`."""
         if self._grant.ending:
             return None
         self._task = None
@@ -117,7 +117,7 @@ class Hold(Holding):
             self._cancelling = self._task.cancelling()
             self._task.cancel()
         if self._loss is not None:
-            self._loss.fire()
+            self._loss._fire()
 
 
 class Loss:
@@ -154,7 +154,7 @@ class Loss:
     def __await__(self) -> Generator[Any, None, str]:
         return self.wait().__await__()
 
-    def fire(self) -> None:
+    def _fire(self) -> None:
         """The hold is lost."""
         self._event.set()
         callbacks, self._callbacks = self._callbacks, []

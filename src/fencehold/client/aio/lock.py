@@ -14,6 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 from fencehold.client import views
 from fencehold.client.aio.channel import Channel, current_task
 from fencehold.client.aio.hold import Hold
+from fencehold.client.current import Body
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
 from fencehold.client.wire import command
@@ -39,7 +40,7 @@ class Lock:
         self._channel = channel
         self._terms = terms
         self._on_lost = on_lost
-        self._entered: dict[asyncio.Task[Any], list[Hold]] = {}
+        self._entered: dict[asyncio.Task[Any], list[Body[Hold]]] = {}
         self._acquired: Holds[Hold] = Holds()
 
     @property
@@ -86,7 +87,7 @@ class Lock:
         hold = self._acquired.take(task)
         if hold is None:
             # Still entered: the end of its `async with` finds it released, and does nothing.
-            hold = next((hold for hold in reversed(self._entered.get(task, [])) if not hold._grant.ending), None)
+            hold = next((hold for hold in reversed(self._inside(task)) if not hold._grant.ending), None)
         if hold is not None:
             await hold.release()
             return
@@ -95,7 +96,7 @@ class Lock:
     def owned(self) -> bool:
         """Whether this task holds the names by this lock, and can trust it."""
         task = current_task()
-        holds = self._acquired.of(task) + self._entered.get(task, [])
+        holds = self._acquired.of(task) + self._inside(task)
         return any(hold.safe_for() > 0 for hold in holds)
 
     async def locked(self) -> bool:
@@ -106,17 +107,21 @@ class Lock:
                 return True
         return False
 
-    async def acquire_unowned(self) -> Hold | None:
+    async def _acquire_unowned(self, owner: bytes | None = None) -> Hold | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
-        grant = await self._channel.acquire(self._terms, current_task())
+        grant = await self._channel.acquire(self._terms, current_task(), owner)
         return None if grant is None else Hold(self._channel, grant)
 
-    async def acquire_or_raise(self) -> Hold:
-        """As `acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
-        grant = await self._channel.acquire(self._terms, current_task())
-        if grant is None:
+    async def acquire_or_raise(self, owner: bytes | None = None) -> Hold:
+        """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
+        hold = await self._acquire_unowned(owner)
+        if hold is None:
             raise await self._timeout()
-        return Hold(self._channel, grant)
+        return hold
+
+    def _stranger(self) -> bytes:
+        """An owner that has nothing and waits for nothing."""
+        return self._channel.owners.anew(current_task())
 
     async def __aenter__(self) -> Hold:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
@@ -125,9 +130,9 @@ class Lock:
         if grant is None:
             raise await self._timeout()
         hold = Hold(self._channel, grant)
-        self._entered.setdefault(task, []).append(hold)
         if self._on_lost == "cancel":
-            hold.enter_body(task)
+            hold._enter_body(task)
+        self._entered.setdefault(task, []).append(Body(hold))
         return hold
 
     async def __aexit__(
@@ -138,13 +143,15 @@ class Lock:
         if task not in self._entered:
             # Left by another task than entered it, as an exit stack may be: the last one in is the first one out.
             task = next(reversed(self._entered))
-        holds = self._entered[task]
-        hold = holds.pop()
-        if not holds:
+        bodies = self._entered[task]
+        body = bodies.pop()
+        if not bodies:
             del self._entered[task]
-        released = hold.leave_held() if error is None else None
+        body.leave()
+        hold = body.hold
+        released = hold._leave_held() if error is None else None
         if released is None:
-            await hold.leave(error)
+            await hold._leave(error)
         else:
             await released
 
@@ -157,6 +164,10 @@ class Lock:
                 return await function(*args, **kwargs)
 
         return run
+
+    def _inside(self, task: "asyncio.Task[Any]") -> list[Hold]:
+        """What a task has by being inside an `async with`."""
+        return [body.hold for body in self._entered.get(task, ())]
 
     async def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None

@@ -3,6 +3,8 @@
 1. `at_most` caps a run: the hold ends then, and the job is cancelled, even if its process would keep it alive.
 2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. The
    client has to live that long: closing it frees all it has.
+3. A run whose name may be kept is an owner of its own: its task is done with it, and may wait for the name like
+   anybody else. Other runs are their task's, so that circles of those who wait are found.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,6 +14,7 @@ from typing import ParamSpec, TypeVar
 from fencehold.client.aio.channel import current_task
 from fencehold.client.aio.lock import Job, Lock
 from fencehold.client.clock import clock
+from fencehold.client.current import Body
 from fencehold.client.jobs import Busy
 
 Given = ParamSpec("Given")
@@ -28,17 +31,21 @@ def once(
     ) -> Job[Given, Result | None]:
         @wraps(function)
         async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
-            hold = await (lock.acquire_unowned() if busy == "skip" else lock.acquire_or_raise())
+            owner = lock._stranger() if at_least else None
+            hold = await (lock._acquire_unowned(owner) if busy == "skip" else lock.acquire_or_raise(owner))
             if hold is None:
                 return None
             began_at = clock()
-            hold.enter_body(current_task())
+            hold._enter_body(current_task())
+            body = Body(hold)
             try:
                 result = await function(*args, **kwargs)
             except BaseException as error:
-                await hold.leave(error, keep=at_least - (clock() - began_at))
+                body.leave()
+                await hold._leave(error, keep=at_least - (clock() - began_at))
                 raise
-            await hold.leave(None, keep=at_least - (clock() - began_at))
+            body.leave()
+            await hold._leave(None, keep=at_least - (clock() - began_at))
             return result
 
         return run

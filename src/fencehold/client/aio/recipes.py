@@ -1,6 +1,5 @@
 """What is made of locks: readers and writers, re-entrant locks, elections."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from types import EllipsisType, TracebackType
 from typing import Any
@@ -9,10 +8,15 @@ from fencehold.client.aio.channel import Channel, current_task
 from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Lock, OnLost
 from fencehold.client.aio.watch import Watch, Watches
+from fencehold.client.current import Body
+from fencehold.client.made import Levels
 from fencehold.client.terms import Terms
-from fencehold.client.views import Holder, explanation
+from fencehold.client.views import Event, Holder, explanation
 from fencehold.client.wire import command
-from fencehold.errors import NotOwner
+from fencehold.errors import NotOwner, SessionExpired, UsageError
+
+CLOSED = (UsageError, SessionExpired)
+"""What asking who leads raises when the client is, or is being, closed."""
 
 
 class RWLock:
@@ -38,11 +42,12 @@ class RWLock:
 class RLock:
     """A lock that the task which has it may take again, with the same fence. Other tasks are strangers."""
 
-    __slots__ = ("_depths", "_lock")
+    __slots__ = ("_levels", "_lock")
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, lock: Lock, levels: Levels[Hold]) -> None:
         self._lock = lock
-        self._depths: dict[asyncio.Task[Any], tuple[Hold, int]] = {}
+        self._levels = levels
+        """Shared by all of a client, so that another object of the same name is no stranger."""
 
     @property
     def name(self) -> str:
@@ -56,24 +61,28 @@ class RLock:
             HoldLost: this task had it and lost it: it must leave all levels before it asks anew.
         """
         task = current_task()
-        if task in self._depths:
-            return self._deeper(task)
-        hold = await self._lock.acquire(blocking=blocking, timeout=timeout)
+        hold = self._levels.held(task, self.name)
         if hold is not None:
-            self._depths[task] = (hold, 1)
+            hold.check()
+        else:
+            hold = await self._lock.acquire(blocking=blocking, timeout=timeout)
+        if hold is not None:
+            self._levels.enter(task, self.name, hold)
         return hold
 
     async def release(self) -> None:
         """Leave one level; the last one releases."""
-        task = current_task()
-        if task not in self._depths:
-            raise NotOwner(f"this task holds nothing by this lock on {self.name!r}")
-        if self._shallower(task) == 0:
-            await self._lock.release()
+        left = self._levels.leave(current_task(), self.name)
+        if left is None:
+            raise NotOwner(f"this task holds nothing by a re-entrant lock on {self.name!r}")
+        hold, is_last = left
+        if is_last:
+            await hold.release()
 
     def owned(self) -> bool:
         """Whether this task has it, and can trust it."""
-        return self._lock.owned()
+        hold = self._levels.held(current_task(), self.name)
+        return hold is not None and hold.safe_for() > 0
 
     async def locked(self) -> bool:
         """Whether anyone has it."""
@@ -81,29 +90,23 @@ class RLock:
 
     async def __aenter__(self) -> Hold:
         task = current_task()
-        if task in self._depths:
-            return self._deeper(task)
-        hold = await self._lock.__aenter__()
-        self._depths[task] = (hold, 1)
+        hold = self._levels.held(task, self.name)
+        if hold is not None:
+            hold.check()
+        else:
+            hold = await self._lock.acquire_or_raise()
+            if self._lock._on_lost == "cancel":
+                hold._enter_body(task)
+        self._levels.enter(task, self.name, hold, Body(hold))
         return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shallower(current_task()) == 0:
-            await self._lock.__aexit__(kind, error, trace)
-
-    def _deeper(self, task: "asyncio.Task[Any]") -> Hold:
-        hold, depth = self._depths[task]
-        hold.check()
-        self._depths[task] = (hold, depth + 1)
-        return hold
-
-    def _shallower(self, task: "asyncio.Task[Any]") -> int:
-        hold, depth = self._depths.pop(task)
-        if depth > 1:
-            self._depths[task] = (hold, depth - 1)
-        return depth - 1
+        left = self._levels.leave(current_task(), self.name)
+        # None: the body has released it itself.
+        if left is not None and left[1]:
+            await left[0]._leave(error)
 
 
 class Leadership(Hold):
@@ -155,14 +158,22 @@ class Election:
         return next(iter(explanation(reply).holders), None)
 
     async def observe(self) -> AsyncGenerator[Holder | None, None]:
-        """See who leads, now and whenever that changes; None while nobody does."""
+        """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
         async with Watch(self._channel, self._watches, self.name) as watch:
             seen = await self.leader()
             yield seen
             async for event in watch:
-                if self.name not in event.names and event.kind not in ("gap", "session_ended"):
+                if not may_concern(event, self.name):
                     continue
-                leader = await self.leader()
+                try:
+                    leader = await self.leader()
+                except CLOSED:
+                    return
                 if (leader and leader.fence) != (seen and seen.fence):
                     seen = leader
                     yield seen
+
+
+def may_concern(event: Event, name: str) -> bool:
+    """Whether somebody else may lead after this event."""
+    return name in event.names or event.kind in ("gap", "session_ended")

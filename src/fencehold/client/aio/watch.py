@@ -39,14 +39,14 @@ class Watches:
     def end(self) -> None:
         """The client is closed."""
         for watch in self._watches:
-            watch.end()
+            watch._end()
 
     def _on_event(self, push: dict[bytes, Any]) -> None:
         seen = event(push)
         self._position = max(self._position, seen.position)
         for watch in self._watches:
-            if watch.wants(seen):
-                watch.put(seen)
+            if watch._wants(seen):
+                watch._put(seen)
 
     def _subscriptions(self) -> list[bytes]:
         """What a new connection must be told; events since the last one seen follow, if they are still kept."""
@@ -84,7 +84,7 @@ class Watch:
     async def close(self) -> None:
         """Watch no longer."""
         if self._watching and not self._ended:
-            self._ended = True
+            self._end()
             await self._watches.remove(self)
 
     async def __aenter__(self) -> Self:
@@ -97,11 +97,11 @@ class Watch:
     ) -> None:
         await self.close()
 
-    def wants(self, seen: Event) -> bool:
+    def _wants(self, seen: Event) -> bool:
         """Whether an event concerns this watch."""
         return not self.prefix or not seen.names or any(name.startswith(self.prefix) for name in seen.names)
 
-    def put(self, seen: Event) -> None:
+    def _put(self, seen: Event) -> None:
         """An event happened."""
         if len(self._events) >= EVENTS_MAX:
             missed = self._events[-1].position
@@ -110,7 +110,7 @@ class Watch:
         self._events.append(seen)
         self._wake()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """No event will come any more."""
         self._ended = True
         self._wake()

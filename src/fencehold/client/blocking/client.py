@@ -10,12 +10,14 @@ from typing import ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from fencehold.client import views
+from fencehold.client.blocking.hold import Hold
 from fencehold.client.blocking.lock import Lock
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.blocking.recipes import Election, RLock, RWLock, Watch, once
 from fencehold.client.jobs import Busy, wait_when
-from fencehold.client.making import DEFAULT_URL, Making
-from fencehold.client.terms import Meta, Terms, one, several
+from fencehold.client.made import Levels
+from fencehold.client.making import Making, where
+from fencehold.client.terms import Meta, Terms, one, permits, several
 from fencehold.client.wire import command
 from fencehold.errors import UsageError
 
@@ -35,6 +37,7 @@ class Client:
         self._closed = False
         self._starting = threading.Lock()
         self._portal: Portal | None = None
+        self._levels: Levels[Hold] = Levels()
         _clients.add(self)
 
     def lock(
@@ -80,13 +83,13 @@ class Client:
         self, name: str, limit: int, *, ttl: float | None = None, timeout: float | None = None, meta: Meta = None
     ) -> Lock:
         """A lock that `limit` may have at once. All who use the name must give the same limit."""
-        return Lock(self, Terms(one(name), limit=limit, ttl=ttl, timeout=timeout, meta=meta))
+        return Lock(self, Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta))
 
     def rlock(
         self, name: str, *, ttl: float | None = None, timeout: float | None = None, meta: Meta = None
     ) -> RLock:
         """A lock that the thread which has it may take again."""
-        return RLock(self.lock(name, ttl=ttl, timeout=timeout, meta=meta))
+        return RLock(self.lock(name, ttl=ttl, timeout=timeout, meta=meta), self._levels)
 
     def election(self, name: str, *, meta: Meta = None) -> Election:
         """An election: campaign, observe, resign."""
@@ -151,7 +154,7 @@ class Client:
                 self._portal = Portal(self._making)
             return self._portal
 
-    def on_forked(self) -> None:
+    def _on_forked(self) -> None:
         """In a child: the parent's thread is not here, and whoever held this lock neither."""
         self._starting = threading.Lock()
         self._portal = None
@@ -170,7 +173,7 @@ class Client:
 
 
 def connect(
-    url: str = DEFAULT_URL,
+    url: str | None = None,
     *,
     ttl: float = 30,
     grace: float = 1,
@@ -183,6 +186,7 @@ def connect(
 
     Args:
         url: ``fencehold://host[:port][,host…]``, all nodes of the service; ``fenceholds://`` for TLS.
+            None: what ``$FENCEHOLD_URL`` says, or this machine.
         ttl: seconds a session lives without a keep-alive: how long a holder that hangs keeps others waiting.
         grace: seconds a session lives after its connection was closed: how soon a crash is seen.
         name: what this client is called when others ask who holds something.
@@ -194,7 +198,7 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: no node was reached in time.
     """
-    client = Client(Making(url, ttl, grace, name or "", meta, connect_timeout, tls).checked())
+    client = Client(Making(where(url), ttl, grace, name or "", meta, connect_timeout, tls).checked())
     try:
         client.ready()
     except BaseException:
@@ -208,7 +212,7 @@ _clients: WeakSet[Client] = WeakSet()
 
 def _after_fork_in_child() -> None:
     for client in list(_clients):
-        client.on_forked()
+        client._on_forked()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -29,7 +29,7 @@ class Hold(Holding):
             self._grant.on_lost = self._on_lost
             if self._grant.ending not in ("", "released"):
                 # Lost before anyone could be told, or just now: being told twice does no harm.
-                self._loss.fire()
+                self._loss._fire()
         return self._loss
 
     def deadline(self) -> float:
@@ -57,7 +57,7 @@ class Hold(Holding):
         self._alive()
         self._portal.release(self._grant)
 
-    def leave(self, error: BaseException | None, keep: float = 0.0) -> None:
+    def _leave(self, error: BaseException | None, keep: float = 0.0) -> None:
         """The body is over: release, or keep the names for some seconds more. Never hides the body's own error.
 
         Raises:
@@ -77,7 +77,7 @@ class Hold(Holding):
 
     def _on_lost(self, _: Grant) -> None:
         if self._loss is not None:
-            self._loss.fire()
+            self._loss._fire()
 
 
 class Loss:
@@ -107,9 +107,9 @@ class Loss:
         """Have this called when the hold is lost, in a thread of its own; at once if it is."""
         self._callbacks.append(callback)
         if self.is_set():
-            self.fire()
+            self._fire()
 
-    def fire(self) -> None:
+    def _fire(self) -> None:
         """The hold is lost."""
         self._event.set()
         while self._callbacks:

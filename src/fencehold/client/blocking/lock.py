@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from fencehold.client import views
 from fencehold.client.blocking.hold import Hold
+from fencehold.client.current import Body
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
 from fencehold.client.wire import command
@@ -29,7 +30,7 @@ class Lock:
     def __init__(self, client: "Client", terms: Terms) -> None:
         self._client = client
         self._terms = terms
-        self._entered: dict[int, list[Hold]] = {}
+        self._entered: dict[int, list[Body[Hold]]] = {}
         self._acquired: Holds[Hold] = Holds()
 
     @property
@@ -57,7 +58,7 @@ class Lock:
         terms = self._terms
         if timeout is not ... or not blocking:
             terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
-        hold = self.acquire_unowned(terms)
+        hold = self._acquire_unowned(terms)
         if hold is not None:
             self._acquired.add(threading.get_ident(), hold)
         return hold
@@ -73,7 +74,7 @@ class Lock:
         hold = self._acquired.take(thread)
         if hold is None:
             # Still entered: the end of its `with` finds it released, and does nothing.
-            hold = next((hold for hold in reversed(self._entered.get(thread, [])) if not hold._grant.ending), None)
+            hold = next((hold for hold in reversed(self._inside(thread)) if not hold._grant.ending), None)
         if hold is not None:
             hold.release()
             return
@@ -82,7 +83,7 @@ class Lock:
     def owned(self) -> bool:
         """Whether this thread holds the names by this lock, and can trust it."""
         thread = threading.get_ident()
-        holds = self._acquired.of(thread) + self._entered.get(thread, [])
+        holds = self._acquired.of(thread) + self._inside(thread)
         return any(hold.safe_for() > 0 for hold in holds)
 
     def locked(self) -> bool:
@@ -90,23 +91,27 @@ class Lock:
         portal = self._client.portal()
         return any(portal.read(command("LOCK.INFO", name))[b"holds"] for name in self.names)
 
-    def acquire_unowned(self, terms: Terms | None = None) -> Hold | None:
+    def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Hold | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
         portal = self._client.portal()
-        grant = portal.acquire(terms or self._terms)
+        grant = portal.acquire(terms, owner)
         return None if grant is None else Hold(portal, grant)
 
-    def acquire_or_raise(self) -> Hold:
-        """As `acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
-        hold = self.acquire_unowned()
+    def acquire_or_raise(self, owner: bytes | None = None) -> Hold:
+        """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
+        hold = self._acquire_unowned(self._terms, owner)
         if hold is None:
             raise self._timeout()
         return hold
 
+    def _stranger(self) -> bytes:
+        """An owner that has nothing and waits for nothing."""
+        return self._client.portal().owners.anew(threading.current_thread())
+
     def __enter__(self) -> Hold:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
         hold = self.acquire_or_raise()
-        self._entered.setdefault(threading.get_ident(), []).append(hold)
+        self._entered.setdefault(threading.get_ident(), []).append(Body(hold))
         return hold
 
     def __exit__(
@@ -114,11 +119,12 @@ class Lock:
     ) -> None:
         """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
         thread = threading.get_ident()
-        holds = self._entered[thread]
-        hold = holds.pop()
-        if not holds:
+        bodies = self._entered[thread]
+        body = bodies.pop()
+        if not bodies:
             del self._entered[thread]
-        hold.leave(error)
+        body.leave()
+        body.hold._leave(error)
 
     def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
         """Decorate a function: each call runs under the lock."""
@@ -129,6 +135,10 @@ class Lock:
                 return function(*args, **kwargs)
 
         return run
+
+    def _inside(self, thread: int) -> list[Hold]:
+        """What a thread has by being inside a `with`."""
+        return [body.hold for body in self._entered.get(thread, ())]
 
     def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from fencehold.client.aio.channel import Channel
@@ -64,7 +65,7 @@ class Portal:
 
     def __init__(self, making: Making) -> None:
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        self._awake = False
+        self._awake = self._closing = self._over = False
         self.owners = Owners()
         self._loop = asyncio.new_event_loop()
         self.protocol = making.protocol()
@@ -75,12 +76,12 @@ class Portal:
 
     # Called by any thread.
 
-    def acquire(self, terms: Terms) -> Grant | None:
-        """Acquire for the calling thread."""
+    def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
+        """Acquire for the calling thread, or for an owner made `anew`."""
         slip = Slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
-            self._post(self._acquire, slip, terms, self.owners.of(threading.current_thread()))
+            self._post(self._acquire, slip, terms, owner or self.owners.of(threading.current_thread()))
             return slip.wait()  # type: ignore[no-any-return]
         except BaseException:
             self._post(self._abandon, slip)
@@ -127,14 +128,26 @@ class Portal:
             self._post(lambda: [task.cancel() for task in tasks])
             raise
 
+    def run_soon(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Have a coroutine run on the loop, whatever becomes of it; not at all if the client is closed."""
+        try:
+            self._post(self._start, Slip(), coroutine, [])
+        except UsageError:
+            coroutine.close()
+
+    def is_closed(self) -> bool:
+        """Whether the client is closed, or being closed."""
+        return self._closing
+
     def close(self) -> None:
         """End the session, then the loop and the thread."""
         if self._loop.is_closed():
             return
+        self._closing = True
         try:
             self.run(self._close())
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._stop)
             self._thread.join()
 
     # On the loop's thread.
@@ -144,13 +157,36 @@ class Portal:
         try:
             self._loop.run_until_complete(self._begin(making, started))
             self._loop.run_forever()
+            self._loop.run_until_complete(self._end_tasks())
         finally:
             self._loop.close()
+            self._refuse_posted()
 
     async def _begin(self, making: Making, started: Slip) -> None:
         driver = Driver(self.protocol, self._loop, making.tls)
         channel = Channel(self.protocol, driver)
         started.set_result((driver, channel, Watches(channel)))
+
+    def _stop(self) -> None:
+        self._over = True
+        self._loop.stop()
+
+    async def _end_tasks(self) -> None:
+        """End what was begun too late to see that the client is closed."""
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _refuse_posted(self) -> None:
+        """What was handed over when nobody looked any more: whoever sleeps on it is to hear so."""
+        while self._posted:
+            _, args = self._posted.popleft()
+            for arg in args:
+                if isinstance(arg, Slip) and not arg.done():
+                    arg.set_exception(_closed())
+                elif isinstance(arg, Coroutine):
+                    arg.close()
 
     async def _close(self) -> None:
         self.watches.end()
@@ -158,15 +194,19 @@ class Portal:
 
     def _post(self, call: Callable[..., object], *args: Any) -> None:
         if self._loop.is_closed():
-            raise UsageError("the client is closed")
+            raise _closed()
         try:
             self._posted.append((call, args))
+            if self._loop.is_closed():
+                # After the append: either this is seen here, or what was appended is seen there and refused.
+                raise _closed()
             if not self._awake:
                 self._awake = True
                 self._loop.call_soon_threadsafe(self._drain)
         except BaseException:
             # Interrupted halfway: nobody may take the loop for awake that was not woken.
-            self._loop.call_soon_threadsafe(self._drain)
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._drain)
             raise
 
     def _drain(self) -> None:
@@ -197,14 +237,22 @@ class Portal:
     def _start(
         self, slip: Slip, coroutine: Coroutine[Any, Any, Result], tasks: "list[asyncio.Task[Result]]"
     ) -> None:
+        if self._over:
+            coroutine.close()
+            slip.set_exception(_closed())
+            return
         task = self._loop.create_task(coroutine)
         tasks.append(task)
         task.add_done_callback(lambda done: _keep(slip, done))
 
 
+def _closed() -> UsageError:
+    return UsageError("the client is closed")
+
+
 def _keep(slip: Slip, task: "asyncio.Task[Any]") -> None:
     if task.cancelled():
-        slip.set_exception(asyncio.CancelledError())
+        slip.set_exception(_closed())
     elif (error := task.exception()) is not None:
         slip.set_exception(error)
     else:

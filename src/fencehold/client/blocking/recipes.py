@@ -1,21 +1,23 @@
 """What is made of locks, for threads: readers and writers, re-entrant locks, elections, watches, jobs."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import wraps
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from fencehold.client.aio import recipes as aio
+from fencehold.client.aio.recipes import CLOSED, may_concern
 from fencehold.client.aio.watch import Watch as AsyncWatch
 from fencehold.client.blocking.hold import Hold
 from fencehold.client.blocking.lock import Lock
 from fencehold.client.clock import clock
+from fencehold.client.current import Body
 from fencehold.client.jobs import Busy
+from fencehold.client.made import Levels
 from fencehold.client.terms import Terms
 from fencehold.client.views import Event, Holder, explanation
 from fencehold.client.wire import command
-from fencehold.errors import NotOwner
+from fencehold.errors import NotOwner, UsageError
 
 if TYPE_CHECKING:
     from fencehold.client.blocking.client import Client
@@ -46,11 +48,12 @@ class RWLock:
 class RLock:
     """A lock that the thread which has it may take again. The fence is the same inside."""
 
-    __slots__ = ("_depths", "_lock")
+    __slots__ = ("_levels", "_lock")
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, lock: Lock, levels: Levels[Hold]) -> None:
         self._lock = lock
-        self._depths: dict[int, tuple[Hold, int]] = {}
+        self._levels = levels
+        """Shared by all of a client, so that another object of the same name is no stranger."""
 
     @property
     def name(self) -> str:
@@ -63,54 +66,51 @@ class RLock:
         Raises:
             HoldLost: this thread had it and lost it: it must leave all levels before it asks anew.
         """
-        if threading.get_ident() in self._depths:
-            return self._deeper()
-        hold = self._lock.acquire(blocking=blocking, timeout=timeout)
+        thread = threading.current_thread()
+        hold = self._levels.held(thread, self.name)
         if hold is not None:
-            self._depths[threading.get_ident()] = (hold, 1)
+            hold.check()
+        else:
+            hold = self._lock.acquire(blocking=blocking, timeout=timeout)
+        if hold is not None:
+            self._levels.enter(thread, self.name, hold)
         return hold
 
     def release(self) -> None:
         """Leave one level; the last one releases."""
-        if threading.get_ident() not in self._depths:
-            raise NotOwner(f"this thread holds nothing by this lock on {self.name!r}")
-        if self._shallower() == 0:
-            self._lock.release()
+        left = self._levels.leave(threading.current_thread(), self.name)
+        if left is None:
+            raise NotOwner(f"this thread holds nothing by a re-entrant lock on {self.name!r}")
+        hold, is_last = left
+        if is_last:
+            hold.release()
 
     def owned(self) -> bool:
         """Whether this thread has it, and can trust it."""
-        return self._lock.owned()
+        hold = self._levels.held(threading.current_thread(), self.name)
+        return hold is not None and hold.safe_for() > 0
 
     def locked(self) -> bool:
         """Whether anyone has it."""
         return self._lock.locked()
 
     def __enter__(self) -> Hold:
-        if threading.get_ident() in self._depths:
-            return self._deeper()
-        hold = self._lock.__enter__()
-        self._depths[threading.get_ident()] = (hold, 1)
+        thread = threading.current_thread()
+        hold = self._levels.held(thread, self.name)
+        if hold is not None:
+            hold.check()
+        else:
+            hold = self._lock.acquire_or_raise()
+        self._levels.enter(thread, self.name, hold, Body(hold))
         return hold
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shallower() == 0:
-            self._lock.__exit__(kind, error, trace)
-
-    def _deeper(self) -> Hold:
-        thread = threading.get_ident()
-        hold, depth = self._depths[thread]
-        hold.check()
-        self._depths[thread] = (hold, depth + 1)
-        return hold
-
-    def _shallower(self) -> int:
-        thread = threading.get_ident()
-        hold, depth = self._depths.pop(thread)
-        if depth > 1:
-            self._depths[thread] = (hold, depth - 1)
-        return depth - 1
+        left = self._levels.leave(threading.current_thread(), self.name)
+        # None: the body has released it itself.
+        if left is not None and left[1]:
+            left[0]._leave(error)
 
 
 class Leadership(Hold):
@@ -161,18 +161,21 @@ class Election:
         reply = self._client.portal().read(command("LOCK.INFO", self.name))
         return next(iter(explanation(reply).holders), None)
 
-    def observe(self) -> Iterator[Holder | None]:
-        """See who leads, now and whenever that changes; None while nobody does."""
-        portal = self._client.portal()
-        seen = aio.Election(portal.channel, portal.watches, self._terms).observe()
-        try:
-            while True:
+    def observe(self) -> Generator[Holder | None, None, None]:
+        """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
+        with Watch(self._client, self.name) as watch:
+            seen = self.leader()
+            yield seen
+            for event in watch:
+                if not may_concern(event, self.name):
+                    continue
                 try:
-                    yield portal.run(anext_of(seen))
-                except StopAsyncIteration:
+                    leader = self.leader()
+                except CLOSED:
                     return
-        finally:
-            portal.run(seen.aclose())
+                if (leader and leader.fence) != (seen and seen.fence):
+                    seen = leader
+                    yield seen
 
 
 class Watch:
@@ -188,14 +191,19 @@ class Watch:
         return self
 
     def __next__(self) -> Event:
+        if self._portal.is_closed():
+            raise StopIteration
         try:
             return self._portal.run(self._watch.__anext__())
-        except StopAsyncIteration:
+        except (StopAsyncIteration, UsageError) as error:
+            if isinstance(error, UsageError) and not self._portal.is_closed():
+                raise
             raise StopIteration from None
 
     def close(self) -> None:
-        """Watch no longer."""
-        self._portal.run(self._watch.close())
+        """Watch no longer. It does not wait, and may come after the client was closed."""
+        # Whoever waited here could be the portal's own thread, when it collects an iterator that was forgotten.
+        self._portal.run_soon(self._watch.close())
 
     def __enter__(self) -> Self:
         """Once entered, no event is missed."""
@@ -216,23 +224,23 @@ def once(
     def decorate(function: Callable[Given, Result]) -> Callable[Given, Result | None]:
         @wraps(function)
         def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
-            hold = lock.acquire_unowned() if busy == "skip" else lock.acquire_or_raise()
+            # A stranger: once it is over, this thread may wait for a name that is kept, like anybody else.
+            owner = lock._stranger() if at_least else None
+            hold = lock._acquire_unowned(lock._terms, owner) if busy == "skip" else lock.acquire_or_raise(owner)
             if hold is None:
                 return None
             began_at = clock()
+            body = Body(hold)
             try:
                 result = function(*args, **kwargs)
             except BaseException as error:
-                hold.leave(error, keep=at_least - (clock() - began_at))
+                body.leave()
+                hold._leave(error, keep=at_least - (clock() - began_at))
                 raise
-            hold.leave(None, keep=at_least - (clock() - began_at))
+            body.leave()
+            hold._leave(None, keep=at_least - (clock() - began_at))
             return result
 
         return run
 
     return decorate
-
-
-async def anext_of(seen: Any) -> Any:
-    """The next of an async iterator, as a coroutine."""
-    return await anext(seen)
