@@ -8,7 +8,7 @@
 
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from fencehold.errors import UsageError
 
@@ -38,15 +38,16 @@ class Address(NamedTuple):
 
 def parse(url: str) -> Address:
     """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("fencehold", "fenceholds"):
-        raise UsageError(f"a URL starts with fencehold:// or fenceholds://, not {parts.scheme or 'nothing'!r}")
-    login, _, hosts = parts.netloc.rpartition("@")
+    # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("fencehold", "fenceholds") or not separator:
+        raise UsageError(f"a URL starts with fencehold:// or fenceholds://, not {url[:20]!r}")
+    login, _, hosts = rest.split("/", 1)[0].rpartition("@")
     user, _, secret = login.partition(":")
     nodes = tuple(endpoint(text) for text in hosts.split(",") if text)
     if not nodes:
         raise UsageError("a URL names at least one host")
-    return Address(nodes, unquote(user), unquote(secret), parts.scheme == "fenceholds")
+    return Address(nodes, unquote(user), unquote(secret), scheme == "fenceholds")
 
 
 def endpoint(text: str) -> Endpoint:

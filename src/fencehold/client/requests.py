@@ -272,9 +272,12 @@ class Extend(Numbered):
         return command(*head, *names, self.grant.fence, self.ttl_ms, *ids)
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        if not self.grant.ending:
-            protocol.session.limit(self.grant, reply)
-            protocol.wake_by(self.grant.own_end)
+        if self.grant.ending:
+            # Lost or given back while this was on its way: what was lost stays lost, whatever the server says.
+            self.fail(self.grant.why())
+            return
+        protocol.session.limit(self.grant, reply)
+        protocol.wake_by(self.grant.own_end)
         self.finish(None)
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:

@@ -137,6 +137,19 @@ def test_an_extension_that_came_too_late_is_a_loss() -> None:
     assert grant.state(talk.now) is State.LOST
 
 
+def test_an_extension_of_what_was_lost_meanwhile_is_no_success() -> None:
+    """What was lost while the extension was on its way stays lost, though the server did extend it."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    slot = Slot()
+    talk.protocol.extend(grant, 20_000, slot, talk.now)
+    talk.push("lost", "a", 1, "broken")
+    talk.reply(talk.grant(1, ttl_ms=20_000))
+    assert isinstance(slot.error, HoldLost)
+    assert grant.state(talk.now) is State.LOST
+
+
 def test_a_hold_the_server_ended_is_lost_at_once() -> None:
     """A push that a hold was broken or ran out takes effect with the push."""
     talk = Talk()
