@@ -81,4 +81,4 @@ imports: setup
 
 .PHONY: unit
 unit: setup
-	@scripts/timed unit $(BIN)/pytest -q -m 'not slow' $(FAST_TESTS)
+	@scripts/timed unit $(BIN)/pytest -q -n 2 -m 'not slow' $(FAST_TESTS)
