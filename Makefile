@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES := redis-server redis-tools $(if $(shell command -v npm),,nodejs npm)
+DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper iproute2 $(if $(shell command -v npm),,nodejs npm)
 NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.

@@ -14,6 +14,7 @@
     │   ├── SessionExpired             the session that asked has ended, and with it all it waited for
     │   └── NotOwner                   the hold is another's, or was given back before
     ├── Unavailable                    certainly nothing happened; trying again later may help
+    │   ├── NotLeader                  another node leads, or none does yet; it says which, where that is known
     │   └── AlreadyOwned               another process owns this journal
     ├── OutcomeUnknown                 it may have happened: never take it for a no
     ├── HoldLost                       the hold is no longer yours: stop the work it protected
@@ -89,6 +90,15 @@ class NotOwner(Refused):
 
 class Unavailable(FenceholdError):
     """Certainly nothing happened. Trying again later may help."""
+
+
+class NotLeader(Unavailable):
+    """This node does not lead. Certainly nothing happened; ask the one that does."""
+
+    def __init__(self, message: str, *, leader: str = "") -> None:
+        super().__init__(message)
+        self.leader = leader
+        """The address of the node that leads, as far as it is known here."""
 
 
 class AlreadyOwned(Unavailable):

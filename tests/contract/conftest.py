@@ -1,26 +1,37 @@
 """Every test here runs once for each engine, or for the one that ENGINE names."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.engines import ENGINES
-from tests.contract.harness import Harness
+from tests.contract.engines import CLUSTERED, NAMES, harness_of
+from tests.contract.harness import Cluster, Harness
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        metafunc.parametrize("engine", _chosen())
+        # Tests about servers that die run against engines that have some.
+        among = CLUSTERED if "cluster" in metafunc.fixturenames else NAMES
+        metafunc.parametrize("engine", [name for name in _chosen() if name in among])
 
 
 def _chosen() -> list[str]:
     name = os.environ.get("ENGINE")
-    if name is not None and name not in ENGINES:
-        raise pytest.UsageError(f"ENGINE={name}: known engines are {', '.join(ENGINES)}")
-    return list(ENGINES) if name is None else [name]
+    if name is not None and name not in NAMES:
+        raise pytest.UsageError(f"ENGINE={name}: known engines are {', '.join(NAMES)}")
+    return list(NAMES) if name is None else [name]
 
 
 @pytest.fixture
 def harness(engine: str, tmp_path: Path) -> Harness:
-    return ENGINES[engine](tmp_path)
+    return harness_of(engine)(tmp_path)
+
+
+@pytest.fixture
+def cluster(harness: Harness) -> Iterator[Cluster]:
+    """The servers behind the engine; whole again after the test."""
+    assert harness.cluster is not None
+    yield harness.cluster
+    harness.cluster.restore()

@@ -11,8 +11,28 @@ from fencehold.types import BEGINNING, Epoch, Position
 T = TypeVar("T")
 
 
+class Cluster(Protocol):
+    """The servers behind an engine, shared by all tests of a run. Whoever kills restores, whatever happens."""
+
+    size: int
+    """How many members it has; 1 for a server that is alone."""
+
+    def kill(self, count: int) -> None:
+        """`kill -9` so many members, the one that leads first."""
+        ...
+
+    def restore(self) -> None:
+        """Start all that were killed, and wait until all of them serve."""
+        ...
+
+
 class Harness(Protocol):
     """One engine under test, with one empty journal of its own."""
+
+    volume: int
+    """How many entries are many: what it appends in some ten seconds."""
+    cluster: Cluster | None
+    """None where there is no server to kill."""
 
     def handle(self) -> Journal:
         """A new handle on the journal, not opened yet."""

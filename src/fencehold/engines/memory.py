@@ -47,9 +47,8 @@ class MemoryJournal:
 
     declared = Declared(engine="memory", durable=False, shared=True)
 
-    def __init__(self, store: MemoryStore, *, entry_bytes_max: int = 4 << 20, faults: Faults = NO_FAULTS) -> None:
+    def __init__(self, store: MemoryStore, *, faults: Faults = NO_FAULTS) -> None:
         self._store = store
-        self._entry_bytes_max = entry_bytes_max
         self._faults = faults
         self._open = False
 
@@ -96,14 +95,18 @@ class MemoryJournal:
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         store = self._opened()
         _check_snapshot(store, position)
-        data = bytearray()
-        for chunk in chunks:
-            data += chunk
-            # The making of the snapshot shares the loop with the node's work: let that run after every step.
-            await asyncio.sleep(0)
+        data = await _drawn(chunks)
         store = self._opened()
         _check_snapshot(store, position)
-        store.snapshot = Snapshot(position, bytes(data))
+        store.snapshot = Snapshot(position, data)
+
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        store = self._opened()
+        _check_empty(store, position)
+        data = await _drawn(chunks)
+        store = self._opened()
+        _check_empty(store, position)
+        store.snapshot, store.trimmed = Snapshot(position, data), position
 
     async def trim(self) -> None:
         store = self._opened()
@@ -134,8 +137,8 @@ class MemoryJournal:
             store.tails -= 1
 
     def _check(self, store: MemoryStore, entry: bytes, epoch: Epoch, position: Position) -> None:
-        if not 0 < len(entry) <= self._entry_bytes_max:
-            raise UsageError(f"an entry has 1 to {self._entry_bytes_max} bytes, not {len(entry)}")
+        if not 0 < len(entry) <= self.declared.entry_bytes_max:
+            raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
         if epoch < store.epoch:
             raise Sealed(f"epoch {epoch} was sealed by epoch {store.epoch}")
         if epoch > store.epoch:
@@ -149,3 +152,19 @@ def _check_snapshot(store: MemoryStore, position: Position) -> None:
         raise UsageError(f"a snapshot at {position} would be after the end of the journal, {store.end}")
     if store.snapshot is not None and position < store.snapshot.position:
         raise UsageError(f"a snapshot at {position} would be older than the one at {store.snapshot.position}")
+
+
+def _check_empty(store: MemoryStore, position: Position) -> None:
+    if store.end or store.snapshot is not None:
+        raise UsageError(f"only an empty journal can be seeded, and this one ends at {store.end}")
+    if position <= BEGINNING:
+        raise UsageError(f"a journal is seeded at a position above 0, not {position}")
+
+
+async def _drawn(chunks: Iterable[bytes]) -> bytes:
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        # The making of the snapshot shares the loop with the node's work: let that run after every step.
+        await asyncio.sleep(0)
+    return bytes(data)

@@ -55,6 +55,8 @@ class Declared(NamedTuple):
     """Entries survive the end of the process."""
     shared: bool
     """Several processes may have the journal open at once; if not, a second `open` raises `AlreadyOwned`."""
+    entry_bytes_max: int = 4 << 20
+    """The largest entry it takes."""
 
 
 class Journal(Protocol):
@@ -125,6 +127,18 @@ class Journal(Protocol):
             Unavailable: the older snapshot, if any, stands as before.
             OutcomeUnknown: either of the two stands, whole.
             UsageError: `position` is after the end of the journal, or before the newest snapshot.
+        """
+        ...
+
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        """Begin an empty journal with a snapshot of the state after `position`, which some other journal held.
+
+        The next append is at the position after it. Epochs are the engine's own, and are not touched.
+
+        Raises:
+            UsageError: the journal is not empty: it has entries or a snapshot; or `position` is not above 0.
+            Unavailable: it is empty as before.
+            OutcomeUnknown: it is empty as before, or begins with this snapshot, whole.
         """
         ...
 

@@ -12,7 +12,7 @@ from fencehold.doors.resp.door import Bounds
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable
-from tests.contract.engines import OneFault
+from tests.contract.engines.embedded import OneFault
 from tests.unit.doors.box import Box, Client, Failed, as_map, serve
 from tests.unit.node.doubles import until
 

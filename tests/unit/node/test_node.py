@@ -21,7 +21,7 @@ from fencehold.node.leader import Bounds
 from fencehold.node.node import Node
 from fencehold.node.saver import Saver
 from fencehold.runtime.disk import Disk
-from tests.contract.engines import OneFault, OneFaultDisk
+from tests.contract.engines.embedded import OneFault, OneFaultDisk
 from tests.unit.node.doubles import Ear, HandClock, HandJournal, run, settle, until
 
 QUICK = Bounds(tick_s=0.002)

@@ -47,14 +47,12 @@ class FileJournal:
         *,
         segment_bytes_max: int = 16 << 20,
         allocate_bytes: int = 1 << 20,
-        entry_bytes_max: int = 4 << 20,
         disk: Disk | None = None,
     ) -> None:
         self._path = os.path.abspath(path)
         self._disk = Disk() if disk is None else disk
         self._segment_bytes_max = segment_bytes_max
         self._allocate_bytes = allocate_bytes
-        self._entry_bytes_max = entry_bytes_max
         self._running: _Running | None = None
 
     async def open(self) -> Opened:
@@ -100,8 +98,8 @@ class FileJournal:
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()
-        if not 0 < len(entry) <= self._entry_bytes_max:
-            raise UsageError(f"an entry has 1 to {self._entry_bytes_max} bytes, not {len(entry)}")
+        if not 0 < len(entry) <= self.declared.entry_bytes_max:
+            raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
         await running.append(entry, epoch, position)
 
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The engines the suite runs against."""
+"""The engines that need no server: memory and file."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.runtime.disk import Disk
 from fencehold.runtime.faults import Faults
-from tests.contract.harness import Harness
+from tests.contract.harness import Cluster
 
 T = TypeVar("T")
 
@@ -29,6 +29,9 @@ class OneFault(Faults):
 
 
 class MemoryHarness:
+    volume = 100_000
+    cluster: Cluster | None = None
+
     def __init__(self, path: Path) -> None:
         self._store = MemoryStore()
         self._faults = OneFault()
@@ -84,6 +87,9 @@ class QuickFileJournal(FileJournal):
 
 
 class FileHarness:
+    volume = 100_000
+    cluster: Cluster | None = None
+
     def __init__(self, path: Path) -> None:
         self._path = path / "journal"
         self._disk = OneFaultDisk()
@@ -100,6 +106,3 @@ class FileHarness:
 
     def fail_next_append(self) -> None:
         self._disk.full = True
-
-
-ENGINES: dict[str, Callable[[Path], Harness]] = {"memory": MemoryHarness, "file": FileHarness}

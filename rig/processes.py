@@ -1,0 +1,138 @@
+"""Processes: started in a folder of their own, awaited, killed, paused; none outlives whoever started it."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+START_S = 30.0
+STOP_S = 10.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def await_true(is_true: Callable[[], bool], what: str, seconds: float = START_S) -> None:
+    """Wait until something is true.
+
+    Raises:
+        TimeoutError: it never was.
+    """
+    until = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > until:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.02)
+
+
+def accepts(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether somebody listens there."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
+
+
+class Process:
+    """One server process. What it writes goes to a file in its folder."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.folder = folder
+        self.log = folder / f"{name}.log"
+        self._env = {**os.environ, **(env or {})}
+        self._user = user
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it; whether it serves is another question."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self._env,
+                user=self._user,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call into libc, no lock
+            )
+
+    def await_ready(self, is_ready: Callable[[], bool], seconds: float = START_S) -> None:
+        """Wait until it serves; says what it wrote if it ends instead."""
+
+        def look() -> bool:
+            if not self.is_running:
+                raise RuntimeError(f"{self.name} did not start: {self.tail()}")
+            return is_ready()
+
+        await_true(look, f"{self.name} serves", seconds)
+
+    def tail(self, size: int = 2_000) -> str:
+        """The end of what it wrote."""
+        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self._signal(signal.SIGKILL)
+        self._reap()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def stop(self, seconds: float = STOP_S) -> int:
+        """SIGTERM, and SIGKILL if that does not help; returns the exit status."""
+        if self._process is None:
+            return 0
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.is_running and self._process is not None:
+            self._process.send_signal(number)
+
+    def _reap(self) -> None:
+        if self._process is not None:
+            self._process.wait(STOP_S)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
