@@ -1,22 +1,31 @@
 """The server: a node on an engine, and the doors to it, put together.
 
-Embedded use: ``Server(Config(data="…"))``; the command line's ``serve`` does no more than this.
+Embedded use: ``Server(Config(data="…"))``; one of several nodes: ``Server(Config(engine="etcd://…", node="a"))``.
+The command line's ``serve`` does no more than this.
 """
 
 import asyncio
 import contextlib
+import ipaddress
+import socket
+from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.doors.resp.door import Door
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.engines.registry import journal_of
+from fencehold.errors import UsageError
 from fencehold.journal.port import Journal
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.node import Node
+from fencehold.node.standbys import Member
+from fencehold.node.suspicion import Patience
+from fencehold.peers.line import PeerLine
 from fencehold.runtime.clock import Clock, MonotonicClock
 
 PORT = 7420
@@ -27,12 +36,20 @@ class Config(NamedTuple):
 
     data: str | Path | None = None
     """The directory of its journal; None keeps everything in memory, and nothing survives the process."""
+    engine: str = ""
+    """Where its journal is instead, as a URL: `etcd://…`, `zookeeper://…`, `postgresql://…`. Several nodes may
+    share such a journal: one leads, the others stand by."""
+    node: str = ""
+    """What it is called among them; by default after its host and port."""
+    advertise: str = ""
+    """Where clients and the other nodes reach it; by default where it listens."""
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
     """Listen on an address other machines can reach, though nothing is encrypted or authenticated yet."""
     limits: Limits = Limits()
     leader: LeaderBounds = LeaderBounds()
+    patience: Patience = Patience()
     door: DoorBounds = DoorBounds()
 
 
@@ -43,29 +60,57 @@ class Server:
         self.config = config
         self.port = config.port
         self._journal = journal or _journal_of(config)
-        self.node = Node(self._journal, clock or MonotonicClock(), limits=config.limits, bounds=config.leader)
+        self.is_clustered = bool(config.node) or (self._journal.declared.shared and self._journal.declared.durable)
+        self.node = Node(
+            self._journal,
+            clock or MonotonicClock(),
+            limits=config.limits,
+            bounds=config.leader,
+            patience=config.patience,
+        )
         self.door = Door(self.node, bounds=config.door)
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Come up to the end of the journal, then listen.
+        """Come up to the end of the journal and listen; among other nodes, listen and stand by.
 
         Raises:
-            AlreadyOwned, Damaged, Unavailable: the journal cannot be had.
+            AlreadyOwned, Damaged, Unavailable: the journal cannot be had. One of several nodes goes on trying.
             UsageError, OSError: the address cannot be had.
         """
-        self._running = asyncio.create_task(self.node.run(), name="fencehold node")
-        ready = asyncio.create_task(self.node.ready())
         try:
-            await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
-            if self._running.done():
-                await self._running
-            self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
+            if self.is_clustered:
+                # First, for the others are told the port; until it knows who leads, it refuses.
+                await self._listen()
+                self.node.join(self._member(), PeerLine(self._member()))
+            await self._run(self.node.settled())
+            if not self.is_clustered:
+                await self._listen()
         except BaseException:
             await self.stop()
             raise
+
+    async def _listen(self) -> None:
+        self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
+
+    async def _run(self, settled: Coroutine[Any, Any, None]) -> None:
+        self._running = asyncio.create_task(self.node.run(), name="fencehold node")
+        settling = asyncio.create_task(settled)
+        try:
+            await asyncio.wait({self._running, settling}, return_when=asyncio.FIRST_COMPLETED)
+            if self._running.done():
+                await self._running
         finally:
-            ready.cancel()
+            settling.cancel()
+
+    def _member(self) -> Member:
+        config = self.config
+        address = config.advertise or f"{_bracketed(config.host)}:{self.port}"
+        if not config.advertise and _is_any(config.host):
+            raise UsageError(
+                f"{config.host} is no address that others could connect to: say --advertise HOST:PORT, too"
+            )
+        return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 
     async def serve(self) -> None:
         """Wait until the node ends: after `stop`, or by an error that trying again cannot mend."""
@@ -92,7 +137,20 @@ class Server:
         await self.stop()
 
 
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
 def _journal_of(config: Config) -> Journal:
+    if config.engine:
+        return journal_of(config.engine)
     if config.data is None:
         return MemoryJournal(MemoryStore())
     return FileJournal(config.data)

@@ -208,7 +208,12 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(elapsed_ms=st.sampled_from((100, 300, 500, 1_000)))
     def tick_and_renew(self, elapsed_ms: int) -> None:
-        """A server at work: time passes in small steps, sessions are kept alive, narrow limits are lifted."""
+        """A server at work: time passes in small steps, sessions are kept alive, narrow limits are lifted.
+
+        Now and then it is another one that leads.
+        """
+        if elapsed_ms > 300:
+            self.pending.append(c.Announce(f"node {elapsed_ms}", "a:7420"))
         self.pending.append(c.Renew(tuple(session.id for session in self.model.sessions)))
         if self.model.limits != LIMITS:
             self.pending.append(c.SetLimits(LIMITS))
@@ -387,6 +392,10 @@ class Conversation(RuleBasedStateMachine):
     @rule(name=names, back=st.sampled_from((-1, 0, 1, 2)), alone=alone)
     def break_holds(self, name: str, back: int, alone: bool) -> None:
         self.say(c.Break(name, 0 if back < 0 else max(0, self.model.fence - back)), alone)
+
+    @rule(by=st.sampled_from((3, 0, -1, 100, 1 << 53, -(1 << 53))), alone=alone)
+    def raise_fence(self, by: int, alone: bool) -> None:
+        self.say(c.RaiseFence(self.model.fence + by), alone)
 
     @rule(limits=st.sampled_from((*NARROW, LIMITS)), alone=alone)
     def set_limits(self, limits: Limits, alone: bool) -> None:

@@ -104,6 +104,7 @@ class Model:
 
     def __init__(self, limits: Limits, lapsed_max: int) -> None:
         self.limits = limits
+        self.leader = ("", "")
         self.lapsed_max = lapsed_max
         self.now_at = 0
         self.fence = 0
@@ -130,9 +131,8 @@ class Model:
 
     def act(self, command: c.Command) -> Expected:
         match command:
-            case c.SetLimits():
-                self.limits = command.limits
-                return o.LimitsSet()
+            case c.SetLimits() | c.RaiseFence() | c.Announce():
+                return self.set(command)
             case c.OpenSession():
                 return self.open(command)
             case c.Renew():
@@ -160,6 +160,19 @@ class Model:
             case c.Cancel():
                 return self.cancel(session, command.request)
         return self.once(session, command)
+
+    def set(self, command: c.SetLimits | c.RaiseFence | c.Announce) -> Expected:
+        match command:
+            case c.SetLimits():
+                self.limits = command.limits
+                return o.LimitsSet()
+            case c.Announce():
+                self.leader = (command.node, command.address)
+                return o.Announced()
+        if not 0 <= command.at_least < 2**53:
+            return USAGE
+        self.fence = max(self.fence, command.at_least)
+        return o.FenceRaised(self.fence)
 
     # What there is now
 

@@ -69,6 +69,8 @@ def _tables(model: m.Model) -> dict[str, object]:
         "fence": model.fence,
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),
+        "leader": model.leader[0],
+        "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},
         "held": {hold.name: hold for hold in holds if hold.mode is c.Mode.EXCLUSIVE},
         "crowds": crowds,

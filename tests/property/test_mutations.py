@@ -62,6 +62,26 @@ def a_break_does_not_move_the_fence(patch: Patch) -> None:
     patch.setitem(machine._COMMANDS, commands.Break, break_holds)
 
 
+def raising_the_fence_may_lower_it(patch: Patch) -> None:
+    def raise_fence(state: State, command: commands.RaiseFence) -> Any:
+        told = granting.raise_fence(state, command)
+        if isinstance(told, outcomes.FenceRaised):
+            state.fence = command.at_least
+        return told
+
+    patch.setitem(machine._COMMANDS, commands.RaiseFence, raise_fence)
+
+
+def a_raised_fence_is_not_kept(patch: Patch) -> None:
+    def raise_fence(state: State, command: commands.RaiseFence) -> Any:
+        fence = state.fence
+        told = granting.raise_fence(state, command)
+        state.fence = fence
+        return told
+
+    patch.setitem(machine._COMMANDS, commands.RaiseFence, raise_fence)
+
+
 def a_restored_machine_starts_its_fences_anew(patch: Patch) -> None:
     def read(data: bytes) -> State:
         state = snapshot.read(data)
@@ -239,6 +259,8 @@ def an_empty_crowd_is_kept(patch: Patch) -> None:
 
 BUGS: dict[Callable[[Patch], None], str] = {
     a_break_does_not_move_the_fence: "G1",
+    raising_the_fence_may_lower_it: "G1",
+    a_raised_fence_is_not_kept: "G1",
     a_restored_machine_starts_its_fences_anew: "G12",
     a_reader_is_let_in_to_a_writer: "G2",
     a_semaphore_has_one_permit_too_many: "G2",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from fencehold.core.commands import (
     FOREVER,
     Acquire,
+    Announce,
     Break,
     Cancel,
     CloseSession,
@@ -18,6 +19,7 @@ from fencehold.core.commands import (
     Extend,
     Mode,
     OpenSession,
+    RaiseFence,
     Release,
     Renew,
     SetLimits,
@@ -178,6 +180,8 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "extend": _extend,
     "break": lambda options, _: Break(options.pop("name"), int(options.pop("fence", "0"))),
     "limits": _limits,
+    "raise": lambda options, _: RaiseFence(int(options.pop("fence"))),
+    "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),
 }
 
 

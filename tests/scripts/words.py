@@ -4,12 +4,14 @@ from fencehold.core.commands import Acquire, Command, Extend, Mode, Release
 from fencehold.core.events import Event
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import (
+    Announced,
     Broken,
     Busy,
     Cancelled,
     Closed,
     Deadlock,
     Extended,
+    FenceRaised,
     Granted,
     HoldEnded,
     LimitsSet,
@@ -55,6 +57,10 @@ def say_outcome(command: Command, outcome: Outcome) -> str:
             return f"broken name={outcome.name} ended={_list(outcome.ended)}; the fence is now {outcome.fence}"
         case LimitsSet():
             return "limits set"
+        case FenceRaised():
+            return f"raised; the fence is now {outcome.fence}"
+        case Announced():
+            return "announced"
         case _:
             return _say_answer(command, outcome)
 

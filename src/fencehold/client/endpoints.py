@@ -80,6 +80,8 @@ class Rotation:
         """The endpoint to try now."""
         hint, self._hint = self._hint, None
         if hint is not None:
+            if hint in self._endpoints:
+                self._taken = self._endpoints.index(hint)
             return hint
         self._taken = self._next
         self._next = (self._next + 1) % len(self._endpoints)
@@ -89,6 +91,10 @@ class Rotation:
         """The last one taken serves: should it fail, it is the first to be tried again."""
         self._failures = 0
         self._next = self._taken
+
+    def on_silent(self) -> None:
+        """The last one taken says nothing: another is to be tried first."""
+        self._next = (self._taken + 1) % len(self._endpoints)
 
     def on_leader(self, text: str) -> None:
         """A node said who leads."""

@@ -469,6 +469,7 @@ class SessionProtocol:
 
     def _beat(self) -> None:
         if self.pipeline.silent_for(self.now) >= self._patience():
+            self.reach.on_silent()
             self._give_up(park=True)
         elif self.now >= self._beat_at:
             self._beat_at = self.now + self.session.trust.ttl / 3
@@ -479,11 +480,15 @@ class SessionProtocol:
                 self._settle()
 
     def _patience(self) -> float:
-        """How long a connection may be silent when it has something to answer."""
-        return min(self.settings.connect_timeout, self.session.trust.ttl / 3)
+        """How long a connection may be silent when it has something to answer.
+
+        Where there are other nodes it is so short that they can be tried before a request gives up.
+        """
+        return min(self.reach.turn(), self.session.trust.ttl / 3)
 
     def _reach(self) -> None:
         if self.reach.has_hung(self.now):
+            self.reach.on_silent()
             self._give_up(park=self.reach.phase is Phase.GREETING)
         if self.reach.is_due(self.now):
             self._connect()

@@ -36,7 +36,6 @@ class Reach:
         """Try the next node."""
         self.phase = Phase.CONNECTING
         self._retry_at = inf
-        # Every node gets its turn, and the first a second one, before a request gives up.
         self._attempt_until = now + self._timeout / (len(self._rotation) + 1)
         self.orders.append(Connect(self._rotation.take()))
 
@@ -64,6 +63,18 @@ class Reach:
         self._rotation.on_success()
         self.rest(Phase.ATTACHED)
         self.orders.append(Sweep())
+
+    def turn(self) -> float:
+        """How long one node may keep silent before another is tried; all of it if there is no other.
+
+        Short enough that every node gets its turn, and the first a second one, before a request gives up.
+        """
+        nodes = len(self._rotation)
+        return self._timeout / (nodes + 1) if nodes > 1 else self._timeout
+
+    def on_silent(self) -> None:
+        """The node says nothing: it may be stopped, so it is not the one to be tried first again."""
+        self._rotation.on_silent()
 
     def on_leader(self, text: str) -> None:
         """A node said who leads."""

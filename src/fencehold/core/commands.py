@@ -129,8 +129,22 @@ class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag="limits"):
     limits: Limits
 
 
+class RaiseFence(Struct, frozen=True, gc=False, array_like=True, tag="fence"):
+    """After a restore: let every fence from here on be above `at_least`. The counter never goes down by it."""
+
+    at_least: int
+
+
+class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
+    """The first command of a leader: who leads from here on, and where clients find it."""
+
+    node: str
+    address: str
+
+
 Request: TypeAlias = Acquire | Release | Extend
-Command: TypeAlias = Request | Cancel | OpenSession | CloseSession | Renew | Suspend | Settle | Break | SetLimits
+Living: TypeAlias = OpenSession | CloseSession | Renew | Suspend
+Command: TypeAlias = Request | Cancel | Living | Settle | Break | SetLimits | RaiseFence | Announce
 
 
 class Entry(Struct, frozen=True, gc=False, array_like=True):

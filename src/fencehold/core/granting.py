@@ -1,8 +1,11 @@
 """Granting: the one place where names are given away and the fence moves on (G1)."""
 
-from fencehold.core.commands import Acquire
-from fencehold.core.outcomes import Granted
+from fencehold.core.commands import Acquire, RaiseFence
+from fencehold.core.outcomes import Code, FenceRaised, Granted, Refused
 from fencehold.core.state import Hold, Session, State
+
+FENCE_MAX = (1 << 53) - 1
+"""The greatest whole number that every client can tell from the next: JSON and Lua keep numbers as doubles."""
 
 
 def grant(state: State, session: Session, ask: Acquire) -> Granted:
@@ -27,3 +30,11 @@ def grant(state: State, session: Session, ask: Acquire) -> Granted:
             ),
         )
     return Granted(session.id, ask.request, ask.names, fence, now_at, ask.ttl_ms)
+
+
+def raise_fence(state: State, command: RaiseFence) -> FenceRaised | Refused:
+    """Let the fences that follow be above a number, unless they are already."""
+    if not 0 <= command.at_least <= FENCE_MAX:
+        return Refused(Code.USAGE, f"a fence is 0 to {FENCE_MAX}, not {command.at_least}")
+    state.fence = max(state.fence, command.at_least)
+    return FenceRaised(state.fence)

@@ -5,8 +5,8 @@
 2.  *Entries come in order, without gaps.* Each is applied whole: time first, then its commands one by one.
 3.  *Time is what entries say has elapsed*, capped: a leader that was paused does not expire the world, and the
     time nobody led does not count. All that is due ends before anything is granted.
-4.  *Fences only grow* (G1). One counter for all names; each grant takes the next number, a break skips one. It is
-    part of the state, so no restart, snapshot or trim takes it back.
+4.  *Fences only grow* (G1). One counter for all names; each grant takes the next number, a break skips one, a
+    restore skips more than were lost. It is part of the state, so no restart, snapshot or trim takes it back.
 5.  *A name has one exclusive hold, or shared holds only, or at most its limit of permits* (G2).
 6.  *First come, first served* (G4): by ticket, on every name. No one is granted past a waiter.
 7.  *Only the owner releases* (G5): by session and fence. A stale fence changes nothing and is told why.
@@ -27,22 +27,25 @@ from msgspec.structs import astuple
 from fencehold.core.acquiring import acquire, cancel
 from fencehold.core.commands import (
     Acquire,
+    Announce,
     Break,
     Cancel,
     CloseSession,
     Entry,
     Extend,
     OpenSession,
+    RaiseFence,
     Release,
     Renew,
     SetLimits,
     Settle,
     Suspend,
 )
+from fencehold.core.granting import raise_fence
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.living import close_session, open_session, pass_time, renew, suspend
-from fencehold.core.outcomes import Applied, Code, LimitsSet, Outcome, Refused
+from fencehold.core.outcomes import Announced, Applied, Code, LimitsSet, Outcome, Refused
 from fencehold.core.releasing import break_holds, extend, release
 from fencehold.core.requests import once, settle
 from fencehold.core.snapshot import Snapshot, read, state_hash
@@ -56,6 +59,11 @@ def _set_limits(state: State, command: SetLimits) -> LimitsSet | Refused:
     return LimitsSet()
 
 
+def _announce(state: State, command: Announce) -> Announced:
+    state.leader, state.leader_address = command.node, command.address
+    return Announced()
+
+
 # `Any`: each function takes the one command it is filed under, which a dictionary cannot say.
 _REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {Acquire: acquire, Release: release, Extend: extend}
 _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
@@ -67,6 +75,8 @@ _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     Settle: settle,
     Break: break_holds,
     SetLimits: _set_limits,
+    RaiseFence: raise_fence,
+    Announce: _announce,
 }
 
 

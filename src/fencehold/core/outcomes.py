@@ -159,6 +159,16 @@ class LimitsSet(Struct, frozen=True, gc=False, array_like=True, tag="limitsset")
     pass
 
 
+class FenceRaised(Struct, frozen=True, gc=False, array_like=True, tag="fenceraised"):
+    """Every fence granted from here on is greater than this."""
+
+    fence: int
+
+
+class Announced(Struct, frozen=True, gc=False, array_like=True, tag="announced"):
+    """The state says who leads."""
+
+
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
     """The command is not to be had as it stands. Nothing changed."""
 
@@ -170,7 +180,18 @@ Answer: TypeAlias = Granted | Busy | TimedOut | Deadlock | Cancelled | Released 
 """What a request can end with, and what is remembered for its repetition."""
 
 Outcome: TypeAlias = (
-    Answer | Queued | Opened | Closed | NoSession | Renewed | Suspended | Settled | Broken | LimitsSet
+    Answer
+    | Queued
+    | Opened
+    | Closed
+    | NoSession
+    | Renewed
+    | Suspended
+    | Settled
+    | Broken
+    | LimitsSet
+    | FenceRaised
+    | Announced
 )
 
 

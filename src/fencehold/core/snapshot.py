@@ -35,6 +35,8 @@ class _Head(Struct, array_like=True):
     session_last: int
     limits: Limits
     delays: list[tuple[str, int]]
+    leader: str = ""
+    leader_address: str = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -103,9 +105,18 @@ def _slice(saving: Saving) -> list[SavedSession]:
 
 def _head(state: State) -> bytes:
     delays = sorted(state.delays.items())
-    return _encode(
-        _Head(state.position, state.now_at, state.fence, state.ticket, state.session_last, state.limits, delays)
+    head = _Head(
+        state.position,
+        state.now_at,
+        state.fence,
+        state.ticket,
+        state.session_last,
+        state.limits,
+        delays,
+        state.leader,
+        state.leader_address,
     )
+    return _encode(head)
 
 
 def read(data: bytes) -> State:
@@ -143,6 +154,7 @@ def _rebuild(head: _Head, saved: list[list[SavedSession]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
+    state.leader, state.leader_address = head.leader, head.leader_address
     for name, until_at in head.delays:
         state.delays[name] = until_at
         state.delays_due.add(until_at, name)

@@ -133,6 +133,8 @@ class State:
         "fence",
         "held",
         "holds_due",
+        "leader",
+        "leader_address",
         "limits",
         "notices",
         "now_at",
@@ -159,6 +161,9 @@ class State:
         self.fence = 0
         self.ticket = 0
         self.session_last = 0
+        self.leader = ""
+        self.leader_address = ""
+        """Where the node that announced itself last can be reached."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""

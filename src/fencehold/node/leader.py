@@ -23,7 +23,7 @@ from fencehold.core.commands import Command, Entry, Renew
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome
 from fencehold.core.state import State
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Unavailable
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Journal
 from fencehold.runtime.clock import Clock
@@ -59,8 +59,12 @@ class Leader:
         *,
         on_durable: Callable[[Entry, Applied, int], None],
         bounds: Bounds,
+        is_followed: bool = False,
     ) -> None:
         self.machine = machine
+        self._is_followed = is_followed
+        """Standbys take silence for death, so time passes by entries even when it can end nothing."""
+        self._entry_bytes_max = min(bounds.entry_bytes_max, journal.declared.entry_bytes_max)
         self._journal = journal
         self._epoch = epoch
         self._clock = clock
@@ -118,7 +122,7 @@ class Leader:
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait."""
         state = self.machine.state
-        if state.sessions or state.delays or self._renewals:
+        if self._is_followed or state.sessions or state.delays or self._renewals:
             self._wanted.set()
 
     def stop(self) -> None:
@@ -200,7 +204,7 @@ class Leader:
         while True:
             entry = Entry(elapsed_ms, tuple(commands[:count]))
             data = encode(entry)
-            if len(data) <= self._bounds.entry_bytes_max or count <= 1:
+            if len(data) <= self._entry_bytes_max or count <= 1:
                 return entry, data
             count //= 2
 
@@ -216,6 +220,9 @@ class Leader:
         cause: FenceholdError = OutcomeUnknown(f"the node failed: {error!r}")
         if isinstance(error, Unavailable | OutcomeUnknown):
             cause = error
+        elif isinstance(error, Sealed | OutOfPlace):
+            # The entry is certainly absent: whoever leads now may be asked.
+            cause = NotLeader("another node leads")
         nothing = Unavailable("the node lost its journal before this was appended")
         for answer in self._under_way:
             answer(cause, 0)

@@ -1,45 +1,51 @@
-"""The node: from a journal to a service, and back again when the journal fails.
+"""The node: from a journal to a service, and back again when the journal fails or another node leads.
 
-1. It opens the journal, comes up to its end, takes the next epoch, and leads until it is stopped or the journal
-   fails. Then it drops its state, opens anew and tries again, ever more slowly, up to a bound.
-2. While it does not lead it refuses at once: `Unavailable`, certainly nothing happened.
-3. What cannot be mended by trying again (damage, an fsync that failed, our own bug) ends it with that error.
-4. It routes notices to whoever is attached to the session they concern, and wakes those who look on.
+1. It opens the journal and comes up to its end. Alone, it takes the next epoch at once; among others it stands by
+   until it is to (see `standby`). It reads what came before its epoch, and leads until it is stopped, sealed, or
+   the journal fails. Then it drops its state, opens anew and tries again, ever more slowly, up to a bound.
+2. While it does not lead it refuses at once: certainly nothing happened, and who leads if that is known. Only what
+   is asked for as stale is answered from what it has followed.
+3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
+4. What cannot be mended by trying again (damage, an fsync that failed, our own bug) ends it with that error.
+5. It routes notices to whoever is attached to the session they concern, and wakes those who look on.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Protocol
 
-from fencehold.core.commands import Command, Entry, SetLimits, Suspend
+from fencehold.core.commands import Announce, Command, Entry, SetLimits, Suspend
 from fencehold.core.limits import Limits
-from fencehold.core.outcomes import Applied, Notice
-from fencehold.errors import OutcomeUnknown, Unavailable
-from fencehold.journal.port import Journal
+from fencehold.core.outcomes import Applied
+from fencehold.errors import NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
+from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.replica import Replica
 from fencehold.node.ring import Ring
+from fencehold.node.routes import Routes
 from fencehold.node.saver import Saver
+from fencehold.node.standby import Line, StandingBy
+from fencehold.node.standbys import Member, Standbys
+from fencehold.node.suspicion import Patience
 from fencehold.runtime.clock import Clock
+from fencehold.types import Epoch, Position
 
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """How long to wait before opening a journal that failed again; the last one from then on."""
 
-
 _DUE_S_MIN = 0.02
 """How soon after an entry another may be made only because something is due: a bound on their number."""
 
+_HANDOVER_S = 1.0
+"""How long a leader that stops waits for the next one, before it lets its clients go."""
 
-class Listener(Protocol):
-    """Who is told of what happens to a session: a connection."""
-
-    def on_notice(self, notice: Notice, at_ms: int) -> None: ...
+_DEPOSED = (Sealed, OutOfPlace, Trimmed)
+"""What a journal says to one of several nodes that is not, or no longer, where it believed to be."""
 
 
 class Node:
-    """One replica that serves."""
+    """One replica that serves, or stands by to."""
 
     def __init__(
         self,
@@ -49,23 +55,33 @@ class Node:
         limits: Limits | None = None,
         bounds: Bounds | None = None,
         ring: Ring | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.journal = journal
         self.replica = Replica(journal)
         self.ring = ring or Ring()
+        self.routes = Routes()
+        self.member = Member()
+        self.standbys = Standbys()
         self.notes: tuple[str, ...] = ()
+        self._line: Line | None = None
+        """None: it is alone, and leads whenever it can."""
+        self._patience = patience or Patience()
         self._clock = clock
         self._limits = limits or Limits()
         self._bounds = bounds or Bounds()
         self._leader: Leader | None = None
         self._leading = asyncio.Event()
+        self._settled = asyncio.Event()
         self._stopping = False
         self._stopped = asyncio.Event()
-        self._listeners: dict[int, Listener] = {}
-        self._watchers: dict[Callable[[], None], None] = {}
+        self._follows = False
+        """The state is that of the journal a moment ago, and may be looked at."""
         self._saver = Saver(journal)
         self._due: Alarm | None = None
-        self.epoch = 0
+        self.on_deposed: Callable[[], None] = _ignore
+        """Called when it led and does so no more, though it goes on."""
+        self.epoch = Epoch(0)
         self.position = 0
         """Of the last entry known to be durable."""
         self.appends = 0
@@ -76,65 +92,70 @@ class Node:
     def leads(self) -> bool:
         return self._leader is not None
 
+    @property
+    def role(self) -> str:
+        """`leader`, `standby`, or `waiting` for the journal or for its turn."""
+        return "leader" if self.leads else "standby" if self._follows else "waiting"
+
+    @property
+    def leader(self) -> Member:
+        """Who leads, as far as is known here."""
+        state = self.replica.machine.state
+        return Member(state.leader, state.leader_address)
+
     def submit(self, command: Command, answer: Answer) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
         if self._leader is None:
-            answer(Unavailable("the node is not serving"), 0)
+            answer(self.refusal(), 0)
         else:
             self._leader.submit(command, answer)
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed with the next entry."""
         if self._leader is None:
-            answer(Unavailable("the node is not serving"), 0)
+            answer(self.refusal(), 0)
         else:
             self._leader.renew(session, answer)
 
     def ask(self, question: Question, reply: Reply) -> None:
         """Put a question to the current state; `reply` may get an error instead."""
         if self._leader is None:
-            reply(Unavailable("the node is not serving"))
+            reply(self.refusal())
         else:
             self._leader.ask(question, reply)
 
     def look(self, question: Question, reply: Reply) -> None:
         """Put a question to what is there, without an entry; `reply` may get an error instead."""
-        if self._leader is None:
-            reply(Unavailable("the node is not serving"))
-        else:
+        if self._leader is not None:
             self._leader.look(question, reply)
+        elif self._follows:
+            reply(question(self.replica.machine.state))
+        else:
+            reply(self.refusal())
 
-    def attach(self, session: int, listener: Listener) -> Listener | None:
-        """Route what concerns a session to a listener; returns the one it takes the place of."""
-        replaced = self._listeners.get(session)
-        self._listeners[session] = listener
-        return None if replaced is listener else replaced
-
-    def detach(self, session: int, listener: Listener) -> bool:
-        """Undo `attach`, unless another listener has taken its place; says whether it was undone."""
-        if self._listeners.get(session) is not listener:
-            return False
-        del self._listeners[session]
-        return True
-
-    def is_attached(self, session: int) -> bool:
-        return session in self._listeners
-
-    def watch(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called whenever the ring has something new."""
-        self._watchers[wake] = None
-
-    def unwatch(self, wake: Callable[[], None]) -> None:
-        self._watchers.pop(wake, None)
+    def refusal(self) -> Unavailable:
+        """Why it answers nothing, when it does not lead."""
+        address = self.leader.address
+        if self._follows and address and address != self.member.address:
+            return NotLeader(f"this node stands by; ask {address}", leader=address)
+        return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
 
     # Its life.
+
+    def join(self, member: Member, line: Line) -> None:
+        """Be one of several from here on. To be said before `run`."""
+        self.member, self._line = member, line
 
     async def ready(self) -> None:
         """Wait until it serves."""
         await self._leading.wait()
 
+    async def settled(self) -> None:
+        """Wait until it serves, or stands by, or has found that it cannot have its journal."""
+        await self._settled.wait()
+
     async def run(self) -> None:
-        """Serve until stopped.
+        """Serve, or stand by, until stopped.
 
         Raises: what cannot be mended by trying again.
         """
@@ -143,14 +164,16 @@ class Node:
             appends = self.appends
             try:
                 await self._serve()
-            except (Unavailable, OutcomeUnknown) as error:
-                if self.epoch == 0 or not self._is_mendable(error):
+            except (Unavailable, OutcomeUnknown, *_DEPOSED) as error:
+                if not self._is_mendable(error):
                     raise
                 self.notes = (f"trying again: {error}",)
+                self._settled.set()
                 failures = 0 if self.appends > appends else failures
                 await self._pause(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
             finally:
+                self._follows = False
                 await self.journal.close()
 
     def stop(self) -> None:
@@ -160,10 +183,14 @@ class Node:
         if self._leader is not None:
             self._leader.stop()
 
-    def _is_mendable(self, error: Unavailable | OutcomeUnknown) -> bool:
+    def _is_mendable(self, error: Exception) -> bool:
         # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
         # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
         # may go on.
+        if self._line is not None:
+            return True
+        if self.epoch == 0 or isinstance(error, _DEPOSED):
+            return False
         is_unknown = isinstance(error, OutcomeUnknown) or isinstance(self._saver.failure, OutcomeUnknown)
         return self.journal.declared.shared or not is_unknown
 
@@ -173,36 +200,66 @@ class Node:
 
     async def _serve(self) -> None:
         # What was appended though nobody could be told so is told now.
-        opened = await self.replica.open(self._on_followed)
+        opened = await self.replica.open(self._on_missed)
         self.notes = opened.notes
         self.position = self.replica.machine.position
         self.ring.forget(self.position)
-        self._saver.begin(self.position - (opened.snapshot.position if opened.snapshot else 0))
-        epoch = await self.journal.lead()
-        self.epoch = epoch
+        snapshot_at = opened.snapshot.position if opened.snapshot else 0
+        if self._line is not None and not await self._stand_by(self._line):
+            return
+        self.epoch = await self.journal.lead()
+        # Only now: what an older epoch appended before it was sealed must be known, and no more can come.
+        async for record in self.journal.read(after=Position(self.replica.machine.position)):
+            self._on_record(record)
+        self._saver.begin(self.position - snapshot_at)
+        if not self._stopping:
+            await self._lead(self._made_leader())
+
+    async def _stand_by(self, line: Line) -> bool:
+        """Follow until this node is to lead; False if it was stopped before."""
+        self._follows = True
+        self._settled.set()
+        standing = StandingBy(self.replica, self.member, line, patience=self._patience, on_record=self._on_record)
+        due = asyncio.create_task(standing.until_due())
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait({due, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if due.done():
+                await due
+        finally:
+            for task in (due, stopped):
+                task.cancel()
+            await asyncio.gather(due, stopped, return_exceptions=True)
+            self._follows = False
+        return not self._stopping
+
+    def _made_leader(self) -> Leader:
         leader = Leader(
             self.replica.machine,
             self.journal,
-            epoch,
+            self.epoch,
             self._clock,
             on_durable=self._on_durable,
             bounds=self._bounds,
+            is_followed=self._line is not None,
         )
-        if self._stopping:
-            return
-        self._leader = leader
-        if self.replica.machine.state.limits != self._limits:
+        if self._line is not None:
+            leader.submit(Announce(*self.member), _ignore)
+        state = self.replica.machine.state
+        if state.limits != self._limits:
             leader.submit(SetLimits(self._limits), _ignore)
-        for session in self.replica.machine.state.sessions.values():
-            if not session.secret and not self.is_attached(session.id):
+        for session in state.sessions.values():
+            if not session.secret and not self.routes.is_attached(session.id):
                 # It lived by a connection to a process that is gone: nobody can take it up again.
                 leader.submit(Suspend(session.id), _ignore)
-        self._leading.set()
-        await self._lead(leader)
+        return leader
 
     async def _lead(self, leader: Leader) -> None:
         ticking = asyncio.create_task(self._tick(leader))
         self._due = Alarm(leader.tick)
+        self._leader = leader
+        self._leading.set()
+        self._settled.set()
         try:
             await leader.lead()
         finally:
@@ -213,30 +270,45 @@ class Node:
             with contextlib.suppress(asyncio.CancelledError):
                 await ticking
             await self._saver.end()
+            if not self._stopping and self._line is not None:
+                self.standbys.dismiss()
+                self.on_deposed()
+        await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """Stopped: let a standby take over, so that clients find it when they are let go."""
+        if self.standbys.dismiss():
+            with contextlib.suppress(TimeoutError, Unavailable, *_DEPOSED):
+                async with asyncio.timeout(_HANDOVER_S):
+                    async for record in self.journal.tail(after=Position(self.position)):
+                        if record.epoch > self.epoch:
+                            return
 
     async def _tick(self, leader: Leader) -> None:
         while True:
             await asyncio.sleep(self._bounds.tick_s)
             leader.tick()
 
-    def _on_followed(self, applied: Applied) -> None:
-        if applied.position > self.position:
-            self._route(applied)
+    # What comes from the journal.
 
-    def _route(self, applied: Applied) -> None:
-        for _, notice in applied.notices:
-            listener = self._listeners.get(notice.session)
-            if listener is not None:
-                listener.on_notice(notice, applied.at_ms)
+    def _on_missed(self, applied: Applied) -> None:
+        if applied.position > self.position:
+            self.routes.tell(applied)
+
+    def _on_record(self, record: Record) -> None:
+        entry, applied = self.replica.follow(record)
+        self.position = applied.position
+        self.ring.add(entry, applied, len(record.entry))
+        self.routes.tell(applied)
+        self.routes.wake()
 
     def _on_durable(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
         self.appends += 1
         self.position = applied.position
         self.ring.add(entry, applied, size_bytes)
         if applied.notices:
-            self._route(applied)
-        for wake in tuple(self._watchers):
-            wake()
+            self.routes.tell(applied)
+        self.routes.wake()
         self._saver.consider(self.replica.machine, len(entry.commands))
         self._expect_next()
 

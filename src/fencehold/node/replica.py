@@ -7,6 +7,7 @@
 
 from collections.abc import Callable
 
+from fencehold.core.commands import Entry
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied
 from fencehold.errors import Damaged, SnapshotUnreadable
@@ -32,15 +33,16 @@ class Replica:
         opened = await self.journal.open()
         self.machine = _machine_of(opened)
         async for record in self.journal.read(after=Position(self.machine.position)):
-            applied = self.follow(record)
+            _, applied = self.follow(record)
             if on_followed is not None:
                 on_followed(applied)
         return opened
 
-    def follow(self, record: Record) -> Applied:
+    def follow(self, record: Record) -> tuple[Entry, Applied]:
         """Apply the next entry of the journal."""
         try:
-            return self.machine.apply(record.position, decode(record.entry))
+            entry = decode(record.entry)
+            return entry, self.machine.apply(record.position, entry)
         except Damaged as error:
             raise Damaged(f"position {record.position}: {error}") from error
 

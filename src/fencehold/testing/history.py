@@ -45,7 +45,7 @@ class History:
 
     def follow(self, node: Node) -> None:
         """Be told of what happens at a node from now on."""
-        node.watch(lambda: self._on_news(node))
+        node.routes.watch(lambda: self._on_news(node))
 
     def of(self, name: str) -> list[Held]:
         """The holds on a name, by fence."""

@@ -152,7 +152,7 @@ class Stage:
         async with self._turn():
             session = driver.protocol.session.id
             await clients.kill(driver)
-            await until(lambda: not self._server.node.is_attached(session), PATIENCE_S)
+            await until(lambda: not self._server.node.routes.is_attached(session), PATIENCE_S)
 
     async def explain(self, name: str) -> Explanation:
         """What `client.explain` says, asked by nobody's client."""

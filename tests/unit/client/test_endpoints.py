@@ -42,3 +42,17 @@ def test_a_hint_is_believed_once_and_never_in_a_tight_circle() -> None:
     rotation.on_leader("not:an:address:at-all")
     rotation.on_leader("")
     assert rotation.take() == ("a", 1)
+
+
+def test_a_node_that_is_silent_is_not_the_next_to_be_tried() -> None:
+    """A node that was stopped takes connections and answers nothing: others come first, hinted at or not."""
+    rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)), lambda: 1.0)
+    assert rotation.take().host == "a"
+    rotation.on_success()
+    rotation.on_silent()
+    assert rotation.take().host == "b"
+    rotation.on_leader("c:3")
+    assert rotation.take().host == "c"
+    rotation.on_success()
+    rotation.on_silent()
+    assert rotation.take().host == "a"

@@ -92,9 +92,14 @@ def test_a_silent_connection_is_parked_until_the_session_is_resumed() -> None:
     talk = Talk()
     talk.open()
     _, slot = talk.ask()
-    talk.wait(7.5)
+    talk.wait(1.6)
+    talk.carry_out()
+    assert (talk.parked, talk.connected_to) == (0, NODES[0])
+    talk.wait(0.9)
     talk.carry_out()
     assert (talk.parked, talk.closed) == (1, 0)
+    # It may be stopped, so it is not the first to be tried again.
+    assert talk.connected_to == NODES[1]
     talk.resume()
     assert talk.parked == 0
     talk.reply(talk.grant(1))

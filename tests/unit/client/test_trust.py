@@ -5,14 +5,14 @@ import pytest
 from fencehold.client.terms import Terms
 from fencehold.client.trust import State, margin
 from fencehold.errors import HoldLost
-from tests.unit.client.talk import OWNER, Slot, Talk
+from tests.unit.client.talk import NODES, OWNER, Slot, Talk
 
 pytestmark = pytest.mark.guarantee("G7")
 
 
 def test_trust_counts_from_the_sending_of_the_last_answered_keep_alive() -> None:
     """A slow answer does not lengthen trust: it runs from when the keep-alive was sent, less the margin."""
-    talk = Talk()
+    talk = Talk(nodes=NODES[:1])
     talk.open()
     opened_at = talk.now
     grant = talk.hold()
@@ -69,7 +69,7 @@ def test_a_keep_alive_answered_after_a_pause_does_not_bring_a_hold_back() -> Non
 
 def test_a_hold_is_in_jeopardy_when_half_its_time_has_passed_unheard() -> None:
     """A keep-alive overdue shows in the state before it costs the hold."""
-    talk = Talk()
+    talk = Talk(nodes=NODES[:1])
     talk.open()
     grant = talk.hold()
     talk.wait(14)

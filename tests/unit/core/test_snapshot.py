@@ -5,7 +5,7 @@ from hashlib import blake2b
 import pytest
 
 from fencehold.core import snapshot
-from fencehold.core.commands import Acquire, Entry, Extend, Mode, OpenSession, Release, Renew, SetLimits
+from fencehold.core.commands import Acquire, Announce, Entry, Extend, Mode, OpenSession, Release, Renew, SetLimits
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.errors import SnapshotUnreadable, UsageError
@@ -46,6 +46,7 @@ def test_states_that_differ_have_different_hashes(machine: Machine) -> None:
     feed(machine, Renew((1,)), elapsed_ms=1)
     hashes.add(machine.state_hash())
     feed(machine, SetLimits(Limits(name_bytes_max=9)))
+    feed(machine, Announce("a", "10.0.0.1:7420"))
     hashes.add(machine.state_hash())
     assert len(hashes) == 4
 

@@ -550,7 +550,7 @@ def test_random_input_neither_kills_the_server_nor_stays_with_it(loop: Loop, see
         await box.pass_time(6_000)
         await until(lambda: not box.state.waiters and len(box.state.sessions) <= 1)
         assert box.server.node.leads
-        assert set(box.server.node._listeners) <= set(box.state.sessions)
-        assert len(box.server.node._watchers) == 0
+        assert set(box.server.node.routes._listeners) <= set(box.state.sessions)
+        assert len(box.server.node.routes._watchers) == 0
 
     serve(scenario, seconds_max=60, loop_factory=loop)

@@ -179,9 +179,9 @@ def test_a_watcher_that_is_gone_is_forgotten() -> None:
     async def scenario(box: Box) -> None:
         watcher = await box.client(3)
         await watcher.call("LOCK.WATCH", "")
-        assert len(box.server.node._watchers) == 1
+        assert len(box.server.node.routes._watchers) == 1
         await watcher.close()
-        await until(lambda: not box.server.node._watchers)
+        await until(lambda: not box.server.node.routes._watchers)
         client = await box.client()
         await client.call("LOCK.ACQUIRE", "a")
         await asyncio.sleep(0)

@@ -4,6 +4,7 @@ import pytest
 
 from fencehold.core.commands import (
     Acquire,
+    Announce,
     Break,
     Cancel,
     CloseSession,
@@ -11,6 +12,7 @@ from fencehold.core.commands import (
     Extend,
     Mode,
     OpenSession,
+    RaiseFence,
     Release,
     Renew,
     SetLimits,
@@ -35,6 +37,8 @@ EVERYTHING = Entry(
         Suspend(2),
         Break("b", 9),
         SetLimits(Limits(name_bytes_max=1)),
+        RaiseFence(1 << 40),
+        Announce("a", "127.0.0.1:7420"),
         CloseSession(1),
     ),
 )

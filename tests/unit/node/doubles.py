@@ -96,6 +96,9 @@ class HandJournal:
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         raise NotImplementedError
 
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        raise NotImplementedError
+
     async def trim(self) -> None:
         raise NotImplementedError
 

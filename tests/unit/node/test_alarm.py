@@ -51,7 +51,7 @@ def test_a_wait_ends_when_it_is_over_though_nothing_else_happens() -> None:
         running = asyncio.create_task(node.run())
         await node.ready()
         waiting = Waiting()
-        node.attach(1, waiting)
+        node.routes.attach(1, waiting)
 
         for command in (OpenSession(30_000), Acquire(1, ("a",)), Acquire(1, ("a",), wait_ms=50)):
             node.submit(command, lambda *_: None)

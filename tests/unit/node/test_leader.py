@@ -10,7 +10,7 @@ from fencehold.core.commands import Acquire, Break, CloseSession, Command, OpenS
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Renewed, WaitEnded
 from fencehold.core.state import State
-from fencehold.errors import OutcomeUnknown, Sealed, Unavailable
+from fencehold.errors import NotLeader, OutcomeUnknown, Sealed, Unavailable
 from fencehold.node.leader import Bounds, Leader
 from fencehold.types import Epoch
 from tests.unit.node.doubles import HandClock, HandJournal, Told, run, settle
@@ -216,8 +216,8 @@ def test_a_sealed_leader_answers_nothing() -> None:
             scene.submit("late", Acquire(1, ("b",)))
             assert scene.told.kinds() == {
                 "open": Opened,
-                "acquire": OutcomeUnknown,
-                "renewal": OutcomeUnknown,
+                "acquire": NotLeader,
+                "renewal": NotLeader,
                 "late": Unavailable,
             }
             assert isinstance(scene.told.replies[0][1], Unavailable)

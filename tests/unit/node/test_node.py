@@ -166,7 +166,7 @@ def test_who_waited_hears_of_a_grant_whose_entry_was_thought_lost() -> None:
                 await told(node, OpenSession(60_000, secret="s"))
             await told(node, Acquire(1, ("a",)))
             assert isinstance(await told(node, Acquire(2, ("a",))), Queued)
-            node.attach(2, ear)
+            node.routes.attach(2, ear)
             faults.armed = ("append.stored", OutcomeUnknown("the reply was lost"))
             assert isinstance(await told(node, Release(1, ("a",), 1)), OutcomeUnknown)
             assert ear.notices == []
@@ -262,19 +262,19 @@ def test_notices_go_to_who_is_attached() -> None:
         async with serving(MemoryJournal(MemoryStore()), clock=clock) as node:
             for _ in range(2):
                 await told(node, OpenSession(1_000, secret="s"))
-            assert node.attach(1, first) is None
-            assert node.attach(1, first) is None
-            assert node.attach(1, second) is first
-            assert not node.detach(1, first)
+            assert node.routes.attach(1, first) is None
+            assert node.routes.attach(1, first) is None
+            assert node.routes.attach(1, second) is first
+            assert not node.routes.detach(1, first)
             await told(node, Acquire(2, ("a",)))
             await told(node, Acquire(1, ("a",), wait_ms=100))
             clock.advance(150)
             await until(lambda: second.notices)
             assert first.notices == []
             assert isinstance(second.notices[0], WaitEnded)
-            assert node.is_attached(1)
-            assert node.detach(1, second)
-            assert not node.is_attached(1)
+            assert node.routes.is_attached(1)
+            assert node.routes.detach(1, second)
+            assert not node.routes.is_attached(1)
             clock.advance(1_000)
             await until(lambda: not node.replica.machine.state.sessions)
             assert not any(isinstance(notice, SessionEnded) for notice in second.notices)
@@ -292,10 +292,10 @@ def test_watchers_are_woken_by_what_is_durable() -> None:
             def wake() -> None:
                 woken.append(node.ring.lost_up_to)
 
-            node.watch(wake)
+            node.routes.watch(wake)
             await told(node, Break("a"))
-            node.unwatch(wake)
-            node.unwatch(wake)
+            node.routes.unwatch(wake)
+            node.routes.unwatch(wake)
             await told(node, Break("a"))
             assert len(woken) == 1
 

@@ -16,7 +16,7 @@ from fencehold.core.outcomes import (
 )
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.connection import Connection, Slot
-from fencehold.errors import FenceholdError, OutcomeUnknown
+from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown
 
 _CODES = {Code.USAGE: "USAGE", Code.LIMIT: "LIMIT", Code.QUEUE_FULL: "QUEUEFULL"}
 _REASONS = {
@@ -45,6 +45,9 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
             slot.error("DEADLOCK", _circle(outcome, at_ms))
         case OutcomeUnknown():
             slot.error("UNKNOWN", str(outcome))
+        case NotLeader() if outcome.leader:
+            # The last word is the address: clients go there.
+            slot.error("NOTLEADER", f"this node stands by; ask {outcome.leader}")
         case FenceholdError():
             slot.error("UNAVAILABLE", str(outcome))
         case _:

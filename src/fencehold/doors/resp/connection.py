@@ -82,6 +82,8 @@ class Connection(asyncio.Protocol):
         """It has not opened or resumed a session itself."""
         self.awaiting_session: list[tuple[Slot, Callable[[], None]]] = []
         self.watching: Watching | None = None
+        self.goodbye: Callable[[], None] | None = None
+        """Set if it is a standby's: tells it that this node stops leading."""
         self.partial_since: float | None = None
         self._partial_bytes = 0
         self._reader = hiredis.Reader()

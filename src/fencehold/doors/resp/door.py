@@ -12,7 +12,7 @@ import ipaddress
 import json
 from typing import NamedTuple
 
-from fencehold.doors.resp import greeting, locking, looking, sessions
+from fencehold.doors.resp import greeting, locking, looking, nodes, sessions
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
 from fencehold.errors import UsageError
@@ -53,11 +53,13 @@ class Door:
             **sessions.HANDLERS,
             **locking.HANDLERS,
             **looking.HANDLERS,
+            **nodes.HANDLERS,
         }
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._draining = False
         self._closed = asyncio.Event()
+        node.on_deposed = self.dismiss
 
     async def open(self, host: str, port: int, *, insecure: bool = False) -> int:
         """Listen; returns the port, which the system chooses if 0 was given.
@@ -88,6 +90,11 @@ class Door:
             if connection.member is not None and connection.member.implicit:
                 connection.member.close()
 
+    def dismiss(self) -> None:
+        """Another node leads: let everybody go there. What was not answered here is asked again there."""
+        for connection in tuple(self.connections):
+            connection.end()
+
     async def close(self) -> None:
         """Disconnect everybody; who does not read what is left of its replies does not get it."""
         self._closed.clear()
@@ -117,6 +124,8 @@ class Door:
         self.connections.discard(connection)
         if connection.watching is not None:
             connection.watching.end()
+        if connection.goodbye is not None:
+            self.node.standbys.leave(connection.goodbye)
         if not self.connections:
             self._closed.set()
 

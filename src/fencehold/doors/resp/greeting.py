@@ -25,7 +25,7 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
             "proto": connection.version,
             "id": id(connection) & 0x7FFFFFFF,
             "mode": "standalone",
-            "role": "leader" if connection.node.leads else "waiting",
+            "role": connection.node.role,
             "modules": [],
         }
     )
@@ -111,7 +111,12 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "fencehold_version": __version__,
         "engine": node.journal.declared.engine,
         "durable": int(node.journal.declared.durable),
-        "role": "leader" if node.leads else "waiting",
+        "node": node.member.name,
+        "address": node.member.address,
+        "leader": node.leader.name,
+        "leader_address": node.leader.address,
+        "standbys": len(node.standbys.all()),
+        "role": node.role,
         "epoch": node.epoch,
         "position": node.position,
         "appends": node.appends,

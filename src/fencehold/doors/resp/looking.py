@@ -7,6 +7,7 @@ from typing import Any
 from fencehold.core.state import Hold, Session, State, Waiter
 from fencehold.core.views import names_in_use, view_name
 from fencehold.doors.resp import replies
+from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.watching import Watching
@@ -34,7 +35,7 @@ def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> None:
     stale = "STALE" in options(words, 1, {}, _STALE)
-    _ask(connection, slot, partial(_sessions, connection.node.is_attached), stale)
+    _ask(connection, slot, partial(_sessions, connection.node.routes.is_attached), stale)
 
 
 def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -42,6 +43,9 @@ def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM)
     if connection.version != 3:
         raise Wrong("watching needs pushes: say HELLO 3 first")
+    if not connection.node.leads:
+        refuse(slot, connection.node.refusal(), 0)
+        return
     if connection.watching is None:
         connection.watching = Watching(connection, found.get("position", connection.node.position))
     elif found:
@@ -65,7 +69,7 @@ def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) ->
 
 def _found(slot: Slot, found: Any) -> None:
     if isinstance(found, FenceholdError):
-        slot.error("UNAVAILABLE", str(found))
+        refuse(slot, found, 0)
     else:
         slot.reply(found)
 

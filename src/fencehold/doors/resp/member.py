@@ -26,7 +26,7 @@ class Member:
         self._connection = connection
         self._node = connection.node
         self._blocked: dict[int, list[Slot]] = {}
-        replaced = self._node.attach(session, connection)
+        replaced = self._node.routes.attach(session, connection)
         if isinstance(replaced, Connection):
             replaced.member = None
             replaced.end("NOSESSION", f"session {session} was taken up by another connection")
@@ -41,7 +41,7 @@ class Member:
 
     def on_disconnected(self, by_client: bool) -> None:
         """Leave the session its grace, if the client's end closed; an implicit one has none."""
-        if self._node.detach(self.session, self._connection) and (by_client or self.implicit):
+        if self._node.routes.detach(self.session, self._connection) and (by_client or self.implicit):
             self._node.submit(Suspend(self.session), ignore)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Member:
                 pass
 
     def _on_ended(self, notice: SessionEnded) -> None:
-        self._node.detach(self.session, self._connection)
+        self._node.routes.detach(self.session, self._connection)
         self._connection.member = None
         if not self.ending:
             self._connection.push(replies.push("ended", self.session, notice.ending.value))

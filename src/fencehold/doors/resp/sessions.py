@@ -87,7 +87,7 @@ def _resumed(connection: Connection, member: Member, slot: Slot, grace_ms: int, 
         slot.reply({"session": member.session, "ttl_ms": member.ttl_ms, "grace_ms": grace_ms, "at": at_ms})
     else:
         # It may try again, here or elsewhere.
-        connection.node.detach(member.session, connection)
+        connection.node.routes.detach(member.session, connection)
         if connection.member is member:
             connection.member = None
         _not_renewed(slot, member.session, outcome, at_ms)

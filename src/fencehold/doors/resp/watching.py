@@ -24,7 +24,7 @@ class Watching:
         self._connection = connection
         self.position = position
         self._scheduled = False
-        connection.node.watch(self.wake)
+        connection.node.routes.watch(self.wake)
 
     def add(self, prefix: str) -> None:
         """Watch one more prefix."""
@@ -42,7 +42,7 @@ class Watching:
             asyncio.get_running_loop().call_soon(self._tell)
 
     def end(self) -> None:
-        self._connection.node.unwatch(self.wake)
+        self._connection.node.routes.unwatch(self.wake)
 
     def _tell(self) -> None:
         self._scheduled = False

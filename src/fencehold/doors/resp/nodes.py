@@ -1,0 +1,76 @@
+"""Nodes on the wire: a standby that follows the leader, and what there is to know of the nodes."""
+
+from functools import partial
+
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.answers import refuse
+from fencehold.doors.resp.arguments import Wrong, exactly, number, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.node.standbys import Member, Standby
+
+_NAME_BYTES_MAX = 128
+_ADDRESS_BYTES_MAX = 256
+
+
+class TooMany(Wrong):
+    """More standbys than one leader takes note of."""
+
+    code = "LIMIT"
+
+
+def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """NODE.FOLLOW name address position: a standby is there, and that far. Answered with its rank."""
+    exactly(words, 3)
+    name = _bounded(words[1], "the name", _NAME_BYTES_MAX)
+    address = _bounded(words[2], "the address", _ADDRESS_BYTES_MAX)
+    position = number(words[3], "the position")
+    node = connection.node
+    if not node.leads:
+        refuse(slot, node.refusal(), 0)
+        return
+    if connection.goodbye is None:
+        connection.goodbye = partial(connection.push, replies.push("goodbye"))
+    standby = Standby(Member(name, address), position, connection.door.now())
+    rank = node.standbys.report(connection.goodbye, standby)
+    if rank is None:
+        raise TooMany("too many standbys follow this node")
+    slot.reply(rank)
+
+
+def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """NODE.LIST: what this node knows of itself and, if it leads, of those who follow it."""
+    exactly(words, 0)
+    node = connection.node
+    slot.reply(
+        {
+            "node": node.member.name,
+            "address": node.member.address,
+            "role": node.role,
+            "engine": node.journal.declared.engine,
+            "epoch": node.epoch,
+            "position": node.position,
+            "leader": node.leader.name,
+            "leader_address": node.leader.address,
+            "note": node.notes[0] if node.notes else "",
+            "standbys": [_standby(connection, standby) for standby in node.standbys.all()],
+        }
+    )
+
+
+def _standby(connection: Connection, standby: Standby) -> dict[str, object]:
+    return {
+        "node": standby.member.name,
+        "address": standby.member.address,
+        "position": standby.position,
+        "lag": max(0, connection.node.position - standby.position),
+        "heard_ms_ago": round((connection.door.now() - standby.heard_at) * 1000),
+    }
+
+
+def _bounded(word: bytes, what: str, bytes_max: int) -> str:
+    if not 0 < len(word) <= bytes_max:
+        raise Wrong(f"{what} of a node has 1 to {bytes_max} bytes")
+    return text(word, what)
+
+
+HANDLERS: dict[bytes, Handler] = {b"NODE.FOLLOW": follow, b"NODE.LIST": list_nodes}

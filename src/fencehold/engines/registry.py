@@ -1,0 +1,119 @@
+"""The registry: which engine a URL means. The one place that knows them all.
+
+1. An engine, and the driver it needs, is imported when its URL is seen, and not before.
+2. What a URL cannot mean is a `UsageError` that says what it could.
+3. A password is for the engine alone: whoever shows a URL shows `shown(url)`.
+"""
+
+import re
+from importlib import import_module
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from fencehold.engines.file import FileJournal
+from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.errors import UsageError
+from fencehold.journal.port import Journal
+
+
+class Driven(NamedTuple):
+    """An engine that needs a driver: where it is, and the extra that installs the driver."""
+
+    module: str
+    kind: str
+    extra: str
+
+
+_ETCD = Driven("fencehold.engines.etcd", "EtcdJournal", "etcd")
+_ZOOKEEPER = Driven("fencehold.engines.zookeeper", "ZookeeperJournal", "zookeeper")
+_POSTGRES = Driven("fencehold.engines.postgres", "PostgresJournal", "postgres")
+_DRIVEN = {
+    "etcd": _ETCD,
+    "etcds": _ETCD,
+    "zookeeper": _ZOOKEEPER,
+    "zookeepers": _ZOOKEEPER,
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+}
+
+SCHEMES = ("memory", "file", *_DRIVEN)
+KNOWN = (
+    "memory://, file:///path (or just the path), etcd://host:port,…, etcds://…, zookeeper://host:port,…, "
+    "zookeepers://…, postgresql://…"
+)
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_MISTYPED = re.compile(rf"({'|'.join(SCHEMES)}):", re.IGNORECASE)
+# Up to the last @ there is: a password that was not percent-encoded may hold an @ or a slash of its own.
+_USERINFO = re.compile(r"(?<=://)([^:@/?#]*):.*@", re.DOTALL)
+_SECRET = re.compile(r"(?<=[?&])([^=&]*(?:password|secret|token)[^=&]*=)[^&#]*", re.IGNORECASE)
+
+
+def journal_of(url: str) -> Journal:
+    """A handle on the journal that a URL names, not opened yet.
+
+    Raises:
+        UsageError: no engine is known by that name, its driver is not installed, or the URL is not one of its.
+    """
+    path = path_of(url)
+    if path is not None:
+        return FileJournal(path)
+    scheme = _scheme_of(url)
+    if scheme == "memory":
+        return _memory(url)
+    if scheme not in _DRIVEN:
+        raise UsageError(f"no engine is known as {scheme}:// ({shown(url)}); known are {KNOWN}")
+    journal: Journal = _imported(_DRIVEN[scheme]).from_url(url)
+    return journal
+
+
+def path_of(url: str) -> str | None:
+    """The directory of a journal that is kept in files; None if the URL names another engine."""
+    scheme = _scheme_of(url)
+    if scheme is None:
+        if not url or _MISTYPED.match(url):
+            raise UsageError(f"{shown(url)!r} is no engine; write one of {KNOWN}")
+        return url
+    return _path_in(_split(url), url) if scheme == "file" else None
+
+
+def shown(url: str) -> str:
+    """The URL as it may be shown: without its password."""
+    return _SECRET.sub(r"\1***", _USERINFO.sub(r"\1:***@", url))
+
+
+def _scheme_of(url: str) -> str | None:
+    found = _SCHEME.match(url)
+    return found[1].lower() if found else None
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{shown(url)} cannot be read: {error}") from None
+
+
+def _path_in(parts: SplitResult, url: str) -> str:
+    if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
+        raise UsageError(f"{shown(url)} names no directory; write file:///path, or just the path")
+    return unquote(parts.path)
+
+
+def _memory(url: str) -> MemoryJournal:
+    if url.partition("://")[2]:
+        raise UsageError(f"{shown(url)}: memory has no address; write memory://")
+    return MemoryJournal(MemoryStore())
+
+
+def _imported(driven: Driven) -> Any:
+    try:
+        module = import_module(driven.module)
+    except ImportError as error:
+        if (error.name or "").startswith("fencehold"):
+            raise
+        raise UsageError(
+            f"the driver of the {driven.extra} engine is missing ({error.name or error}): "
+            f"pip install 'fencehold[{driven.extra}]'"
+        ) from error
+    return getattr(module, driven.kind)

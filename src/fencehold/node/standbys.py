@@ -1,0 +1,55 @@
+"""The standbys a leader knows of: who follows it, how far, and who goes first should it stop.
+
+A standby's rank is its place in the order in which they came; who leaves lets the others move up. Ranks only keep
+standbys from taking over all at once: that two have the same is no harm.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+STANDBYS_MAX = 64
+
+
+class Member(NamedTuple):
+    """What a node is called, and where clients reach it. A node alone has neither."""
+
+    name: str = ""
+    address: str = ""
+
+
+class Standby(NamedTuple):
+    """What a standby last said of itself."""
+
+    member: Member
+    position: int
+    heard_at: float
+
+
+class Standbys:
+    """Those of one leader, each by whatever tells of its end."""
+
+    def __init__(self) -> None:
+        self._known: dict[Callable[[], None], Standby] = {}
+        """By what tells it goodbye; in the order they came."""
+
+    def report(self, goodbye: Callable[[], None], standby: Standby) -> int | None:
+        """Take note of how far a standby is; returns its rank, or None if there are too many."""
+        if goodbye not in self._known and len(self._known) >= STANDBYS_MAX:
+            return None
+        self._known[goodbye] = standby
+        return list(self._known).index(goodbye)
+
+    def leave(self, goodbye: Callable[[], None]) -> None:
+        """Its connection is gone."""
+        self._known.pop(goodbye, None)
+
+    def dismiss(self) -> bool:
+        """Say goodbye to all; says whether there were any."""
+        known, self._known = self._known, {}
+        for goodbye in known:
+            goodbye()
+        return bool(known)
+
+    def all(self) -> list[Standby]:
+        """In the order of their ranks."""
+        return list(self._known.values())

@@ -1,0 +1,84 @@
+"""Suspicion: when a standby takes the leader for gone. It is fed with what was seen and `now`, in seconds.
+
+Taking over too early is harmless: the old leader is sealed, and silent. It only costs every client a new
+connection. So detection may be fast, but should not be nervous:
+
+1. *The leader said goodbye*: at once.
+2. *The connection to it broke and it takes no other*: at once if it had taken one before; otherwise the address
+   may be wrong, so not before the journal was silent for longer than a living leader lets it be.
+3. *Nothing was heard, neither an entry nor an answer on the line*, for the leader timeout.
+4. *No entry came for several leader timeouts*, though the line answers: it cannot write.
+5. *Standbys do not run into one another*: each waits longer by its rank among them, which the leader told it.
+6. *Nobody announced itself yet, or the one that did was this node*: at once.
+7. Who was asleep itself counts anew: the silence may have been its own.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+
+class Patience(NamedTuple):
+    """How long silence may last. A leader writes an entry every `tick_s` (0.2 s) at the latest."""
+
+    leader_timeout_s: float = 1.0
+    stuck_factor: int = 3
+    """A leader that answers but writes nothing gets so many leader timeouts."""
+    confirm_s: float = 0.5
+    """Silence of the journal that makes a line that was never had a reason."""
+    stagger_s: float = 0.25
+    """Between one standby's turn and the next one's: more than a take-over takes."""
+    asleep_s: float = 0.5
+    """A look at the clock that comes so much too late was kept from it."""
+
+
+class Suspicion:
+    """What one standby thinks of one leader."""
+
+    def __init__(self, patience: Patience, now: float, *, rank: int = 1) -> None:
+        self._patience = patience
+        self._rank = rank
+        """Before the leader told it, it lets one go first."""
+        self.start_over(now)
+
+    def start_over(self, now: float) -> None:
+        """There is another leader, or this node was asleep: nothing is held against anybody."""
+        self._entry_at = self._heard_at = now
+        self._was_heard = False
+        self._broken_at = inf
+        self._gone_at = inf
+
+    def on_entry(self, now: float) -> None:
+        """The journal has a new entry: its writer lives, whatever the line says."""
+        self._entry_at = now
+        self._broken_at = inf
+
+    def on_heard(self, now: float, rank: int) -> None:
+        """The leader answered on the line."""
+        self._heard_at = now
+        self._was_heard = True
+        self._rank = rank
+        self._broken_at = inf
+
+    def on_broken(self, now: float) -> None:
+        """The line is broken and cannot be had again."""
+        self._broken_at = min(self._broken_at, now)
+
+    def on_goodbye(self, now: float) -> None:
+        """The leader stopped, or does not lead any more, or never did."""
+        self._gone_at = min(self._gone_at, now)
+
+    def due_at(self) -> float:
+        """When to take over, as things stand."""
+        patience = self._patience
+        timeout_s = patience.leader_timeout_s
+        reasons = (
+            self._gone_at,
+            self._broken_at if self._was_heard else max(self._broken_at, self._entry_at + patience.confirm_s),
+            max(self._entry_at, self._heard_at) + timeout_s,
+            self._entry_at + timeout_s * patience.stuck_factor,
+        )
+        return min(reasons) + self._rank * patience.stagger_s
+
+    def was_asleep(self, due_at: float, now: float) -> bool:
+        """Whether this node noticed so late that it was due, that it must have been stopped itself."""
+        return now - due_at > self._patience.asleep_s

@@ -1,0 +1,1 @@
+"""How nodes speak to one another: through the same door as everybody."""

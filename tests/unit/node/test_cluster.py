@@ -1,0 +1,254 @@
+"""Several nodes on one journal: one leads, the others stand by and take over; with real doors and lines."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import hiredis
+import pytest
+
+from fencehold.client.endpoints import endpoint
+from fencehold.client.wire import command
+from fencehold.core.commands import Acquire, OpenSession
+from fencehold.core.outcomes import Granted, Opened
+from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.errors import NotLeader, OutcomeUnknown, Unavailable
+from fencehold.node.leader import Bounds
+from fencehold.node.suspicion import Patience
+from fencehold.server import Config, Server
+from tests.contract.engines.embedded import OneFault
+from tests.unit.node.doubles import run, until
+from tests.unit.node.test_node import asked, told
+
+QUICK = Patience(leader_timeout_s=0.3, confirm_s=0.1, stagger_s=0.1)
+
+
+class Cluster:
+    """Servers on one store, by name."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.faults: dict[str, OneFault] = {}
+        self.servers: dict[str, Server] = {}
+
+    async def start(self, name: str, patience: Patience = QUICK) -> Server:
+        self.faults[name] = OneFault()
+        config = Config(node=name, port=0, patience=patience, leader=Bounds(tick_s=0.02))
+        server = Server(config, journal=MemoryJournal(self.store, faults=self.faults[name]))
+        await server.start()
+        self.servers[name] = server
+        return server
+
+    async def stop(self) -> None:
+        for server in self.servers.values():
+            await server.stop()
+
+    async def stands_by(self, server: Server, behind: Server) -> None:
+        """Wait until a node follows another, in the eyes of both."""
+        await until(lambda: server.node.role == "standby" and server.node.leader == behind.node.member)
+        await until(lambda: server.node.member in [each.member for each in behind.node.standbys.all()])
+
+
+@asynccontextmanager
+async def cluster(*names: str) -> AsyncIterator[tuple[Cluster, list[Server]]]:
+    """Nodes of which the first leads and the others stand by, in their order."""
+    async with AsyncExitStack() as stack:
+        nodes = Cluster()
+        stack.push_async_callback(nodes.stop)
+        first = await nodes.start(names[0])
+        await until(lambda: first.node.leads)
+        servers = [first]
+        for name in names[1:]:
+            servers.append(await nodes.start(name))
+            await nodes.stands_by(servers[-1], first)
+        yield nodes, servers
+
+
+async def said(server: Server, *commands: bytes) -> list[Any]:
+    """What a node replies to commands on a connection of their own."""
+    reader, writer = await asyncio.open_connection(*endpoint(f"127.0.0.1:{server.port}"))
+    parser = hiredis.Reader()
+    replies: list[Any] = []
+    writer.write(b"".join(commands))
+    while len(replies) < len(commands) and (data := await reader.read(65_536)):
+        parser.feed(data)
+        replies += iter(parser.gets, False)
+    writer.close()
+    await writer.wait_closed()
+    return replies
+
+
+def test_the_first_node_leads_and_the_others_follow() -> None:
+    """A cluster that starts has one leader at once, and standbys whose state is the leader's."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b", "c") as (_, (a, b, c)):
+            assert isinstance(await told(a.node, OpenSession(60_000, secret="s")), Opened)
+            assert isinstance(await told(a.node, Acquire(1, ("orders",))), Granted)
+            await until(lambda: b.node.position >= 3 and c.node.position >= 3)
+            for standby in (b, c):
+                assert standby.node.replica.machine.state.held["orders"].fence == 1
+            assert [server.node.role for server in (a, b, c)] == ["leader", "standby", "standby"]
+
+    run(scenario())
+
+
+def test_a_standby_says_who_leads_and_answers_only_what_may_be_stale() -> None:
+    """Commands and readings are refused with the leader's address; a look is answered from what it followed."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (_, (a, b)):
+            refused = await told(b.node, OpenSession(60_000))
+            assert isinstance(refused, NotLeader)
+            assert refused.leader == f"127.0.0.1:{a.port}"
+            assert isinstance(await asked(b.node.ask, lambda state: state.fence), NotLeader)
+            assert await asked(b.node.look, lambda state: state.fence) == 0
+            name = command("LOCK.INFO", "x")
+            stale = command("LOCK.INFO", "x", "STALE")
+            current, old, watch = await said(b, name, stale, command("LOCK.WATCH", "x"))
+            assert str(current) == f"NOTLEADER this node stands by; ask 127.0.0.1:{a.port}"
+            assert b"holds" in dict(zip(old[::2], old[1::2], strict=True))
+            assert str(watch).startswith("USAGE")
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.guarantee("G3")
+def test_a_leader_that_stops_hands_over_what_it_granted() -> None:
+    """After a clean stop the first standby leads at once; sessions, holds and fences are as they were."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b", "c") as (_, (a, b, c)):
+            await told(a.node, OpenSession(60_000, secret="s"))
+            await told(a.node, Acquire(1, ("orders",)))
+            await a.stop()
+            await until(lambda: b.node.leads)
+            assert b.node.epoch == a.node.epoch + 1
+            granted = await told(b.node, Acquire(1, ("other",)))
+            assert granted.fence == 2
+            assert b.node.replica.machine.state.held["orders"].session == 1
+            await until(lambda: c.node.leader == b.node.member)
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G10")
+def test_a_sealed_leader_is_silent_and_follows_the_one_that_sealed_it() -> None:
+    """A leader that was replaced refuses what it had taken, lets its clients go, and stands by."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (nodes, (a, b)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            await told(a.node, OpenSession(60_000, secret="s"))
+            epoch = await _take_over(nodes)
+            refused = await told(a.node, Acquire(1, ("orders",)))
+            assert isinstance(refused, Unavailable)
+            # Let go, without a word.
+            assert await reader.read() == b""
+            writer.close()
+            await until(lambda: any(server.node.leads for server in (a, b)))
+            leader = a if a.node.leads else b
+            assert leader.node.epoch > epoch
+            assert "orders" not in leader.node.replica.machine.state.held
+
+    run(scenario())
+
+
+async def _take_over(nodes: Cluster) -> int:
+    """Take the next epoch by hand, as a node would that nobody knows."""
+    journal = MemoryJournal(nodes.store)
+    await journal.open()
+    epoch = await journal.lead()
+    await journal.close()
+    return epoch
+
+
+def test_a_leader_that_hangs_is_replaced_and_wakes_up_as_a_standby() -> None:
+    """A leader that writes nothing more is replaced after a while, though its line answers."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (nodes, (a, b)):
+            held = _hold_back(nodes, a)
+            await until(lambda: b.node.leads)
+            held.set()
+            await nodes.stands_by(a, b)
+            assert isinstance(await told(b.node, OpenSession(60_000)), Opened)
+
+    run(scenario())
+
+
+def _hold_back(nodes: Cluster, server: Server) -> asyncio.Event:
+    """Let no append of a node get through until the event is set."""
+    journal, free = server.node.journal, asyncio.Event()
+    append = journal.append
+
+    async def held(*args: Any, **kwargs: Any) -> None:
+        await free.wait()
+        await append(*args, **kwargs)
+
+    journal.append = held  # type: ignore[method-assign]
+    return free
+
+
+@pytest.mark.guarantee("G9")
+def test_an_append_whose_outcome_is_unknown_is_told_so_and_the_journal_decides() -> None:
+    """The caller hears "don't know"; the node opens anew, and what had landed is there."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (nodes, (a, b)):
+            await told(a.node, OpenSession(60_000, secret="s"))
+            nodes.faults["a"].armed = ("append.stored", OutcomeUnknown("the reply was lost"))
+            outcome = await told(a.node, Acquire(1, ("orders",)))
+            assert isinstance(outcome, OutcomeUnknown | Granted)
+            await until(lambda: a.node.leads or b.node.leads)
+            leader = a if a.node.leads else b
+            repeated = await told(leader.node, Acquire(1, ("other",)))
+            assert isinstance(repeated, Granted)
+
+    run(scenario())
+
+
+def test_a_node_that_cannot_reach_its_journal_says_so_at_once_and_goes_on_trying() -> None:
+    """It listens, refuses with what is wrong, and stands by or leads as soon as it can."""
+
+    async def scenario() -> None:
+        nodes = Cluster()
+        journal = MemoryJournal(nodes.store)
+        open_, out_of_reach = journal.open, [True]
+
+        async def opened() -> Any:
+            if out_of_reach[0]:
+                raise Unavailable("etcd: connection refused")
+            return await open_()
+
+        journal.open = opened  # type: ignore[method-assign]
+        server = Server(Config(node="a", port=0, patience=QUICK), journal=journal)
+        await server.start()
+        (reply,) = await said(server, command("SESSION.OPEN", "TTL", 1000))
+        assert str(reply).startswith("UNAVAILABLE")
+        assert "connection refused" in str(reply)
+        out_of_reach[0] = False
+        await until(lambda: server.node.leads)
+        await server.stop()
+
+    run(scenario())
+
+
+def test_the_nodes_can_be_listed() -> None:
+    """The leader knows itself and who follows it, how far behind; a standby knows the leader."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (_, (a, b)):
+            (listed,) = await said(a, command("NODE.LIST"))
+            known = dict(zip(listed[::2], listed[1::2], strict=True))
+            assert (known[b"node"], known[b"role"]) == (b"a", b"leader")
+            (standby,) = known[b"standbys"]
+            assert b"b" in standby
+            (listed,) = await said(b, command("NODE.LIST"))
+            known = dict(zip(listed[::2], listed[1::2], strict=True))
+            assert (known[b"role"], known[b"leader"]) == (b"standby", b"a")
+            assert known[b"leader_address"] == f"127.0.0.1:{a.port}".encode()
+
+    run(scenario())

@@ -1,0 +1,89 @@
+"""Suspicion: when a standby takes the leader for gone, and when it does not."""
+
+import pytest
+
+from fencehold.node.suspicion import Patience, Suspicion
+
+PATIENCE = Patience(leader_timeout_s=1.0, stuck_factor=3, confirm_s=0.5, stagger_s=0.25, asleep_s=0.5)
+
+
+def heard(now: float = 0.0, rank: int = 0) -> Suspicion:
+    """A standby whose leader has answered on the line."""
+    suspicion = Suspicion(PATIENCE, now)
+    suspicion.on_heard(now, rank)
+    return suspicion
+
+
+def test_a_leader_that_says_goodbye_is_replaced_at_once() -> None:
+    """A clean stop costs no waiting, and entries still on their way change nothing about it."""
+    suspicion = heard()
+    suspicion.on_goodbye(5.0)
+    suspicion.on_entry(5.1)
+    assert suspicion.due_at() == 5.0
+
+
+def test_a_broken_line_counts_at_once_if_it_was_had_before() -> None:
+    """A leader that took the line and takes it no more is gone."""
+    suspicion = heard()
+    suspicion.on_broken(0.3)
+    assert suspicion.due_at() == 0.3
+
+
+def test_a_line_that_was_never_had_counts_only_with_a_silent_journal() -> None:
+    """A wrong address must not bring down a leader that writes."""
+    suspicion = Suspicion(PATIENCE, 0.0, rank=0)
+    suspicion.on_broken(0.1)
+    assert suspicion.due_at() == 0.5
+    suspicion.on_entry(0.2)
+    suspicion.on_broken(0.3)
+    assert suspicion.due_at() == pytest.approx(0.7)
+
+
+def test_an_entry_outweighs_a_broken_line() -> None:
+    """Who writes lives, whatever became of the line."""
+    suspicion = heard()
+    suspicion.on_broken(0.3)
+    suspicion.on_entry(0.4)
+    assert suspicion.due_at() == 1.4
+
+
+def test_silence_on_both_ways_counts_after_the_leader_timeout() -> None:
+    """Neither an entry nor an answer: after the timeout, counted from the later of the two."""
+    suspicion = heard()
+    suspicion.on_entry(2.0)
+    suspicion.on_heard(2.5, 0)
+    assert suspicion.due_at() == 3.5
+
+
+def test_a_leader_that_answers_but_writes_nothing_gets_longer_but_not_for_ever() -> None:
+    """It may be the engine that is slow; but a leader that cannot write is none."""
+    suspicion = heard()
+    suspicion.on_entry(1.0)
+    for tenths in range(10, 60):
+        suspicion.on_heard(tenths / 10, 0)
+    assert suspicion.due_at() == 4.0
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 5])
+def test_standbys_take_turns_by_rank(rank: int) -> None:
+    """The first goes at once, each of the others a little later."""
+    suspicion = heard(rank=rank)
+    suspicion.on_goodbye(1.0)
+    assert suspicion.due_at() == 1.0 + rank * 0.25
+
+
+def test_another_leader_starts_with_a_clean_sheet() -> None:
+    """What was held against the last one is not held against the next."""
+    suspicion = heard()
+    suspicion.on_goodbye(1.0)
+    suspicion.on_broken(1.0)
+    suspicion.start_over(2.0)
+    assert suspicion.due_at() == 3.0
+
+
+def test_who_was_asleep_itself_knows() -> None:
+    """A look that comes far too late says more of this node than of the leader."""
+    suspicion = heard()
+    due_at = suspicion.due_at()
+    assert not suspicion.was_asleep(due_at, due_at + 0.4)
+    assert suspicion.was_asleep(due_at, due_at + 10)
