@@ -10,6 +10,7 @@ What each module owns:
 - `recovery`: what a directory holds, and what of it a crash may leave and opening may repair
 - `log`: appending
 - `snapshots`: keeping a snapshot, and reading it back
+- `seeding`: beginning with a snapshot from elsewhere
 - `cursor`: reading entries in order
 - `worker`: a thread for blocking work
 - `journal`: the port, and which thread does what

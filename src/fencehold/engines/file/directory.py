@@ -18,6 +18,7 @@ from fencehold.types import Position
 DRAFT = ".tmp"
 SEGMENT = ".log"
 SNAPSHOT = ".snapshot"
+SEED = ".seed"
 
 
 def segment_name(first: Position) -> str:
@@ -26,6 +27,10 @@ def segment_name(first: Position) -> str:
 
 def snapshot_name(position: Position) -> str:
     return f"{position:020d}{SNAPSHOT}"
+
+
+def seed_name(position: Position) -> str:
+    return f"{position:020d}{SEED}"
 
 
 class Directory:
@@ -68,6 +73,10 @@ class Directory:
         """The positions of all snapshots, in order."""
         return self._numbered(SNAPSHOT)
 
+    def seeds(self) -> list[Position]:
+        """The positions of all seeds, in order: at most one, and none once it is in its place."""
+        return self._numbered(SEED)
+
     def remove_drafts(self) -> list[str]:
         """Remove what was being written when its writer ended. Nothing refers to it."""
         drafts = sorted(name for name in self.disk.list(self.path) if name.endswith(DRAFT))
@@ -91,7 +100,11 @@ class Directory:
             OSError: the place is as it was.
             OutcomeUnknown: the draft stands in its place, but a power loss may bring the old file back.
         """
-        self.disk.replace(self.file(name + DRAFT), self.file(name))
+        self.rename(name + DRAFT, name)
+
+    def rename(self, old: str, name: str) -> None:
+        """Put a file that is synced in the place of another name. Raises as `publish`."""
+        self.disk.replace(self.file(old), self.file(name))
         try:
             self.disk.sync_dir(self.path)
         except OSError as error:

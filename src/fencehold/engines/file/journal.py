@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from fencehold.engines.file.cursor import Cursor
-from fencehold.engines.file.directory import Directory
+from fencehold.engines.file.directory import Directory, seed_name
 from fencehold.engines.file.log import Log
 from fencehold.engines.file.pace import Pace
 from fencehold.engines.file.snapshots import Draft, trim
@@ -106,6 +106,20 @@ class FileJournal:
         running = self._opened()
         async with running.saving:
             await self._save(running, position, chunks)
+
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        running = self._opened()
+        async with running.saving:
+            await running.on_appender(running.log.refuse_to_seed, position)
+            draft = running.draft = Draft(running.directory, position, seed_name(position))
+            try:
+                await running.aside(draft.begin)
+                await self._draw(running, draft, chunks)
+                await running.aside(draft.finish)
+                # The appender's: no entry may come between the look that finds it empty and the seed.
+                await running.on_appender(running.log.seed, position)
+            finally:
+                running.discard_draft()
 
     async def trim(self) -> None:
         running = self._opened()

@@ -17,15 +17,16 @@ import errno
 import os
 from typing import NoReturn
 
-from fencehold.engines.file.directory import Directory, segment_name
+from fencehold.engines.file.directory import Directory, seed_name, segment_name
 from fencehold.engines.file.epochs import write_epoch
 from fencehold.engines.file.mark import Mark
 from fencehold.engines.file.records import HEAD_BYTES, RECORD_BYTES, encode
 from fencehold.engines.file.recovery import recover
-from fencehold.engines.file.segments import Segment, create
+from fencehold.engines.file.seeding import put_in_place
+from fencehold.engines.file.segments import Segment, create, scan
 from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.journal.port import Opened
-from fencehold.types import Epoch, Position
+from fencehold.types import BEGINNING, Epoch, Position
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -98,6 +99,41 @@ class Log:
         self.end = position
         if self._mark is not None:
             self._mark.set(position)
+
+    def seed(self, position: Position) -> None:
+        """Begin after the seed at `position`, of which a finished draft is there."""
+        self.refuse_to_seed(position)
+        try:
+            self._directory.publish(seed_name(position))
+        except OSError as error:
+            raise Unavailable(f"{self._directory.path}: it was not seeded: {_said(error)}") from error
+        except OutcomeUnknown as error:
+            self.stop(str(error))
+            raise
+        try:
+            put_in_place(self._directory, position)
+            self._leave_segment()
+            self._resume(scan(self._directory, Position(position + 1), self.epoch))
+        except (OSError, OutcomeUnknown) as error:
+            self.stop(f"{self._directory.file(seed_name(position))}: not yet in its place: {error}")
+            raise OutcomeUnknown(f"{self.stopped}; close the journal and open it anew, then read") from error
+        self.end = position
+        if self._mark is not None:
+            self._mark.set(position)
+
+    def refuse_to_seed(self, position: Position) -> None:
+        """Raises what keeps it from being seeded there, if anything does."""
+        self.refuse_if_stopped()
+        if position <= BEGINNING:
+            raise UsageError(f"{self._directory.path}: a journal is seeded at a position above 0, not {position}")
+        try:
+            is_empty = not self.end and not self._directory.snapshots()
+        except OSError as error:
+            raise Unavailable(f"{self._directory.path}: cannot be read: {_said(error)}") from error
+        if not is_empty:
+            raise UsageError(
+                f"{self._directory.path}: only an empty journal can be seeded, and this one ends at {self.end}"
+            )
 
     def stop(self, reason: str) -> None:
         """Write nothing more until the journal is opened anew."""

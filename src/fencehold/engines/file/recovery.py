@@ -3,7 +3,8 @@
 The rules it obeys:
 
 1. Repair takes away only what no one was told of: a torn record after the mark, at the end of the last segment,
-   and drafts. All else that is not what was written is `Damaged`: an operator must decide, not this program.
+   and drafts; and it finishes a seeding that was cut short. All else that is not what was written is `Damaged`: an
+   operator must decide, not this program.
 2. What opening reports is durable from then on. The names are synced. The last record may have been written and
    never synced, by a process that was killed, or be in memory only, after a sync that failed; it is written
    again and synced.
@@ -17,6 +18,7 @@ from fencehold.engines.file import mark
 from fencehold.engines.file.directory import Directory, segment_name, snapshot_name
 from fencehold.engines.file.epochs import NAME as EPOCH_NAME
 from fencehold.engines.file.epochs import read_epoch
+from fencehold.engines.file.seeding import finish_seed
 from fencehold.engines.file.segments import Segment, scan
 from fencehold.engines.file.snapshots import read_snapshot
 from fencehold.errors import Damaged
@@ -36,11 +38,13 @@ def recover(directory: Directory) -> Recovered:
 
     Raises:
         Damaged: what is there is not what was written, beyond what a crash can do.
-        OSError: something could not be read or repaired.
+        Unavailable, OSError: something could not be read or repaired.
     """
     notes = [f"{directory.file(name)}: removed, left half-written" for name in directory.remove_drafts()]
     # A process that was killed may have renamed a file and not synced the name. What is read here must stay.
     directory.disk.sync_dir(directory.path)
+    if finished := finish_seed(directory):
+        notes.append(finished)
     marked = mark.read_mark(directory)
     if marked is None:
         notes.append(f"{directory.file(mark.NAME)}: unreadable: entries cut off the end would go unnoticed")

@@ -33,25 +33,25 @@ _DIGEST_BYTES = 32
 _SYNC_BYTES = 4 << 20
 
 
-def read_snapshot(directory: Directory, position: Position) -> Snapshot:
-    """The snapshot at `position`.
+def read_snapshot(directory: Directory, position: Position, name: str = "") -> Snapshot:
+    """The snapshot at `position`, under its own name or another.
 
     Raises:
         Damaged: the file is not what was written.
     """
-    file = directory.file(snapshot_name(position))
+    file = directory.file(name or snapshot_name(position))
     data = directory.disk.read(file)
     _check(data, position, file)
     return Snapshot(position, data[_HEAD.size : -_LENGTH.size - _DIGEST_BYTES])
 
 
 class Draft:
-    """A snapshot being written."""
+    """A snapshot being written, to be published under its own name or another."""
 
-    def __init__(self, directory: Directory, position: Position) -> None:
+    def __init__(self, directory: Directory, position: Position, name: str = "") -> None:
         self._directory = directory
         self._position = position
-        self._name = snapshot_name(position)
+        self._name = name or snapshot_name(position)
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._size = self._synced = 0
         self._fd: int | None = None
@@ -83,6 +83,13 @@ class Draft:
             Unavailable: as `add`.
             OutcomeUnknown: it stands in its place, but a power loss may bring the older one back.
         """
+        self.finish()
+        with self._unavailable():
+            self._directory.publish(self._name)
+        self._done = True
+
+    def finish(self) -> None:
+        """Write the rest, and make it durable: it is whole, and only its name is a draft's. Raises as `add`."""
         fd = self._open()
         with self._unavailable():
             self._write(fd, _LENGTH.pack(self._size - _HEAD.size))
@@ -90,8 +97,6 @@ class Draft:
             # A failed sync here harms nothing: the draft is thrown away, and never trusted.
             self._directory.disk.sync(fd)
             self._close()
-            self._directory.publish(self._name)
-        self._done = True
 
     def discard(self) -> None:
         """Give the draft up, if it was not published. Calling again does nothing."""

@@ -1,0 +1,108 @@
+"""A journal into a file, beside whoever leads.
+
+1. It reads and nothing else: no epoch is taken, so a service that runs goes on as if nobody looked. An engine with
+   one owner refuses a second one; that one has to stop first.
+2. What is written is a prefix of the journal: a snapshot and every entry after it, up to the end of the reading.
+   If the leader trims what is being read, reading begins anew, from the newer snapshot.
+3. It was replayed before it is written: a journal from which no machine comes makes no backup.
+4. Memory holds the snapshot and the machine, however many entries there are: those wait in a temporary file.
+"""
+
+from collections.abc import Callable
+from tempfile import SpooledTemporaryFile
+from typing import IO, BinaryIO, cast
+
+from fencehold.backup.frames import Head, Writer, framed_entry, frames_in
+from fencehold.backup.replay import Contents, Replay
+from fencehold.errors import Damaged, Trimmed, Unavailable, UsageError
+from fencehold.journal.port import Journal, Opened
+
+Progress = Callable[[int, int], None]
+"""Told how many entries are done, of how many."""
+
+READINGS_MAX = 5
+"""How often reading begins anew when what is read is trimmed."""
+_SPOOL_BYTES = 8 << 20
+
+
+def nobody(done: int, total: int) -> None:
+    """Nobody wants to know how far it is."""
+
+
+async def export(
+    journal: Journal, sink: BinaryIO, *, now_us: int, made_by: str, on_progress: Progress = nobody
+) -> tuple[Contents, tuple[str, ...]]:
+    """Write all that the journal holds, which is not open yet; what that was, and what opening it repaired.
+
+    What was written before an error is no backup.
+
+    Raises:
+        UsageError: the journal is empty.
+        Damaged: it cannot be replayed.
+        AlreadyOwned: another process owns it.
+        Unavailable: the engine cannot be reached, or trims faster than it can be read.
+        OSError: what was written to cannot take more.
+    """
+    with cast(BinaryIO, SpooledTemporaryFile(max_size=_SPOOL_BYTES)) as spool:
+        opened, replay = await _read(journal, spool, on_progress)
+        writer = Writer(sink)
+        writer.begin(_head_of(journal, replay, now_us, made_by))
+        if opened.snapshot is not None:
+            writer.snapshot(opened.snapshot.data)
+        spool.seek(0)
+        for frame in frames_in(spool):
+            writer.frame(frame)
+        writer.end()
+    return replay.contents(journal.declared.engine), opened.notes
+
+
+async def survey(journal: Journal, on_progress: Progress = nobody) -> tuple[Contents, tuple[str, ...]]:
+    """What the journal holds, and what opening it repaired. Raises as `export`, but an empty one is no error."""
+    opened, replay = await _read(journal, None, on_progress)
+    return replay.contents(journal.declared.engine), opened.notes
+
+
+async def _read(journal: Journal, spool: IO[bytes] | None, on_progress: Progress) -> tuple[Opened, Replay]:
+    for _ in range(READINGS_MAX):
+        try:
+            return await _read_once(journal, spool, on_progress)
+        except Trimmed:
+            if spool is not None:
+                spool.seek(0)
+                spool.truncate()
+    raise Unavailable(
+        f"the journal was trimmed {READINGS_MAX} times while it was read; try again when it is quieter"
+    )
+
+
+async def _read_once(journal: Journal, spool: IO[bytes] | None, on_progress: Progress) -> tuple[Opened, Replay]:
+    opened = await journal.open()
+    try:
+        if spool is not None and not opened.end:
+            raise UsageError("the journal is empty: there is nothing to export; is it the right one?")
+        replay = Replay(opened.snapshot, opened.epoch)
+        first = replay.snapshot_position
+        async for record in journal.read(after=first):
+            replay.follow(record)
+            if spool is not None:
+                spool.write(framed_entry(record))
+            on_progress(record.position - first, opened.end - first)
+    finally:
+        await journal.close()
+    if replay.machine.position < opened.end:
+        raise Damaged(f"the journal ends at position {opened.end}, and was read up to {replay.machine.position}")
+    return opened, replay
+
+
+def _head_of(journal: Journal, replay: Replay, now_us: int, made_by: str) -> Head:
+    machine = replay.machine
+    return Head(
+        engine=journal.declared.engine,
+        epoch=replay.epoch,
+        snapshot_position=replay.snapshot_position,
+        position=machine.position,
+        logical_ms=machine.now_at,
+        fence=machine.fence,
+        made_at_us=now_us,
+        made_by=made_by,
+    )

@@ -1,0 +1,109 @@
+"""Where backups are written to and read from, and how far that is, for people.
+
+1. A backup is in its place only if all of it is, durably: until then it is a draft beside its place. Nobody else
+   may read it: the secrets of sessions are in it.
+2. What goes wrong with a file is one sentence that names it.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from fencehold.cli.exits import Exit
+from fencehold.cli.failures import fail
+from fencehold.cli.output import console
+from fencehold.errors import UsageError
+
+STANDARD = Path("-")
+"""Instead of a file: stdout, or stdin."""
+_SHOW_EVERY = 1_024
+
+
+def name_of(file: Path) -> str:
+    """What a file that is read is called in a message."""
+    return "stdin" if file == STANDARD else str(file)
+
+
+@contextlib.contextmanager
+def written(file: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """Where to write a backup; it is put in its place at the end, or gone after an error."""
+    if file == STANDARD:
+        if sys.stdout.isatty():
+            raise UsageError("a backup is no text: name a file, or send stdout to one")
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if file.exists() and not force:
+        raise fail(Exit.USAGE, f"{file} is there already", "name another file, or say --force to write over it")
+    with _said("write", file):
+        number, draft = tempfile.mkstemp(dir=file.absolute().parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(number, "wb") as sink:
+                yield sink
+                sink.flush()
+                os.fsync(number)
+            os.replace(draft, file)
+        except BaseException:
+            os.unlink(draft)
+            raise
+        _sync(file.absolute().parent)
+
+
+@contextlib.contextmanager
+def read(file: Path) -> Iterator[BinaryIO]:
+    """Where to read a backup from."""
+    if file == STANDARD:
+        yield sys.stdin.buffer
+        return
+    with _said("read", file), file.open("rb") as source:
+        yield source
+
+
+@contextlib.contextmanager
+def progress(doing: str, *, wanted: bool) -> Iterator[Callable[[int, int], None]]:
+    """Wants to be told of each entry; shows a person how many are done, if they are many."""
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda done, total: None
+        return
+    with contextlib.ExitStack() as stack:
+        bars: list[Callable[[int, int], None]] = []
+
+        def show(done: int, total: int) -> None:
+            if done % _SHOW_EVERY == 0:
+                if not bars:
+                    bars.append(_bar(stack, doing))
+                bars[0](done, max(done, total))
+
+        yield show
+
+
+def _bar(stack: contextlib.ExitStack, doing: str) -> Callable[[int, int], None]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("entries"))
+    bar = stack.enter_context(Progress(*columns, console=console(stderr=True), transient=True))
+    task = bar.add_task(doing)
+    return lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _said(doing: str, file: Path) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        code = Exit.USAGE if isinstance(error, FileNotFoundError) else Exit.UNAVAILABLE
+        raise fail(code, f"cannot {doing} {file}: {error.strerror or error}") from None
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

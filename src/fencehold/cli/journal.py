@@ -1,0 +1,240 @@
+"""`fencehold journal`: back a journal up, move it to another engine, look into one.
+
+1. Nothing is written that may not be whole: a backup is put in its place at the end, a journal is begun in one
+   step, and before that a backup is read to its end.
+2. What is in the place already stays there, unless the command says otherwise.
+3. A password in a URL is never shown.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fencehold import __version__
+from fencehold.backup import Contents, Head, Loaded, export, fence_after, load, restore, survey
+from fencehold.cli.backups import STANDARD, name_of, progress, read, written
+from fencehold.cli.credentials import password_of, with_password
+from fencehold.cli.exits import Exit
+from fencehold.cli.failures import fail
+from fencehold.cli.options import Json
+from fencehold.cli.output import ago, clean, note, say, say_json, say_rows
+from fencehold.engines.registry import journal_of, path_of, shown
+from fencehold.errors import AlreadyOwned, OutcomeUnknown, UsageError
+from fencehold.journal.port import Journal
+from fencehold.runtime.calendar import now_us
+
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        envvar="FENCEHOLD_ENGINE",
+        metavar="URL",
+        help="The journal: a data directory, etcd://…, zookeeper://… or postgresql://….",
+        show_default=False,
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--engine-password-file",
+        envvar="FENCEHOLD_ENGINE_PASSWORD_FILE",
+        metavar="FILE",
+        help="The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
+        show_default=False,
+    ),
+]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup; - is stdout or stdin.")]
+
+
+def export_(
+    file: File,
+    engine: Engine,
+    engine_password_file: PasswordFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write all that a journal holds to one file.
+
+    A cluster may go on: it is read beside whoever leads, and not disturbed. A server that keeps its journal in a
+    directory owns it: stop that first.
+    """
+    if file == STANDARD and as_json:
+        raise UsageError("the backup goes to stdout, and so would the JSON: name a file")
+    journal = _existing(engine, engine_password_file)
+    with _told(engine), written(file, force=force) as sink, progress("reading", wanted=not as_json) as on_progress:
+        contents, notes = asyncio.run(
+            export(journal, sink, now_us=now_us(), made_by=__version__, on_progress=on_progress)
+        )
+    _say_repaired(notes)
+    if as_json:
+        say_json({"file": str(file), "bytes": file.stat().st_size, **contents._asdict()})
+    elif file == STANDARD:
+        note(f"exported {_summary(contents)}")
+    else:
+        say(f"exported {_summary(contents)} to {file}")
+
+
+def import_(
+    file: File,
+    engine: Engine,
+    engine_password_file: PasswordFile = None,
+    fence_above: Annotated[
+        int | None,
+        typer.Option(
+            "--fence-above", metavar="N", min=0, help="Let all fences be above this one, too.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Let an empty journal begin with a backup.
+
+    The backup is read whole first: one that is damaged changes nothing. Fences go on far above those in it, so
+    that none that was granted since it was made is granted again.
+    """
+    journal = _fillable(engine, engine_password_file)
+    loaded = _loaded(file, as_json)
+    contents = loaded.contents
+    fence = fence_after(loaded.head, now_us=now_us(), above=fence_above)
+    _make_way(engine)
+    with _told(engine):
+        restored = asyncio.run(restore(journal, loaded, fence))
+    if as_json:
+        say_json({"url": shown(engine), **restored._asdict(), "backup": _facts(loaded.head, contents)})
+        return
+    say(f"imported {_summary(contents)} into {shown(engine)}")
+    say(f"every fence from now on is above {restored.fence}")
+    _warn(contents)
+
+
+def info(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A backup; - is stdin.", show_default=False)
+    ] = None,
+    engine: Engine = "",
+    engine_password_file: PasswordFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show what is in a backup, or in a journal. It is read to its end, and checked."""
+    if file is None:
+        facts = _facts_of_journal(engine, engine_password_file, as_json)
+    elif engine and not _is_from_environment(context, "engine"):
+        raise UsageError("a backup or a journal: give FILE or --engine, not both")
+    else:
+        loaded = _loaded(file, as_json)
+        facts = {"file": str(file), **_facts(loaded.head, loaded.contents)}
+    if as_json:
+        say_json(facts)
+    else:
+        say_rows(("FACT", "VALUE"), list(facts.items()), empty="")
+
+
+JOURNAL = {"export": export_, "import": import_, "info": info}
+"""The commands of the group."""
+
+
+def _loaded(file: Path, as_json: bool) -> Loaded:
+    with read(file) as source, progress("checking", wanted=not as_json) as on_progress:
+        return load(source, name_of(file), on_progress)
+
+
+def _facts_of_journal(engine: str, password_file: Path | None, as_json: bool) -> dict[str, Any]:
+    if not engine:
+        raise UsageError("give the FILE of a backup, or the --engine that keeps a journal")
+    journal = _existing(engine, password_file)
+    with _told(engine), progress("reading", wanted=not as_json) as on_progress:
+        contents, notes = asyncio.run(survey(journal, on_progress))
+    _say_repaired(notes)
+    return {"url": shown(engine), **contents._asdict()}
+
+
+def _facts(head: Head, contents: Contents) -> dict[str, Any]:
+    return {"made_at": _date(head.made_at_us), "made_by": head.made_by, **contents._asdict()}
+
+
+def _date(at_us: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_us} µs"
+
+
+def _summary(contents: Contents) -> str:
+    return (
+        f"position {contents.position} with fence {contents.fence}, {_count(contents.sessions, 'session')} and "
+        f"{_count(contents.holds, 'hold')}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _say_repaired(notes: tuple[str, ...]) -> None:
+    for repaired in notes:
+        note(f"repaired: {repaired}")
+
+
+def _warn(contents: Contents) -> None:
+    longest = f"; the longest in the backup is {ago(contents.ttl_ms_longest)}" if contents.ttl_ms_longest else ""
+    note(f"\nClients of the service as it was may trust what they hold for their ttl{longest}.")
+    note("Start to serve when that has passed since it stopped, or when those clients are stopped.")
+
+
+def _is_from_environment(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "ENVIRONMENT"
+
+
+def _existing(engine: str, password_file: Path | None) -> Journal:
+    """A journal that is to be read: to make an empty one would help nobody."""
+    path = path_of(engine)
+    if path is not None and not os.path.isdir(path):
+        raise UsageError(f"{clean(path)} is no journal: there is no such directory")
+    return _journal(engine, password_file)
+
+
+def _fillable(engine: str, password_file: Path | None) -> Journal:
+    """A journal that is to begin with a backup, and to be there when this command has ended."""
+    journal = _journal(engine, password_file)
+    if not journal.declared.durable:
+        raise UsageError(f"{shown(engine)} keeps nothing: all would be gone with this command")
+    return journal
+
+
+def _journal(engine: str, password_file: Path | None) -> Journal:
+    if path_of(engine) is not None:
+        # Files have no password: one that is in the environment is for another engine.
+        return journal_of(engine)
+    return journal_of(with_password(engine, password_of(password_file)))
+
+
+def _make_way(engine: str) -> None:
+    """Make the directories above the journal's own, which its engine makes."""
+    path = path_of(engine)
+    if path is None:
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    try:
+        os.makedirs(above, exist_ok=True)
+    except OSError as error:
+        raise fail(Exit.UNAVAILABLE, f"cannot make {clean(above)}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _told(engine: str) -> Iterator[None]:
+    """What a journal says, with what to do about it."""
+    try:
+        yield
+    except AlreadyOwned as error:
+        hint = "a journal in a directory has one owner: stop that server, then try again"
+        raise fail(Exit.UNAVAILABLE, str(error), hint) from None
+    except OutcomeUnknown as error:
+        hint = f"look whether it is there: fencehold journal info --engine {shown(engine)}"
+        raise fail(Exit.UNKNOWN, str(error), hint) from None
