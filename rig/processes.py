@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,11 +17,20 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+_PORTS = range(20_000, 32_000)
+"""Below those the kernel gives to connections: a server that was killed must find its port free again."""
+_taken: set[int] = set()
+
+
 def free_port() -> int:
-    """A port of loopback that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that nobody listens on just now, and that was not given out here before."""
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _taken:
+                _taken.add(port)
+                return port
 
 
 def await_true(is_true: Callable[[], bool], what: str, seconds: float = START_S) -> None:
@@ -83,6 +93,8 @@ class Process:
                 cwd=self.folder,
                 env=self._env,
                 user=self._user,
+                # Of its own: ctrl-c is for whoever started it, and ends it in order.
+                process_group=0,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call into libc, no lock
             )
 

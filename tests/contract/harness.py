@@ -16,6 +16,8 @@ class Cluster(Protocol):
 
     size: int
     """How many members it has; 1 for a server that is alone."""
+    answer_s: float
+    """How long any one call of a journal may take, whatever happens to them."""
 
     def kill(self, count: int) -> None:
         """`kill -9` so many members, the one that leads first."""

@@ -9,9 +9,12 @@ from tests.contract.harness import Harness
 _HARNESSES = {
     "memory": "tests.contract.engines.embedded:MemoryHarness",
     "file": "tests.contract.engines.embedded:FileHarness",
+    "etcd": "tests.contract.engines.etcd:EtcdHarness",
+    "zookeeper": "tests.contract.engines.zookeeper:ZookeeperHarness",
+    "postgres": "tests.contract.engines.postgres:PostgresHarness",
 }
 
-CLUSTERED: tuple[str, ...] = ()
+CLUSTERED: tuple[str, ...] = ("etcd", "zookeeper", "postgres")
 """Engines with servers of their own, which can be killed."""
 
 NAMES = tuple(_HARNESSES)

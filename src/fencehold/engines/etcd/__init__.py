@@ -1,1 +1,21 @@
-"""The etcd engine."""
+"""The etcd engine: a journal that several nodes share, kept by the etcd somebody already runs.
+
+Nothing here elects, leases or locks: etcd's transactions decide, and only they. Under a prefix of its own there
+is
+
+::
+
+    epoch                       the newest epoch, in digits
+    entries/<position>          epoch and entry; the first one kept may be a mere mark of where the journal begins
+    snapshot                    which snapshot stands, and of which position
+    snapshots/<name>/<number>   the chunks of snapshots: of the one that stands, of one under way, of one given up
+
+`address` reads the URL, `keys`, `records` and `transactions` say how things look in etcd, `failures` what a
+failed call means, `member` and `cluster` make calls, `pages` and `watch` read, `snapshots` and `trimming` do
+what they say, and `journal` is the port.
+"""
+
+from fencehold.engines.etcd.cluster import Bounds
+from fencehold.engines.etcd.journal import EtcdJournal
+
+__all__ = ["Bounds", "EtcdJournal"]

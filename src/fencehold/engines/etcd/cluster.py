@@ -1,0 +1,261 @@
+"""Calls to etcd, whichever of its members answers.
+
+1.  *Every request may be sent twice.* All that is sent here is written so that a second arrival changes nothing:
+    a transaction whose condition its own effect makes false, a put of the same value, a deletion. So a request
+    that was not answered is sent again, to another member, and what that one answers is the truth for both.
+2.  *One deadline for all tries.* A member that does not answer is left after part of it. When it has passed,
+    what was never sent is `Unavailable`, and what may have arrived somewhere is `OutcomeUnknown`.
+3.  *The good one is kept*: the member that leads, if it can be had, else one that answers. It is left when it
+    fails, and the next is chosen by greeting all of them.
+4.  *Nobody there is told at once*: when no member can be connected to and nothing was sent, there is nothing to
+    wait for.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import grpc
+from aetcd import rpc
+
+from fencehold.engines.etcd.address import Address
+from fencehold.engines.etcd.failures import Failed, Failure, Meaning, understand
+from fencehold.engines.etcd.member import Member, Standing, credentials_of
+from fencehold.engines.etcd.transactions import Message
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+
+_HAS_LEADER = ("hasleader", "true")
+"""Asks a member to refuse at once while it knows no leader, instead of waiting for one."""
+
+
+Method: TypeAlias = Callable[[Member], Callable[..., Awaitable[Message]]]
+"""Which of a member's calls."""
+
+_TXN: Method = attrgetter("kv.Txn")
+_PUT: Method = attrgetter("kv.Put")
+_DELETE: Method = attrgetter("kv.DeleteRange")
+_COMPACT: Method = attrgetter("kv.Compact")
+_RANGE: Method = attrgetter("kv.Range")
+
+
+class Bounds(NamedTuple):
+    """How long things may take."""
+
+    call_s: float = 1.5
+    """A call with all its tries."""
+    try_s: float = 0.5
+    """One try, before another member is asked."""
+    pause_s: float = 0.02
+    """Between tries."""
+    silence_s: float = 0.5
+    """How long a watch may say nothing before a read shows whether it fell behind."""
+
+
+class Answer(NamedTuple):
+    """What a member said."""
+
+    message: Message
+    doubted: bool
+    """An earlier try may have arrived, and may be what this answer found."""
+
+
+class TooMuch(FenceholdError):
+    """The answer is larger than this side takes: ask for less."""
+
+
+class Compacted(FenceholdError):
+    """The revision asked for was compacted."""
+
+
+class Cluster:
+    """The members of one etcd, as seen from here. Belongs to the event loop that made it."""
+
+    def __init__(self, address: Address, bounds: Bounds, interceptors: Sequence[Any] = ()) -> None:
+        self.bounds = bounds
+        self._address = address
+        credentials = credentials_of(address.tls)
+        self._members = [Member(endpoint, credentials, interceptors) for endpoint in address.endpoints]
+        self._chosen: Member | None = None
+        self._left: Member | None = None
+        self._metadata: tuple[tuple[str, str], ...] = (_HAS_LEADER,)
+        self._has_token = not address.user
+        self._is_closed = False
+        self._under_way = 0
+        self._idle = asyncio.Event()
+
+    @property
+    def asked(self) -> str:
+        """The endpoint of the member that is asked now; empty before any was."""
+        return "" if self._chosen is None else self._chosen.endpoint
+
+    async def transact(self, request: Message) -> Answer:
+        """One transaction.
+
+        Raises:
+            Unavailable: certainly nothing happened.
+            OutcomeUnknown: it may have happened, or may yet.
+            UsageError: etcd takes no request of this size.
+        """
+        return await self._call(_TXN, request)
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        """Raises: as `transact`."""
+        await self._call(_PUT, rpc.PutRequest(key=key, value=value))
+
+    async def delete(self, start: bytes, end: bytes) -> int:
+        """Delete a range at once; returns the revision.
+
+        Raises: as `transact`.
+        """
+        answer = await self._call(_DELETE, rpc.DeleteRangeRequest(key=start, range_end=end))
+        return int(answer.message.header.revision)
+
+    async def compact(self, revision: int) -> None:
+        """Forget what was before a revision.
+
+        Raises: as `transact`, and
+            Compacted: it is forgotten already.
+        """
+        await self._call(_COMPACT, rpc.CompactionRequest(revision=revision))
+
+    async def read(self, request: Message) -> Message:
+        """A range, or a transaction that only reads: as of now, whichever member answers.
+
+        Raises:
+            Unavailable: nobody answered.
+            TooMuch: ask for less.
+        """
+        method = _RANGE if isinstance(request, rpc.RangeRequest) else _TXN
+        return (await self._call(method, request, is_read=True)).message
+
+    def stream(self) -> Any | None:
+        """A stream of watches from the chosen member; None while there is none, until a call finds one."""
+        return None if self._chosen is None else self._chosen.streams.Watch(metadata=self._metadata)
+
+    def leave(self, member: Member) -> None:
+        """Ask another one from now on."""
+        if self._chosen is member:
+            self._chosen, self._left = None, member
+
+    async def close(self) -> None:
+        """Let calls under way end, begin no others, and disconnect."""
+        self._is_closed = True
+        while self._under_way:
+            self._idle.clear()
+            await self._idle.wait()
+        for member in self._members:
+            await member.close()
+
+    # A call: tries until one is answered, or the deadline passes.
+
+    async def _call(self, method: Method, request: Message, *, is_read: bool = False) -> Answer:
+        if self._is_closed:
+            raise Unavailable(f"{self._address}: this journal was closed")
+        until = asyncio.get_running_loop().time() + self.bounds.call_s
+        is_doubted = False
+        self._under_way += 1
+        try:
+            while True:
+                try:
+                    return Answer(await self._try(method, request, until), is_doubted)
+                except Failed as error:
+                    failure = error.failure
+                is_doubted = is_doubted or (failure.leaves_doubt and not is_read)
+                self._give_up_if_due(failure, until, is_doubted, is_read)
+                await asyncio.sleep(self.bounds.pause_s)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    def _give_up_if_due(self, failure: Failure, until: float, is_doubted: bool, is_read: bool) -> None:
+        """Raise what the call has come to, if trying again is no use."""
+        if failure.meaning is Meaning.COMPACTED:
+            raise Compacted(failure.text)
+        if failure.meaning is Meaning.TOO_MUCH and is_read:
+            raise TooMuch(failure.text)
+        is_over = self._left_s(until) <= self.bounds.pause_s
+        if is_doubted:
+            if is_over or failure.meaning is Meaning.REFUSED:
+                raise OutcomeUnknown(f"{self._address}: no answer that tells the outcome: {failure.text}")
+        elif failure.meaning is Meaning.REFUSED:
+            raise failure.kind(f"{self._address}: {failure.text}")
+        elif is_over or failure.meaning is Meaning.NOBODY or (is_read and self._is_closed):
+            raise Unavailable(f"{self._address}: cannot be reached: {failure.text}")
+
+    async def _try(self, method: Method, request: Message, until: float) -> Message:
+        if not self._has_token:
+            await self._log_in(until)
+        member = self._chosen or await self._choose(until)
+        try:
+            return await method(member)(request, timeout=self._try_s(until), metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            failure = understand(error)
+            if failure.meaning in (Meaning.NOT_NOW, Meaning.DOUBT):
+                self.leave(member)
+            elif failure.meaning is Meaning.LOGIN:
+                self._has_token = not self._address.user
+            raise Failed(failure) from error
+
+    def _left_s(self, until: float) -> float:
+        return until - asyncio.get_running_loop().time()
+
+    def _try_s(self, until: float) -> float:
+        return max(0.001, min(self.bounds.try_s, self._left_s(until)))
+
+    # Who is asked, and as whom.
+
+    async def _log_in(self, until: float) -> None:
+        member = self._chosen or await self._choose(until)
+        request = rpc.AuthenticateRequest(name=self._address.user, password=self._address.password)
+        try:
+            # All the time there is: etcd makes the checking of a password slow on purpose.
+            answer = await member.auth.Authenticate(request, timeout=self._left_s(until), metadata=(_HAS_LEADER,))
+        except grpc.aio.AioRpcError as error:
+            failure = understand(error)
+            if failure.leaves_doubt:
+                # A login changes nothing, and what it is for was not sent.
+                failure = Failure(Meaning.NOT_NOW, failure.text)
+                self.leave(member)
+            raise Failed(failure) from error
+        self._metadata = (_HAS_LEADER, ("token", answer.token))
+        self._has_token = True
+
+    async def _choose(self, until: float) -> Member:
+        greetings = {
+            asyncio.create_task(member.greet(self._try_s(until), self._metadata)): member
+            for member in self._members
+        }
+        try:
+            standings = await self._hear(greetings)
+        finally:
+            for greeting in greetings:
+                greeting.cancel()
+            await asyncio.gather(*greetings, return_exceptions=True)
+        best = max(standings, key=lambda member: self._rank(member, standings[member]))
+        if standings[best] <= Standing.SILENT:
+            meaning = Meaning.NOBODY if standings[best] is Standing.GONE else Meaning.NOT_NOW
+            raise Failed(Failure(meaning, "; ".join(member.trouble for member in self._members)))
+        self._chosen, self._left = best, None
+        return best
+
+    async def _hear(self, greetings: dict[asyncio.Task[Standing], Member]) -> dict[Member, Standing]:
+        """What members say, as far as it must be waited for."""
+        standings: dict[Member, Standing] = {}
+        pending = set(greetings)
+        while pending and not self._is_settled(standings):
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            standings.update((greetings[greeting], greeting.result()) for greeting in done)
+        return standings
+
+    def _is_settled(self, standings: dict[Member, Standing]) -> bool:
+        others = [member for member in self._members if member is not self._left]
+        if any(standings.get(member) is Standing.LEADS for member in others):
+            return True
+        is_heard = all(member in standings for member in others)
+        return is_heard and any(standings[member] > Standing.SILENT for member in others)
+
+    def _rank(self, member: Member, standing: Standing) -> tuple[bool, bool, Standing]:
+        # One that was just left may think that it leads, cut off from the others.
+        return standing > Standing.SILENT, member is not self._left, standing

@@ -1,0 +1,111 @@
+"""What a failed call to etcd means about the world: certainly nothing happened, or don't know.
+
+etcd tells most of its refusals before it proposes anything to its members, or refuses when it applies; those are
+certain, and named here one by one as etcd 3.4 to 3.6 word them. Everything else may have happened: a broken
+connection, a deadline, a member that stopped, a leader that changed. When in doubt, it is in doubt.
+"""
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+from fencehold.errors import FenceholdError, NotAdmitted, Unavailable, UsageError
+
+
+class Meaning(Enum):
+    """What to do after it."""
+
+    REFUSED = "certainly nothing happened, and asking again gives the same answer"
+    NOT_NOW = "certainly nothing happened; another member, or this one a little later, may do it"
+    NOBODY = "certainly nothing happened: no member can be connected to"
+    LOGIN = "certainly nothing happened; the token has run out"
+    COMPACTED = "certainly nothing happened; what it asked for was compacted before"
+    TOO_MUCH = "the answer is larger than this side takes"
+    DOUBT = "it may have happened, or may yet"
+
+
+class Failed(Exception):
+    """A try that failed."""
+
+    def __init__(self, failure: "Failure") -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+class Failure(NamedTuple):
+    """A failed call, understood."""
+
+    meaning: Meaning
+    text: str
+    kind: type[FenceholdError] = Unavailable
+    """What to raise if it is a refusal."""
+
+    @property
+    def leaves_doubt(self) -> bool:
+        """Whether what was asked may have been done."""
+        return self.meaning in (Meaning.DOUBT, Meaning.TOO_MUCH)
+
+
+_KNOWN = {
+    "etcdserver: request is too large": Failure(
+        Meaning.REFUSED,
+        "etcd takes no request of this size: start its members with --max-request-bytes=1572864 or more",
+        UsageError,
+    ),
+    "grpc: received message larger than max": Failure(
+        Meaning.REFUSED,
+        "etcd takes no request of this size: start its members with --max-request-bytes=1572864 or more",
+        UsageError,
+    ),
+    "etcdserver: mvcc: database space exceeded": Failure(
+        Meaning.REFUSED,
+        "etcd's database is full: compact and defragment it or raise --quota-backend-bytes, "
+        "then run `etcdctl alarm disarm`",
+    ),
+    "etcdserver: corrupt cluster": Failure(
+        Meaning.REFUSED, "etcd found that its members' data differ and takes no requests: see its log"
+    ),
+    "etcdserver: permission denied": Failure(
+        Meaning.REFUSED,
+        "etcd denies it: grant the user's role readwrite on the journal's prefix "
+        "(and add ?compact=false to the URL if only compacting is denied)",
+        NotAdmitted,
+    ),
+    "etcdserver: user name is empty": Failure(
+        Meaning.REFUSED, "etcd asks who this is: put user:password@ before the host in the URL", NotAdmitted
+    ),
+    "etcdserver: authentication failed": Failure(
+        Meaning.REFUSED,
+        "etcd knows no such user with this password: correct user:password@ in the URL",
+        NotAdmitted,
+    ),
+    "etcdserver: authentication is not enabled": Failure(
+        Meaning.REFUSED,
+        "etcd has its users turned off: remove user:password@ from the URL, or run `etcdctl auth enable`",
+        NotAdmitted,
+    ),
+    "etcdserver: invalid auth token": Failure(Meaning.LOGIN, "the token has run out"),
+    "etcdserver: revision of auth store is old": Failure(Meaning.LOGIN, "users or roles changed"),
+    "auth: revision in header is old": Failure(Meaning.LOGIN, "users or roles changed"),
+    "etcdserver: no leader": Failure(Meaning.NOT_NOW, "its members have no leader: a majority is needed"),
+    "etcdserver: too many requests": Failure(Meaning.NOT_NOW, "it is overloaded"),
+    "etcdserver: not capable": Failure(Meaning.NOT_NOW, "a member is starting"),
+    "etcdserver: rpc not supported for learner": Failure(Meaning.NOT_NOW, "a member is a learner"),
+    "etcdserver: mvcc: required revision has been compacted": Failure(Meaning.COMPACTED, "compacted"),
+}
+
+
+# gRPC says so when it has no connection to send the request on: it never left.
+_NOT_SENT = "failed to connect to all addresses"
+
+
+def understand(error: Any) -> Failure:
+    """What an `AioRpcError` means."""
+    details = error.details() or ""
+    if details.startswith(_NOT_SENT):
+        return Failure(Meaning.NOT_NOW, details.rpartition(": UNKNOWN: ")[2] or details)
+    for words, failure in _KNOWN.items():
+        if details.startswith(words):
+            return failure
+    if "Received message larger than max" in details:
+        return Failure(Meaning.TOO_MUCH, details)
+    return Failure(Meaning.DOUBT, f"{error.code().name.lower().replace('_', ' ')}: {details}")

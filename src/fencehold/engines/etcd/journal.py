@@ -1,0 +1,219 @@
+"""The port, kept by etcd.
+
+1.  *An append is one transaction*: if the epoch is still ours, nothing is at the position and something is at
+    the one before it, put the entry; else tell what is there. So etcd decides, at once, and no read ever does.
+2.  *A request that comes late changes nothing.* Its position is taken, or its epoch sealed; or its predecessor
+    was trimmed, since entries go from the front on and the one at the snapshot's position stays.
+3.  *A reply that was lost is asked for again*: the same transaction, sent again, puts the entry or finds it.
+    Only if nobody answers in time is the outcome unknown, and then a new epoch settles it.
+4.  *Taking an epoch counts up from the one that stands*, in one transaction, so no two takers have the same.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Self
+
+from fencehold.engines.etcd import records, snapshots
+from fencehold.engines.etcd.address import Address, parse
+from fencehold.engines.etcd.cluster import Answer, Bounds, Cluster
+from fencehold.engines.etcd.keys import POSITION_MAX, Keys
+from fencehold.engines.etcd.opening import epoch_in, open_journal
+from fencehold.engines.etcd.pages import Pages
+from fencehold.engines.etcd.transactions import (
+    Message,
+    copy_of,
+    count,
+    count_in,
+    equals,
+    get,
+    is_absent,
+    is_present,
+    put,
+    transaction,
+    value_in,
+)
+from fencehold.engines.etcd.trimming import Trimmer
+from fencehold.engines.etcd.watch import Tail
+from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.journal.port import Declared, Opened, Record
+from fencehold.types import Epoch, Position
+
+_LEAD_TURNS_MAX = 64
+"""How often others may take an epoch first before a taker gives up."""
+
+
+class EtcdJournal:
+    """A journal under a prefix in etcd, for any number of handles."""
+
+    declared = Declared(engine="etcd", durable=True, shared=True, entry_bytes_max=1 << 20)
+
+    def __init__(
+        self, address: Address, *, bounds: Bounds | None = None, interceptors: Sequence[Any] = ()
+    ) -> None:
+        """`interceptors` are gRPC's own: with them a test makes calls go wrong."""
+        self._address = address
+        self._bounds = bounds or Bounds()
+        self._interceptors = tuple(interceptors)
+        self._keys = Keys(address.prefix)
+        self._running: _Running | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """The journal that a URL names; `address` says how.
+
+        Raises:
+            UsageError: it names none; the message says what to write instead.
+        """
+        return cls(parse(url))
+
+    def __repr__(self) -> str:
+        return f"EtcdJournal({self._address})"
+
+    async def open(self) -> Opened:
+        if self._running is not None:
+            raise UsageError(f"{self._address}: this journal is open already")
+        cluster = Cluster(self._address, self._bounds, self._interceptors)
+        try:
+            opened = await open_journal(cluster, self._keys)
+        except BaseException:
+            await cluster.close()
+            raise
+        self._running = _Running(cluster, self._keys, opened.epoch, compacts=self._address.compact)
+        return opened
+
+    async def read(self, after: Position) -> AsyncIterator[Record]:
+        pages = Pages(self._opened().cluster, self._keys, after)
+        page = await pages.next()
+        end = page.end
+        while page.records:
+            for record in page.records:
+                if record.position <= end:
+                    yield record
+            if pages.position >= end:
+                return
+            page = await pages.next()
+
+    async def tail(self, after: Position) -> AsyncIterator[Record]:
+        running = self._opened()
+        tail = Tail(running.cluster, self._keys, after)
+        running.tails.add(tail)
+        try:
+            async for record in tail.records():
+                yield record
+        finally:
+            tail.close()
+            running.tails.discard(tail)
+
+    async def lead(self) -> Epoch:
+        return await self._opened().lead()
+
+    async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
+        running = self._opened()
+        if not 0 < len(entry) <= self.declared.entry_bytes_max:
+            raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
+        await running.append(entry, epoch, position)
+
+    async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
+        await snapshots.save(self._opened().cluster, self._keys, position, chunks)
+
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        await snapshots.seed(self._opened().cluster, self._keys, position, chunks)
+
+    async def trim(self) -> None:
+        await self._opened().trimmer.trim()
+
+    async def close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.end()
+
+    def _opened(self) -> "_Running":
+        if self._running is None:
+            raise Unavailable(f"{self._address}: this journal is not open: open it first")
+        return self._running
+
+
+class _Running:
+    """What an open journal has and a closed one has not: connections, and who reads at the end."""
+
+    def __init__(self, cluster: Cluster, keys: Keys, epoch: Epoch, *, compacts: bool) -> None:
+        self.cluster = cluster
+        self.trimmer = Trimmer(cluster, keys, compacts=compacts)
+        self.tails: set[Tail] = set()
+        self._keys = keys
+        self._epoch = epoch
+        """The newest one seen."""
+        self._form = self._append_form()
+
+    async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
+        if not 0 < position <= POSITION_MAX:
+            raise OutOfPlace(f"the next position is another than {position}")
+        value = records.encode(position, epoch, entry)
+        answer = await self.cluster.transact(self._appending(value, epoch, position))
+        if not answer.message.succeeded:
+            _settle(answer, value, epoch, position)
+
+    async def lead(self) -> Epoch:
+        newest, is_doubted = self._epoch, False
+        for _ in range(_LEAD_TURNS_MAX):
+            try:
+                answer = await self.cluster.transact(self._taking(newest))
+            except Unavailable as error:
+                if is_doubted:
+                    raise OutcomeUnknown(f"an epoch may have been taken: {error}") from error
+                raise
+            if answer.message.succeeded:
+                self._epoch = Epoch(newest + 1)
+                return self._epoch
+            # An earlier try may have taken the one that stands now. Another is taken then, and that one is lost.
+            is_doubted = is_doubted or answer.doubted
+            newest = epoch_in(value_in(answer.message.responses[0]))
+        raise (OutcomeUnknown if is_doubted else Unavailable)("others took epochs first, time and again")
+
+    async def end(self) -> None:
+        for tail in tuple(self.tails):
+            tail.close()
+        await self.cluster.close()
+
+    def _append_form(self) -> Message:
+        """An append, but for its epoch, position and value."""
+        nothing = b""
+        return transaction(
+            so=[equals(self._keys.epoch, nothing), is_absent(nothing), is_present(nothing)],
+            then=[put(nothing, nothing)],
+            otherwise=[get(self._keys.epoch), get(nothing), count(nothing)],
+        )
+
+    def _appending(self, value: bytes, epoch: Epoch, position: Position) -> Message:
+        # Filled in on a copy: to make it anew takes three times as long, on the path of every acquire.
+        request = copy_of(self._form)
+        place, before = self._keys.entry(position), self._keys.entry(Position(position - 1))
+        is_ours, is_free, is_next = request.compare
+        is_ours.value, is_free.key, is_next.key = b"%d" % epoch, place, before
+        entry = request.success[0].request_put
+        entry.key, entry.value = place, value
+        _, there, previous = request.failure
+        there.request_range.key, previous.request_range.key = place, before
+        return request
+
+    def _taking(self, newest: Epoch) -> Message:
+        key = self._keys.epoch
+        return transaction([equals(key, b"%d" % newest)], [put(key, b"%d" % (newest + 1))], [get(key)])
+
+
+def _settle(answer: Answer, value: bytes, epoch: Epoch, position: Position) -> None:
+    """Say why an entry was not put; or nothing, if an earlier try had put it."""
+    newest, there, before = answer.message.responses
+    found = value_in(there)
+    if answer.doubted:
+        if found == value:
+            return
+        if found is None and not count_in(before):
+            raise OutcomeUnknown(f"position {position} is gone: it was never reached, or was trimmed meanwhile")
+    stands = epoch_in(value_in(newest))
+    if epoch < stands:
+        raise Sealed(f"epoch {epoch} was sealed by epoch {stands}")
+    if epoch > stands:
+        raise UsageError(f"epoch {epoch} was never taken: the newest is {stands}")
+    if found is not None:
+        raise OutOfPlace(f"position {position} is written already")
+    raise OutOfPlace(f"the next position is another than {position}: nothing is at {position - 1}")

@@ -1,0 +1,212 @@
+"""Snapshots in etcd: chunks first, one by one, then one transaction that makes them the snapshot.
+
+1. A snapshot's chunks are under a name nobody else has, which begins with its position. Until the pointer names
+   it, it is not there; so one that was given up half-way is only garbage.
+2. The pointer moves in one transaction, from the one that was seen to a newer, and only while the chunks are
+   there. Positions of snapshots never go back.
+3. Chunks of positions before the pointer's are of no use to anybody, not even to who is still writing them: they
+   may be deleted at any time. A name's chunks are deleted at once or not at all, so the first one tells for all
+   of them.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from zlib import crc32
+
+import msgspec
+from aetcd import rpc
+
+from fencehold.engines.etcd import records
+from fencehold.engines.etcd.cluster import Cluster
+from fencehold.engines.etcd.keys import POSITION_MAX, Keys
+from fencehold.engines.etcd.transactions import (
+    Message,
+    count,
+    count_in,
+    delete,
+    get,
+    is_absent,
+    is_present,
+    is_unchanged,
+    put,
+    revision_in,
+    transaction,
+    value_in,
+)
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
+from fencehold.journal.port import Snapshot
+from fencehold.runtime.ids import new_secret
+from fencehold.types import BEGINNING, Position
+
+CHUNK_BYTES = 256 << 10
+"""An append may wait behind a chunk, so a chunk is small."""
+_TURNS_MAX = 16
+"""How often the pointer may move while one saver tries to move it."""
+
+
+class Pointer(msgspec.Struct, frozen=True):
+    """Which snapshot stands, and how to tell that it is whole."""
+
+    position: int
+    name: str
+    chunks: int
+    size_bytes: int
+    crc: int
+
+
+def pointer_of(answer: Message) -> Pointer | None:
+    """What a `get` of the pointer found.
+
+    Raises:
+        Damaged: it is not one.
+    """
+    value = value_in(answer)
+    try:
+        return None if value is None else msgspec.json.decode(value, type=Pointer)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"which snapshot stands cannot be read from etcd: {error}") from error
+
+
+async def pointer_at(cluster: Cluster, keys: Keys) -> Pointer | None:
+    """The snapshot that stands now."""
+    found = await cluster.read(transaction(then=[get(keys.snapshot)]))
+    return pointer_of(found.responses[0])
+
+
+async def load(cluster: Cluster, keys: Keys, pointer: Pointer) -> Snapshot | None:
+    """The snapshot itself; None if it is not all there, as when a newer one took its place meanwhile.
+
+    Raises:
+        Damaged: it is all there, and not what was saved.
+    """
+    data = bytearray()
+    for number in range(pointer.chunks):
+        found = await cluster.read(rpc.RangeRequest(key=keys.chunk(pointer.name, number)))
+        if not found.kvs:
+            return None
+        data += found.kvs[0].value
+    if (len(data), crc32(data)) != (pointer.size_bytes, pointer.crc):
+        raise Damaged(f"the snapshot at position {pointer.position} is not as it was saved")
+    return Snapshot(Position(pointer.position), bytes(data))
+
+
+async def save(cluster: Cluster, keys: Keys, position: Position, chunks: Iterable[bytes]) -> None:
+    """As the port says."""
+    if not BEGINNING <= position <= POSITION_MAX:
+        raise UsageError(f"a snapshot at {position} would be outside of every journal")
+    # Entries have no gaps, so there is one at the position unless it is before the snapshot or after the end.
+    look = [get(keys.snapshot), count(keys.entry(position))]
+    stands, entry = (await cluster.read(transaction(then=look))).responses
+    _refuse_older(position, pointer_of(stands))
+    if not count_in(entry):
+        raise UsageError(f"a snapshot at {position} would be after the end of the journal")
+    draft = Draft(cluster, keys, position)
+    await draft.write(chunks)
+    await draft.publish(revision_in(stands))
+
+
+async def seed(cluster: Cluster, keys: Keys, position: Position, chunks: Iterable[bytes]) -> None:
+    """As the port says."""
+    if not BEGINNING < position <= POSITION_MAX:
+        raise UsageError(f"a journal is seeded at a position above 0, not {position}")
+    await _refuse_unless_empty(cluster, keys)
+    draft = Draft(cluster, keys, position)
+    await draft.write(chunks)
+    await draft.begin()
+
+
+class Draft:
+    """A snapshot under way, under a name of its own."""
+
+    def __init__(self, cluster: Cluster, keys: Keys, position: Position) -> None:
+        self._cluster = cluster
+        self._keys = keys
+        self._position = position
+        self._name = f"{position:020d}-{new_secret()}"
+        self._chunks = self._size_bytes = self._crc = 0
+
+    async def write(self, chunks: Iterable[bytes]) -> None:
+        """Write the chunks, in pieces of one size."""
+        gathered = bytearray()
+        for chunk in chunks:
+            gathered += chunk
+            while len(gathered) >= CHUNK_BYTES:
+                await self._add(bytes(gathered[:CHUNK_BYTES]))
+                del gathered[:CHUNK_BYTES]
+            # The making of the snapshot shares the loop with the node's work: let that run after every step.
+            await asyncio.sleep(0)
+        # The last piece may be empty: then the first one is, and there is one to tell by.
+        await self._add(bytes(gathered))
+
+    async def publish(self, seen_revision: int) -> None:
+        """Make it the snapshot that stands, in place of the one last changed at that revision, or an older."""
+        for _ in range(_TURNS_MAX):
+            so = [is_unchanged(self._keys.snapshot, seen_revision), is_present(self._first_chunk)]
+            then = [put(self._keys.snapshot, self._pointer())]
+            answer = await self._cluster.transact(transaction(so, then, [get(self._keys.snapshot)]))
+            if answer.message.succeeded:
+                return
+            found = answer.message.responses[0]
+            stands = pointer_of(found)
+            if stands is not None and self._is_settled(stands, answer.doubted):
+                return
+            _refuse_older(self._position, stands)
+            seen_revision = revision_in(found)
+        raise Unavailable(f"others save snapshots so often that the one at {self._position} found no turn")
+
+    async def begin(self) -> None:
+        """Make it the beginning of an empty journal."""
+        keys = self._keys
+        start = keys.entry(BEGINNING)
+        so = [
+            is_absent(keys.snapshot),
+            is_present(start),
+            is_absent(keys.entry(Position(BEGINNING + 1))),
+            is_present(self._first_chunk),
+        ]
+        then = [
+            put(keys.snapshot, self._pointer()),
+            put(keys.entry(self._position), records.beginning(self._position)),
+            delete(start),
+        ]
+        answer = await self._cluster.transact(transaction(so, then, [get(keys.snapshot)]))
+        if not answer.message.succeeded:
+            stands = pointer_of(answer.message.responses[0])
+            if stands is None or stands.name != self._name:
+                raise _not_empty() if not answer.doubted else OutcomeUnknown("another snapshot stands by now")
+
+    def _is_settled(self, stands: Pointer, is_doubted: bool) -> bool:
+        # An earlier try made it stand; if another stands by now, that one came later and is as new or newer.
+        return stands.name == self._name or (is_doubted and stands.position >= self._position)
+
+    @property
+    def _first_chunk(self) -> bytes:
+        return self._keys.chunk(self._name, 0)
+
+    async def _add(self, piece: bytes) -> None:
+        try:
+            await self._cluster.put(self._keys.chunk(self._name, self._chunks), piece)
+        except OutcomeUnknown as error:
+            raise Unavailable(f"the snapshot was given up: {error}") from error
+        self._chunks += 1
+        self._size_bytes += len(piece)
+        self._crc = crc32(piece, self._crc)
+
+    def _pointer(self) -> bytes:
+        return msgspec.json.encode(Pointer(self._position, self._name, self._chunks, self._size_bytes, self._crc))
+
+
+def _refuse_older(position: Position, stands: Pointer | None) -> None:
+    if stands is not None and position < stands.position:
+        raise UsageError(f"a snapshot at {position} would be older than the one at {stands.position}")
+
+
+async def _refuse_unless_empty(cluster: Cluster, keys: Keys) -> None:
+    look = [count(keys.snapshot), count(keys.entry(BEGINNING)), count(keys.entry(Position(BEGINNING + 1)))]
+    found = await cluster.read(transaction(then=look))
+    if [count_in(answer) for answer in found.responses] != [0, 1, 0]:
+        raise _not_empty()
+
+
+def _not_empty() -> UsageError:
+    return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")

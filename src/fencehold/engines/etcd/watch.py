@@ -1,0 +1,151 @@
+"""Following a journal: entries as they are put, by a watch, and the truth by reading.
+
+1. A watch only makes it quick. When it breaks, skips, was compacted or has been silent for a while, a read tells
+   what there is; if that finds what the watch did not tell, the watch is made anew. So a member that hangs, or
+   was cut off from the others, delays a tail and cannot deceive it.
+2. An entry is handed on once, in its order, whatever a watch repeats.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from aetcd import rpc
+
+from fencehold.engines.etcd.cluster import Cluster
+from fencehold.engines.etcd.keys import Keys
+from fencehold.engines.etcd.pages import Pages
+from fencehold.engines.etcd.transactions import Message
+from fencehold.errors import Unavailable
+from fencehold.journal.port import Record
+from fencehold.types import Position
+
+_BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+_PAUSE_S = 0.02
+"""After a watch that broke, so that nothing spins where watches cannot be had."""
+
+
+class Tail:
+    """One who stands at the end of a journal."""
+
+    def __init__(self, cluster: Cluster, keys: Keys, after: Position) -> None:
+        self._cluster = cluster
+        self._keys = keys
+        self._pages = Pages(cluster, keys, after)
+        self._watch: Watch | None = None
+        self._is_closed = False
+
+    async def records(self) -> AsyncIterator[Record]:
+        """Every entry, until closed.
+
+        Raises:
+            Trimmed, Damaged, Unavailable: as the port says.
+        """
+        try:
+            while not self._is_closed:
+                for record in await self._hear() or await self._read():
+                    yield record
+        except Unavailable:
+            if not self._is_closed:
+                raise
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let `records` end."""
+        self._is_closed = True
+        self._drop_watch()
+
+    async def _hear(self) -> list[Record]:
+        """What the watch tells next; nothing if it is silent, or there is none any more."""
+        while self._watch is not None:
+            pairs = await self._watch.next(self._cluster.bounds.silence_s)
+            if self._watch is not None and self._watch.is_broken:
+                self._drop_watch()
+                await asyncio.sleep(_PAUSE_S)
+            if not pairs:
+                break
+            if fresh := self._fresh(pairs):
+                return fresh
+        return []
+
+    async def _read(self) -> list[Record]:
+        page = await self._pages.next()
+        if page.records:
+            # What a watch should have told, if there is one: it is behind, or hangs.
+            self._drop_watch()
+        elif self._watch is None and (stream := self._cluster.stream()) is not None:
+            self._watch = Watch(stream, self._keys, page.revision + 1)
+        return page.records
+
+    def _fresh(self, pairs: list[Message]) -> list[Record]:
+        """Those entries that come next. If some are skipped, the watch is not to be trusted."""
+        fresh = []
+        for pair in pairs:
+            if self._keys.position(pair.key) <= self._pages.position:
+                continue
+            record = self._pages.take(pair)
+            if record is None:
+                self._drop_watch()
+                break
+            fresh.append(record)
+        return fresh
+
+    def _drop_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+
+class Watch:
+    """Entries from a revision on, as one member tells them."""
+
+    def __init__(self, stream: Any, keys: Keys, revision: int) -> None:
+        self._stream = stream
+        self._request: Message | None = rpc.WatchRequest(
+            create_request=rpc.WatchCreateRequest(
+                key=keys.entries_start,
+                range_end=keys.entries_end,
+                start_revision=revision,
+                filters=[rpc.WatchCreateRequest.NODELETE],
+                fragment=True,
+            )
+        )
+        self._reading: asyncio.Task[Message | None] | None = None
+        self.is_broken = False
+
+    async def next(self, silence_s: float) -> list[Message]:
+        """The entries told next; none after a silence, or if it broke."""
+        while True:
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read())
+            reading = self._reading
+            await asyncio.wait({reading}, timeout=silence_s)
+            if not reading.done():
+                return []
+            self._reading = None
+            told = None if reading.cancelled() else reading.result()
+            if told is None:
+                self.is_broken = True
+                return []
+            if told.events:
+                return [event.kv for event in told.events]
+
+    def close(self) -> None:
+        self.is_broken = True
+        self._stream.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _read(self) -> Message | None:
+        """The next of what it says; None if it broke."""
+        try:
+            if self._request is not None:
+                await self._stream.write(self._request)
+                self._request = None
+            told = await self._stream.read()
+        except _BROKEN:
+            return None
+        # Cancelled by etcd: the revision was compacted, or the member has lost its leader.
+        return None if told is grpc.aio.EOF or told.canceled else told

@@ -1,0 +1,81 @@
+"""The ZooKeeper engine, on an ensemble of three that all tests of a run share."""
+
+import atexit
+import itertools
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fencehold.engines.zookeeper import Address, ZookeeperJournal
+from fencehold.engines.zookeeper.link import Lost
+from fencehold.errors import Unavailable
+from rig.zookeeper import ZookeeperEnsemble
+from tests.contract.engines.embedded import OneFault
+from tests.contract.harness import Cluster
+
+PATIENCE_S = 3.0
+"""More than the default: machines that run tests are busy."""
+_numbers = itertools.count(1)
+
+
+@cache
+def ensemble() -> ZookeeperEnsemble:
+    """Three servers, started by the first who asks, and ended with the process."""
+    folder = tempfile.mkdtemp(prefix="fencehold-zookeeper-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    servers = ZookeeperEnsemble(Path(folder))
+    atexit.register(servers.stop)
+    servers.start()
+    return servers
+
+
+def fresh_root() -> str:
+    """Where no journal was before."""
+    return f"/test/{next(_numbers)}"
+
+
+def journal_at(root: str, **options: Any) -> ZookeeperJournal:
+    """A handle on the journal there, not opened yet."""
+    return ZookeeperJournal(Address.parse(ensemble().url(root)), **{"append_timeout_s": PATIENCE_S, **options})
+
+
+class EnsembleCluster:
+    """The ensemble, as something that can be killed."""
+
+    size = 3
+    answer_s = 10.0
+
+    def kill(self, count: int) -> None:
+        servers = ensemble()
+        first = servers.leader()
+        for index in [first, *(at for at in range(self.size) if at != first)][:count]:
+            servers.kill(index)
+
+    def restore(self) -> None:
+        servers = ensemble()
+        for index, member in enumerate(servers.members):
+            if not member.process.is_running:
+                servers.restart(index)
+        servers.await_healthy()
+
+
+class ZookeeperHarness:
+    volume = 3_000
+
+    def __init__(self, path: Path) -> None:
+        self.cluster: Cluster | None = EnsembleCluster()
+        self._root = fresh_root()
+        self._faults = OneFault()
+
+    def handle(self) -> ZookeeperJournal:
+        return journal_at(self._root, faults=self._faults)
+
+    quick_handle = handle
+
+    def lose_next_reply(self) -> None:
+        self._faults.armed = ("append.stored", Lost("injected"))
+
+    def fail_next_append(self) -> None:
+        self._faults.armed = ("append.before", Unavailable("injected"))

@@ -1,0 +1,44 @@
+"""What these tests need beside the members that all tests share: raw access to keys, and quick handles."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aetcd import rpc
+
+from fencehold.engines.etcd import Bounds, EtcdJournal
+from fencehold.engines.etcd.address import Address
+from fencehold.engines.etcd.cluster import Cluster
+from fencehold.engines.etcd.keys import Keys
+from fencehold.types import Epoch
+
+
+@asynccontextmanager
+async def leading(
+    address: Address, *, bounds: Bounds | None = None, interceptors: Sequence[Any] = ()
+) -> AsyncIterator[tuple[EtcdJournal, Epoch]]:
+    """A handle that leads."""
+    journal = EtcdJournal(address, bounds=bounds, interceptors=interceptors)
+    await journal.open()
+    try:
+        yield journal, await journal.lead()
+    finally:
+        await journal.close()
+
+
+@asynccontextmanager
+async def raw(address: Address) -> AsyncIterator[tuple[Cluster, Keys]]:
+    """The keys of a journal, to look at and to spoil."""
+    cluster = Cluster(address, Bounds())
+    try:
+        yield cluster, Keys(address.prefix)
+    finally:
+        await cluster.close()
+
+
+async def keys_under(address: Address, name: str) -> list[str]:
+    """All keys below the prefix that begin with a name, without the prefix."""
+    start = (address.prefix + name).encode()
+    async with raw(address) as (cluster, _):
+        found = await cluster.read(rpc.RangeRequest(key=start, range_end=start + b"\xff", keys_only=True))
+    return [pair.key.decode().removeprefix(address.prefix) for pair in found.kvs]

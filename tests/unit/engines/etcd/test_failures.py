@@ -1,0 +1,81 @@
+"""What failed calls mean: certain only what etcd's own words make certain."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from fencehold.engines.etcd.failures import Meaning, understand
+from fencehold.errors import NotAdmitted, Unavailable, UsageError
+
+
+def error(code: str, details: str) -> Any:
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(grpc.StatusCode[code], nothing, nothing, details=details)
+
+
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        ("UNAVAILABLE", "Socket closed"),
+        ("UNAVAILABLE", "Stream removed (recvmsg:Connection reset by peer (104))"),
+        ("UNAVAILABLE", "keepalive watchdog timeout"),
+        ("UNAVAILABLE", "GOAWAY received"),
+        ("UNAVAILABLE", "etcdserver: request timed out"),
+        ("UNAVAILABLE", "etcdserver: request timed out, possibly due to previous leader failure"),
+        ("UNAVAILABLE", "etcdserver: request timed out, possibly due to connection lost"),
+        ("UNAVAILABLE", "etcdserver: server stopped"),
+        ("UNAVAILABLE", "etcdserver: leader changed"),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded"),
+        ("CANCELLED", "Locally cancelled by application!"),
+        ("UNKNOWN", "context deadline exceeded"),
+        ("UNKNOWN", "raft proposal dropped"),
+        ("INTERNAL", "anything"),
+        ("RESOURCE_EXHAUSTED", "anything"),
+        ("RESOURCE_EXHAUSTED", "Stream removed (CLIENT: Received message larger than max (17 vs. 16))"),
+    ],
+)
+def test_what_is_not_certain_leaves_doubt(code: str, details: str) -> None:
+    """A broken connection, a deadline, a leader that changed: the request may have been acted upon."""
+    assert understand(error(code, details)).leaves_doubt
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "meaning"),
+    [
+        ("INVALID_ARGUMENT", "etcdserver: request is too large", Meaning.REFUSED),
+        ("RESOURCE_EXHAUSTED", "grpc: received message larger than max (3 vs. 2)", Meaning.REFUSED),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", Meaning.REFUSED),
+        ("DATA_LOSS", "etcdserver: corrupt cluster", Meaning.REFUSED),
+        ("PERMISSION_DENIED", "etcdserver: permission denied", Meaning.REFUSED),
+        ("INVALID_ARGUMENT", "etcdserver: user name is empty", Meaning.REFUSED),
+        (
+            "INVALID_ARGUMENT",
+            "etcdserver: authentication failed, invalid user ID or password",
+            Meaning.REFUSED,
+        ),
+        ("FAILED_PRECONDITION", "etcdserver: authentication is not enabled", Meaning.REFUSED),
+        ("UNAUTHENTICATED", "etcdserver: invalid auth token", Meaning.LOGIN),
+        ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old", Meaning.LOGIN),
+        ("UNAVAILABLE", "etcdserver: no leader", Meaning.NOT_NOW),
+        ("RESOURCE_EXHAUSTED", "etcdserver: too many requests", Meaning.NOT_NOW),
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: UNKNOWN: refused", Meaning.NOT_NOW),
+        (
+            "OUT_OF_RANGE",
+            "etcdserver: mvcc: required revision has been compacted",
+            Meaning.COMPACTED,
+        ),
+    ],
+)
+def test_what_etcd_refuses_is_certain(code: str, details: str, meaning: Meaning) -> None:
+    """etcd tells these before it proposes anything, or refuses when it applies."""
+    failure = understand(error(code, details))
+    assert failure.meaning is meaning
+    assert not failure.leaves_doubt
+
+
+def test_only_a_size_is_the_callers_mistake() -> None:
+    """An entry too large stays so; what an operator can put right, in etcd or in the URL, may be tried again."""
+    assert understand(error("INVALID_ARGUMENT", "etcdserver: request is too large")).kind is UsageError
+    assert understand(error("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded")).kind is Unavailable
+    assert understand(error("PERMISSION_DENIED", "etcdserver: permission denied")).kind is NotAdmitted
