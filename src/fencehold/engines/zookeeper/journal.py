@@ -1,0 +1,174 @@
+"""The port, kept by ZooKeeper. See `layout` for what is kept where, and each part for the rules it obeys.
+
+1. One session carries everything: ZooKeeper does what one session asks in the order in which it was asked.
+2. An append and the taking of an epoch have one deadline for all they try; so has the way to the first server.
+3. Giving up a call is not undoing it. An append whose caller was cancelled may land; it is in place or not at all.
+4. `close` lets appends under way end, then ends the session. Nothing of this journal runs after it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator
+
+from fencehold.engines.zookeeper.address import Address
+from fencehold.engines.zookeeper.creation import create
+from fencehold.engines.zookeeper.entries import Entries
+from fencehold.engines.zookeeper.epochs import Epochs
+from fencehold.engines.zookeeper.layout import Layout
+from fencehold.engines.zookeeper.link import Link
+from fencehold.engines.zookeeper.reading import Reading
+from fencehold.engines.zookeeper.snapshots import Snapshots
+from fencehold.engines.zookeeper.trimming import Trimming
+from fencehold.engines.zookeeper.writes import Asker
+from fencehold.errors import Unavailable, UsageError
+from fencehold.journal.port import Declared, Opened, Record
+from fencehold.runtime.faults import NO_FAULTS, Faults
+from fencehold.types import Epoch, Position
+
+_ENTRY_BYTES_MAX = 900_000
+"""A ZooKeeper as it comes takes 1 MiB (`jute.maxbuffer`), with the paths and the rest of a transaction."""
+
+
+class ZookeeperJournal:
+    """A journal in an ensemble, for any number of processes at once."""
+
+    declared = Declared(engine="zookeeper", durable=True, shared=True, entry_bytes_max=_ENTRY_BYTES_MAX)
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        append_timeout_s: float = 1.5,
+        session_timeout_s: float = 6.0,
+        faults: Faults = NO_FAULTS,
+    ) -> None:
+        self._address = address
+        self._append_timeout_s = append_timeout_s
+        self._session_timeout_s = session_timeout_s
+        self._faults = faults
+        self._running: _Running | None = None
+        self._opening = False
+
+    @classmethod
+    def from_url(cls, url: str) -> "ZookeeperJournal":
+        """The journal that `zookeeper://[user:password@]host[:port][,host[:port]…][/root]` names.
+
+        Raises:
+            UsageError: it is not such a URL.
+        """
+        return cls(Address.parse(url))
+
+    def __repr__(self) -> str:
+        return f"ZookeeperJournal({self._address})"
+
+    async def open(self) -> Opened:
+        if self._running is not None or self._opening:
+            raise UsageError(f"{self._address}: this journal is open already")
+        self._opening = True
+        try:
+            return await self._open()
+        finally:
+            self._opening = False
+
+    async def _open(self) -> Opened:
+        link = Link(self._address, self._session_timeout_s)
+        running = _Running(link, self._address.root, self._faults)
+        try:
+            opened = await running.begin(link.deadline_at(self._append_timeout_s))
+        except BaseException:
+            await link.stop(patience_s=0)
+            raise
+        self._running = running
+        return opened
+
+    async def read(self, after: Position) -> AsyncIterator[Record]:
+        running = self._opened()
+        await running.epochs.catch_up()
+        end = await running.reading.end()
+        async for record in running.reading.read(after, end):
+            yield record
+
+    async def tail(self, after: Position) -> AsyncIterator[Record]:
+        running = self._opened()
+        try:
+            async for record in running.reading.tail(after):
+                yield record
+        except Unavailable:
+            if self._running is running:
+                raise
+
+    async def lead(self) -> Epoch:
+        running = self._opened()
+        return await running.epochs.take(self._deadline_at(running))
+
+    async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
+        running = self._opened()
+        if not 0 < len(entry) <= _ENTRY_BYTES_MAX:
+            raise UsageError(f"an entry has 1 to {_ENTRY_BYTES_MAX} bytes, not {len(entry)}")
+        with running.appending():
+            await running.entries.append(entry, epoch, position, self._deadline_at(running))
+
+    async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
+        running = self._opened()
+        await running.epochs.catch_up()
+        await running.snapshots.save(position, chunks, await running.reading.end())
+
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        running = self._opened()
+        await running.epochs.catch_up()
+        await running.snapshots.seed(position, chunks, await running.reading.end())
+
+    async def trim(self) -> None:
+        running = self._opened()
+        await running.epochs.catch_up()
+        await running.trimming.trim(await running.snapshots.pointed())
+
+    async def close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.end()
+
+    def _opened(self) -> "_Running":
+        if self._running is None:
+            raise Unavailable(f"{self._address}: this journal is not open: open it first")
+        return self._running
+
+    def _deadline_at(self, running: "_Running") -> float:
+        return running.link.deadline_at(self._append_timeout_s)
+
+
+class _Running:
+    """What an open journal has and a closed one has not."""
+
+    def __init__(self, link: Link, root: str, faults: Faults) -> None:
+        self.link = link
+        self._asker = Asker(link, faults)
+        self._layout = layout = Layout(root)
+        self.epochs = Epochs(self._asker, layout)
+        self.entries = Entries(self._asker, layout, self.epochs)
+        self.reading = Reading(self._asker, layout)
+        self.snapshots = Snapshots(self._asker, layout)
+        self.trimming = Trimming(self._asker, layout)
+        self._appends = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    async def begin(self, deadline_at: float) -> Opened:
+        await create(self._asker, self._layout, deadline_at)
+        snapshot = await self.snapshots.load()
+        return Opened(snapshot, await self.epochs.newest(), await self.reading.end())
+
+    @contextlib.contextmanager
+    def appending(self) -> Iterator[None]:
+        self._appends += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._appends -= 1
+            if not self._appends:
+                self._quiet.set()
+
+    async def end(self) -> None:
+        await self._quiet.wait()
+        await self.link.stop()

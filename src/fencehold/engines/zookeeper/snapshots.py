@@ -1,0 +1,159 @@
+"""Snapshots: written aside in chunks, and made to stand by one transaction.
+
+The rules it obeys:
+
+1. A snapshot stands when the pointer names it. The pointer is set on condition that nobody else has set it since
+   this one was begun: so it stands whole, and no older one can come after it.
+2. The name of each is its own: whose pointer stands after a lost answer is told by reading it.
+3. A chunk that is missing was removed because a newer snapshot stands: whoever loads starts again with that one.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from fencehold.engines.zookeeper.layout import (
+    BUCKET,
+    STUB,
+    Digest,
+    Layout,
+    Pointed,
+    Pointer,
+    pointed,
+    snapshot_name,
+)
+from fencehold.engines.zookeeper.link import Request
+from fencehold.engines.zookeeper.writes import STEP_S, Asker, Failed, Operations
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
+from fencehold.journal.port import Snapshot
+from fencehold.runtime.ids import new_secret
+from fencehold.types import BEGINNING, Position
+
+_CHUNK_BYTES = 256 << 10
+"""An append that comes just after a chunk waits for it: on the connection, and in the log of every server."""
+_PAGE = 8
+_LOADS_MAX = 8
+
+
+class Snapshots:
+    """The snapshots of one journal."""
+
+    def __init__(self, asker: Asker, layout: Layout) -> None:
+        self._asker = asker
+        self._layout = layout
+
+    async def pointed(self) -> Pointed:
+        """Which one stands, as far as this handle has seen."""
+        return pointed(await self._asker.read_one(lambda client: client.get_async(self._layout.pointer)))
+
+    async def load(self) -> Snapshot | None:
+        """The one that stands, whole."""
+        seen = await self.pointed()
+        for _ in range(_LOADS_MAX):
+            if seen.pointer is None:
+                return None
+            data = await self._data(seen.pointer)
+            if data is not None:
+                return Snapshot(seen.position, data)
+            before, seen = seen, await self.pointed()
+            if before == seen:
+                raise Damaged(f"the snapshot at {seen.position} lacks a chunk: something was removed from it")
+        raise Unavailable(f"{self._asker.link.address}: each snapshot was replaced while it was read: try again")
+
+    async def save(self, position: Position, chunks: Iterable[bytes], end: Position) -> None:
+        """See the port."""
+        seen = await self.pointed()
+        _check_place(position, seen, end)
+        pointer = await self._drawn(position, seen.version + 1, chunks)
+        failed = await self._publish("save", pointer, lambda request: self._point(request, pointer, seen.version))
+        if failed is not None:
+            _check_place(position, await self.pointed(), end)
+            raise Unavailable(f"{self._asker.link.address}: another snapshot was saved at the same time")
+
+    async def seed(self, position: Position, chunks: Iterable[bytes], end: Position) -> None:
+        """See the port."""
+        if position <= BEGINNING:
+            raise UsageError(f"a journal is seeded at a position above 0, not {position}")
+        seen = await self.pointed()
+        if end or seen.pointer is not None:
+            raise _not_empty()
+        pointer = await self._drawn(position, seen.version + 1, chunks)
+        failed = await self._publish("seed", pointer, lambda request: self._begin(request, pointer, seen.version))
+        if failed is not None:
+            raise _not_empty()
+
+    async def _data(self, pointer: Pointer) -> bytes | None:
+        digest, data = Digest(), bytearray()
+        for first in range(0, pointer.chunks, _PAGE):
+            page = range(first, min(first + _PAGE, pointer.chunks))
+            for answer in await self._asker.read(*(self._get(pointer, number) for number in page)):
+                if answer.is_missing:
+                    return None
+                digest.add(chunk := answer.unwrap()[0])
+                data += chunk
+        if not digest.fits(pointer):
+            raise Damaged(f"the snapshot at {pointer.position} is not what was saved: its checksum differs")
+        return bytes(data)
+
+    def _get(self, pointer: Pointer, number: int) -> Request:
+        path = self._layout.chunk(pointer.name, number)
+        return lambda client: client.get_async(path)
+
+    async def _drawn(self, position: Position, generation: int, chunks: Iterable[bytes]) -> Pointer:
+        """Write all chunks aside, and return the pointer that makes them stand."""
+        name, digest, gathered = snapshot_name(generation, new_secret()), Digest(), bytearray()
+        await self._asker.make(self._layout.snapshot(name), b"")
+        for chunk in chunks:
+            gathered += chunk
+            while len(gathered) >= _CHUNK_BYTES:
+                await self._put(name, digest, bytes(gathered[:_CHUNK_BYTES]))
+                del gathered[:_CHUNK_BYTES]
+            # The making of the snapshot shares the loop with the node's work: let that run after every step.
+            await asyncio.sleep(0)
+        if gathered:
+            await self._put(name, digest, bytes(gathered))
+        return Pointer(position, name, digest.chunks, digest.size, digest.crc32)
+
+    async def _put(self, name: str, digest: Digest, chunk: bytes) -> None:
+        await self._asker.make(self._layout.chunk(name, digest.chunks), chunk)
+        digest.add(chunk)
+
+    async def _publish(self, point: str, pointer: Pointer, operations: Operations) -> Failed | None:
+        """Make a snapshot stand; returns why it does not."""
+        written = await self._asker.write(point, operations, self._asker.link.deadline_at(STEP_S))
+        if written.failed is None or not written.doubtful:
+            return written.failed
+        try:
+            seen = await self.pointed()
+        except (Unavailable, Damaged) as error:
+            raise OutcomeUnknown("the pointer to the snapshot could not be read after a lost answer") from error
+        if seen.pointer != pointer:
+            raise OutcomeUnknown(f"nothing tells any more whether the snapshot at {pointer.position} stood")
+        return None
+
+    def _point(self, request: Any, pointer: Pointer, version: int) -> None:
+        request.set_data(self._layout.pointer, pointer.encode(), version)
+
+    def _begin(self, request: Any, pointer: Pointer, version: int) -> None:
+        """Set the pointer, and put a stub at its position in place of the one at 0, if there is no entry."""
+        layout, bucket = self._layout, pointer.position // BUCKET
+        self._point(request, pointer, version)
+        # ZooKeeper has no condition that a node is missing: making it and removing it again is one.
+        request.create(layout.entry(1), STUB)
+        request.delete(layout.entry(1))
+        request.delete(layout.entry(BEGINNING))
+        if bucket:
+            request.delete(layout.bucket(0))
+            request.create(layout.bucket(bucket))
+        request.create(layout.entry(pointer.position), STUB)
+
+
+def _check_place(position: Position, seen: Pointed, end: Position) -> None:
+    if position > end:
+        raise UsageError(f"a snapshot at {position} would be after the end of the journal, {end}")
+    if position < seen.position:
+        raise UsageError(f"a snapshot at {position} would be older than the one at {seen.position}")
+
+
+def _not_empty() -> UsageError:
+    return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")

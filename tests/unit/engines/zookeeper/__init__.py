@@ -1,0 +1,1 @@
+"""The ZooKeeper engine: its parts, and what it does when connections and sessions end."""
