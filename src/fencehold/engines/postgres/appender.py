@@ -1,0 +1,121 @@
+"""Appending and leading, and what became of an append whose reply was lost.
+
+1. An append is one statement, one round trip, one commit. What the server answers is final.
+2. If the reply is lost, the statement may have been carried out, may be under way, or may still arrive: a server
+   carries out what it has received from a connection that is gone. So "absent" is never final under an epoch that
+   stands, and is not reported. Instead the entry is entered again, at the same position, over a new connection:
+   that waits for the lock which the first try may hold, finds the entry, or enters it. The first try, should it
+   arrive later, finds its position taken.
+3. If a newer epoch stands by then, the first try can arrive no more: a look tells whether it came in before that.
+4. There is one moment by which all this must have ended. Then the outcome is unknown.
+5. An epoch whose taking was not answered is left alone, and a newer one is taken.
+"""
+
+import asyncio
+
+from fencehold.engines.postgres.failures import Lost
+from fencehold.engines.postgres.link import Link, Row
+from fencehold.engines.postgres.statements import Statements
+from fencehold.errors import FenceholdError, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.runtime.faults import Faults
+from fencehold.types import Epoch, Position
+
+_PAUSE_S = 0.03
+"""Between two tries: a server that comes back is found soon, one that is away is not flooded."""
+
+
+class Appender:
+    """Has the link for appends to itself."""
+
+    def __init__(self, link: Link, statements: Statements, *, timeout_s: float, faults: Faults) -> None:
+        self._link = link
+        self._statements = statements
+        self._timeout_s = timeout_s
+        self._faults = faults
+
+    async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
+        """Append one entry. Raises as the port says."""
+        until = self._until()
+        try:
+            self._faults.reach("append.before")
+            rows = await self._link.ask(self._statements.append, position, epoch, entry, until=until)
+            self._faults.reach("append.stored")
+        except Lost as lost:
+            await self._settle(entry, epoch, position, until, lost)
+        else:
+            _judge(rows, epoch, position)
+
+    async def lead(self) -> Epoch:
+        """Take the next epoch. Raises as the port says."""
+        until = self._until()
+        lost: Lost | None = None
+        while True:
+            try:
+                rows = await self._link.ask(self._statements.lead, until=until)
+            except Lost as error:
+                lost = error
+                await self._pause(until, lost)
+            except Unavailable as error:
+                if lost is None:
+                    raise
+                await self._pause(until, error)
+            else:
+                return Epoch(_only(rows)[0])
+
+    async def _settle(self, entry: bytes, epoch: Epoch, position: Position, until: float, why: Exception) -> None:
+        while True:
+            await self._pause(until, why)
+            try:
+                if await self._is_entered(entry, epoch, position, until):
+                    return
+            except (Lost, Unavailable) as error:
+                why = error
+
+    async def _is_entered(self, entry: bytes, epoch: Epoch, position: Position, until: float) -> bool:
+        """Enter what was sent before, or find it. Raises what is final; False if that is not known yet."""
+        again, look = self._statements.append_again, self._statements.look
+        if _only(await self._link.ask(again, position, epoch, entry, until=until))[1]:
+            return True
+        # A statement of its own: that one may have begun before what it waited for was there to be seen.
+        row = _only(await self._link.ask(look, position, epoch, entry, until=until))
+        newest, trimmed, is_ours = row
+        if is_ours:
+            return True
+        if is_ours is None and trimmed >= position:
+            raise OutcomeUnknown(f"position {position} was trimmed before it was known whether the entry is there")
+        if newest > epoch:
+            raise Sealed(f"epoch {epoch} was sealed by epoch {newest}")
+        if is_ours is not None:
+            raise OutOfPlace(f"position {position} is written already")
+        return False
+
+    async def _pause(self, until: float, why: Exception) -> None:
+        """Wait a little before the next try.
+
+        Raises:
+            OutcomeUnknown: there is no time for another.
+        """
+        if asyncio.get_running_loop().time() + _PAUSE_S >= until:
+            raise OutcomeUnknown(f"{why}; and that could not be settled within {self._timeout_s:g} s") from why
+        await asyncio.sleep(_PAUSE_S)
+
+    def _until(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout_s
+
+
+def _judge(rows: list[Row], epoch: Epoch, position: Position) -> None:
+    newest, is_entered = _only(rows)
+    if is_entered:
+        return
+    refused: FenceholdError = OutOfPlace(f"the next position is another than {position}")
+    if epoch < newest:
+        refused = Sealed(f"epoch {epoch} was sealed by epoch {newest}")
+    elif epoch > newest:
+        refused = UsageError(f"epoch {epoch} was never taken: the newest is {newest}")
+    raise refused
+
+
+def _only(rows: list[Row]) -> Row:
+    if not rows:
+        raise Unavailable("the row of the journal is gone: its tables were emptied; restore them from a copy")
+    return rows[0]

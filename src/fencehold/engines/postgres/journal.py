@@ -1,0 +1,194 @@
+"""The port, kept by Postgres; and which connection does what.
+
+1. Three connections: one appends and leads, one reads, saves and trims, one is for those who wait at the end. So
+   no append waits behind a snapshot or a reader.
+2. Giving up a call is not undoing it: a statement that was sent goes on, and whoever comes next waits for its end.
+3. Those who wait at the end look every 50 ms, or when this handle has appended. They are not notified: with
+   NOTIFY in its transaction an append took FIGURES.
+4. `close` lets appends under way end, which they do within their time; then hangs up.
+5. What a server that replaces another must have, is for its operator to see to: standbys that are synchronous. Two
+   servers that both take writes for one journal are two journals.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from typing import NamedTuple, Self
+
+from fencehold.engines.postgres import snapshots, trimming
+from fencehold.engines.postgres.address import Address, parse
+from fencehold.engines.postgres.appender import Appender
+from fencehold.engines.postgres.aside import Aside
+from fencehold.engines.postgres.crew import Crew
+from fencehold.engines.postgres.cursor import Cursor
+from fencehold.engines.postgres.link import Link
+from fencehold.engines.postgres.statements import statements_on
+from fencehold.engines.postgres.tables import make_tables
+from fencehold.errors import Unavailable, UsageError
+from fencehold.journal.port import Declared, Opened, Record
+from fencehold.runtime.faults import NO_FAULTS, Faults
+from fencehold.types import Epoch, Position
+
+_SERVERS_SHARE = 0.8
+"""Of the time an append has, so much is the server's: it gives up first, and then the entry is certainly absent.
+"""
+
+
+class Bounds(NamedTuple):
+    """How long things may take, in seconds."""
+
+    append_s: float = 1.5
+    """One append, or one taking of an epoch, with all that is done to settle it."""
+    aside_s: float = 5.0
+    """One statement that is no append; and how long a tail goes on trying while nobody answers."""
+    look_s: float = 0.05
+    """How often a tail looks for news."""
+
+
+class PostgresJournal:
+    """A journal in a schema of a database, for any number of handles."""
+
+    def __init__(self, address: Address, *, bounds: Bounds | None = None, faults: Faults = NO_FAULTS) -> None:
+        self.declared = Declared(engine="postgres", durable="fsync" not in address.unsafe, shared=True)
+        self._address = address
+        self._bounds = bounds or Bounds()
+        self._faults = faults
+        self._running: _Running | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """The journal that a URL names; `address` says how.
+
+        Raises:
+            UsageError: it names none; the message says what to write instead.
+        """
+        return cls(parse(url))
+
+    def __repr__(self) -> str:
+        return f"PostgresJournal({self._address})"
+
+    async def open(self) -> Opened:
+        if self._running is not None:
+            raise UsageError(f"{self._address}: this journal is open already")
+        running = _Running(self._address, self._bounds, self._faults)
+        try:
+            await make_tables(running.aside, self._address)
+            opened = await snapshots.open_journal(running.aside)
+        except BaseException:
+            await running.end()
+            raise
+        self._running = running
+        return opened
+
+    async def read(self, after: Position) -> AsyncIterator[Record]:
+        cursor = Cursor(self._opened().aside, after)
+        end = await cursor.end()
+        while cursor.position < end:
+            for record in await cursor.page():
+                if record.position <= end:
+                    yield record
+
+    async def tail(self, after: Position) -> AsyncIterator[Record]:
+        running = self._opened()
+        cursor = Cursor(running.tails, after)
+        while self._running is running:
+            for record in await running.following(cursor):
+                yield record
+
+    async def lead(self) -> Epoch:
+        running = self._opened()
+        return await running.crew.begin(running.appender.lead())
+
+    async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
+        running = self._opened()
+        if not 0 < len(entry) <= self.declared.entry_bytes_max:
+            raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
+        await running.crew.begin(running.append(entry, epoch, position))
+
+    async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
+        await snapshots.save(self._opened().aside, position, chunks)
+
+    async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
+        await snapshots.seed(self._opened().aside, position, chunks)
+
+    async def trim(self) -> None:
+        await trimming.trim(self._opened().aside)
+
+    async def close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.end()
+
+    def _opened(self) -> "_Running":
+        if self._running is None:
+            raise Unavailable(f"{self._address}: this journal is not open: open it first")
+        return self._running
+
+
+class _Running:
+    """What an open journal has and a closed one has not: connections, and who waits for news."""
+
+    def __init__(self, address: Address, bounds: Bounds, faults: Faults) -> None:
+        statements = statements_on(address.schema)
+        writer = Link(address, statement_timeout_s=bounds.append_s * _SERVERS_SHARE)
+        aside = Link(address, statement_timeout_s=bounds.aside_s)
+        tails = Link(address, statement_timeout_s=bounds.aside_s)
+        self.crew = Crew()
+        self.appender = Appender(writer, statements, timeout_s=bounds.append_s, faults=faults)
+        self.aside = Aside(aside, statements, self.crew, timeout_s=bounds.aside_s)
+        self.tails = Aside(tails, statements, self.crew, timeout_s=bounds.aside_s)
+        self._links = (writer, aside, tails)
+        self._bounds = bounds
+        self._news = asyncio.Event()
+        self._ended = False
+
+    async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
+        await self.appender.append(entry, epoch, position)
+        self._wake()
+
+    async def following(self, cursor: Cursor) -> list[Record]:
+        """The entries after a place, when there are some; none when the journal was closed.
+
+        Raises:
+            Unavailable: nobody answered for so long.
+        """
+        give_up_at = self._now() + self._bounds.aside_s
+        while not self._has_ended():
+            news = self._news
+            try:
+                if cursor.position < await cursor.end():
+                    return await cursor.page()
+            except Unavailable:
+                if self._now() >= give_up_at and not self._has_ended():
+                    raise
+            else:
+                give_up_at = self._now() + self._bounds.aside_s
+            await self._hear(news)
+        return []
+
+    async def end(self) -> None:
+        """Let appends under way end, then hang up."""
+        self._ended = True
+        self._wake()
+        await self.crew.end(self._bounds.append_s)
+        for link in self._links:
+            link.hang_up()
+        await self.crew.end()
+        for link in self._links:
+            await link.end()
+
+    async def _hear(self, news: asyncio.Event) -> None:
+        """Wait until something was appended here since `news` was taken, or it is time to look."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._bounds.look_s):
+                await news.wait()
+
+    def _has_ended(self) -> bool:
+        return self._ended
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

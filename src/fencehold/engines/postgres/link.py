@@ -1,0 +1,194 @@
+"""One connection: made when needed, used by one at a time, bounded in time, made anew when lost.
+
+1. Whoever asks names the moment when waiting ends. Then the line is hung up, and nothing is waited for any more.
+2. What is asked is never given up midway: a cancelled call of the driver has the server cancel the statement,
+   waits for that whatever the bound, and may cancel a commit that waits for a standby. So callers run `ask` where
+   nobody cancels it (see `crew`).
+3. The line is hung up by shutting the socket, not by closing it: whoever waits on it wakes up and is told.
+4. A connection that died while it was idle is found out before something is sent, as well as that can be known:
+   "certainly absent" is worth more than "don't know".
+5. Of several servers the one that answered last is asked first, and each gets its share of the time: a server
+   that says nothing does not keep us from the next.
+6. A warning that comes with a reply puts it in doubt: so the server says that it gave up waiting for a standby
+   and committed nevertheless.
+"""
+
+import asyncio
+import os
+import select
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+from psycopg.errors import Diagnostic
+from psycopg.types.numeric import Int8
+
+from fencehold.engines.postgres.address import Address, shown
+from fencehold.engines.postgres.failures import Lost, first_line, is_lost, refusal
+from fencehold.engines.postgres.greeting import greet
+from fencehold.errors import Unavailable
+
+Row = tuple[Any, ...]
+_DRAINS_MAX = 4
+
+
+class Link:
+    """A connection to whichever server takes writes."""
+
+    def __init__(self, address: Address, *, statement_timeout_s: float) -> None:
+        self._address = address
+        self._statement_timeout_s = statement_timeout_s
+        self._connection: AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+        self._first = 0
+        self._warning = ""
+        self._dialling: asyncio.Timeout | None = None
+        self._ended = False
+
+    async def ask(self, statement: str, *params: int | bytes, until: float) -> list[Row]:
+        """What one statement gives; it is a transaction of its own. `until` is in the loop's time.
+
+        Raises:
+            Unavailable, UsageError, Damaged: certainly nothing happened.
+            Lost: it may have happened, and may yet.
+        """
+        typed = [Int8(param) if isinstance(param, int) else param for param in params]
+        async with self._turn(until) as connection:
+            rows = await self._told(connection, until, statement, typed, prepare=True, binary=True)
+            if self._warning:
+                raise Lost(f"{self._address}: Postgres warned: {self._warning}")
+            return rows
+
+    async def run(self, script: str, *, until: float) -> None:
+        """Run some statements as one transaction, or one that cannot be part of any. Raises as `ask`."""
+        async with self._turn(until) as connection:
+            await self._told(connection, until, script)
+
+    def hang_up(self) -> None:
+        """End whatever is under way; whatever comes later is refused."""
+        self._ended = True
+        if self._dialling is not None:
+            self._dialling.reschedule(asyncio.get_running_loop().time())
+        if self._connection is not None:
+            _hang_up(self._connection)
+
+    async def end(self) -> None:
+        """Let go of the connection. It was hung up, and nothing is under way any more."""
+        await self._drop()
+
+    @asynccontextmanager
+    async def _turn(self, until: float) -> AsyncIterator[AsyncConnection[Any]]:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise Unavailable(f"{self._address}: what was asked before takes too long; try again later") from None
+        try:
+            yield await self._ready(until)
+        finally:
+            self._lock.release()
+
+    async def _told(
+        self, connection: AsyncConnection[Any], until: float, text: str, *params: Any, **options: Any
+    ) -> list[Row]:
+        self._warning = ""
+        timer = asyncio.get_running_loop().call_at(until, _hang_up, connection)
+        try:
+            cursor = await connection.execute(text, *params, **options)
+            return await cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            if connection.closed or is_lost(error):
+                await self._drop()
+                raise Lost(f"{self._address}: the reply was lost: {first_line(error)}") from error
+            raise refusal(error, self._address) from error
+        except BaseException:
+            await self._drop()
+            raise
+        finally:
+            timer.cancel()
+
+    async def _ready(self, until: float) -> AsyncConnection[Any]:
+        if self._connection is not None and not _is_dead(self._connection):
+            return self._connection
+        await self._drop()
+        return await self._connect(until)
+
+    async def _connect(self, until: float) -> AsyncConnection[Any]:
+        hosts, refusals = self._address.hosts, []
+        for turn in range(len(hosts)):
+            if self._ended:
+                raise Unavailable(f"{self._address}: this journal was closed")
+            index = (self._first + turn) % len(hosts)
+            now = asyncio.get_running_loop().time()
+            share_s = (until - now) / (len(hosts) - turn)
+            try:
+                connection = await self._reach(hosts[index], now + share_s)
+            except Unavailable as error:
+                refusals.append(str(error))
+            else:
+                self._first = index
+                return connection
+        raise Unavailable("; ".join(refusals))
+
+    async def _reach(self, host: dict[str, Any], until: float) -> AsyncConnection[Any]:
+        connection = self._connection = await self._dial(host, until)
+        timer = asyncio.get_running_loop().call_at(until, _hang_up, connection)
+        try:
+            await greet(connection, self._address, self._statement_timeout_s, shown(host))
+        except psycopg.Error as error:
+            await self._drop()
+            raise Unavailable(f"{shown(host)}: {first_line(error)}") from error
+        except BaseException:
+            await self._drop()
+            raise
+        finally:
+            timer.cancel()
+        connection.add_notice_handler(self._on_notice)
+        return connection
+
+    async def _dial(self, host: dict[str, Any], until: float) -> AsyncConnection[Any]:
+        try:
+            async with asyncio.timeout_at(until) as self._dialling:
+                return await AsyncConnection.connect(autocommit=True, cursor_factory=AsyncRawCursor, **host)
+        except TimeoutError:
+            raise Unavailable(f"{shown(host)}: no answer in time") from None
+        except (psycopg.Error, OSError) as error:
+            raise Unavailable(f"{shown(host)}: {first_line(error)}") from error
+        finally:
+            self._dialling = None
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _on_notice(self, notice: Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warning = notice.message_primary or "no more"
+
+
+def _hang_up(connection: AsyncConnection[Any]) -> None:
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def _is_dead(connection: AsyncConnection[Any]) -> bool:
+    """Whether the other side is known to have ended a connection on which nothing is under way."""
+    try:
+        for _ in range(_DRAINS_MAX):
+            if not _has_input(connection.pgconn.socket):
+                return False
+            # A farewell, then the end; or a notice that concerns nobody.
+            connection.pgconn.consume_input()
+    except psycopg.Error:
+        pass
+    return True
+
+
+def _has_input(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,1 @@
+"""The Postgres engine: its parts, and what it does when servers, replies and standbys are lost."""
