@@ -3,24 +3,32 @@
 import ast
 import inspect
 import re
-import typing
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 import fencehold
-from fencehold.cli.serve import serve
+from fencehold.cli.app import build
+from fencehold.cli.configuration import configured
+from fencehold.cli.credentials import VARIABLE
+from fencehold.cli.options import duration
+from fencehold.cli.settings import SETTINGS, read
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.node.leader import Bounds as LeaderBounds
+from fencehold.node.suspicion import Patience
 from fencehold.server import Config
-from tests.docs.pages import ROOT, anchors
+from tests.docs.pages import ROOT, anchors, blocks
 
 PAGE = ROOT / "docs/reference/configuration.md"
 TABLES: dict[str, tuple[type, str]] = {
     "Limits": (Limits, "`Limits`, in `fencehold.core.limits`"),
     "leader.Bounds": (LeaderBounds, "`Bounds`, in `fencehold.node.leader`"),
     "door.Bounds": (DoorBounds, "`Bounds`, in `fencehold.doors.resp.door`"),
+    "Patience": (Patience, "`Patience`, in `fencehold.node.suspicion`"),
     "Config": (Config, "## An embedded server"),
 }
 
@@ -42,7 +50,8 @@ def table(after: str) -> dict[str, list[str]]:
 def value(cell: str) -> object:
     """A default as the page writes it."""
     text = cell.strip("`")
-    return {"Limits()": Limits(), "Bounds()": Ellipsis}.get(text) or ast.literal_eval(text)
+    known = {"Limits()": Limits(), "Bounds()": Ellipsis, "Patience()": Patience()}
+    return known.get(text) or ast.literal_eval(text)
 
 
 def defaults(kind: type) -> dict[str, object]:
@@ -66,20 +75,53 @@ def test_every_option_of_serve_is_there() -> None:
     assert shown == dict(_options())
 
 
-def _options() -> typing.Iterator[tuple[str, tuple[str, str]]]:
-    hints = typing.get_type_hints(serve, include_extras=True)
-    for name, parameter in inspect.signature(serve).parameters.items():
-        (option,) = [each for each in typing.get_args(hints[name]) if hasattr(each, "envvar")]
-        # `--json` declared by itself arrives as the default of the option, not among its other names.
-        declared = [word for word in (option.default, *(option.param_decls or ())) if str(word).startswith("--")]
-        word = declared[0] if declared else f"--{name.replace('_', '-')}"
-        yield word, (f"`{option.envvar}`", _default(parameter.default))
+def _options() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each option that has a variable, with that and what the command's help says of its default."""
+    command: Any = typer.main.get_command(build(["--help"]))
+    for option in command.commands["serve"].params:
+        if option.envvar:
+            yield option.opts[0], (f"`{option.envvar}`", _default(option))
 
 
-def _default(given: Any) -> str:
-    if given is None or given is False:
-        return "none" if given is None else "off"
-    return f"`{given}`"
+def _default(option: Any) -> str:
+    if option.is_flag:
+        return "off"
+    shown = option.show_default
+    if not isinstance(shown, str):
+        return "none"
+    return shown if " " in shown else f"`{shown}`"
+
+
+def test_what_help_says_of_a_default_is_so() -> None:
+    """Where there is one to compare with."""
+    shown = {option: cells[1] for option, cells in table("## The server").items()}
+    for name, setting in SETTINGS.items():
+        if setting.default in (None, "", False):
+            continue
+        said = shown[f"--{name.replace('_', '-')}"].strip("`")
+        assert (duration(said) if isinstance(setting.default, float) else said) in (
+            setting.default,
+            str(setting.default),
+        )
+
+
+def test_every_option_of_serve_can_be_said_in_a_file() -> None:
+    """By the same name, except where the file is."""
+    options = {option.removeprefix("--").replace("-", "_"): words[0].strip("`") for option, words in _options()}
+    assert options.pop("config")
+    assert options == {name: setting.variable for name, setting in SETTINGS.items()}
+
+
+def test_the_file_on_the_page_is_taken(tmp_path: Path) -> None:
+    """As it is, but for where the password is."""
+    (block,) = [block for block in blocks(PAGE) if block.language == "toml"]
+    password = tmp_path / "password"
+    password.write_text("s3cret")
+    file = tmp_path / "fencehold.toml"
+    file.write_text(block.text.replace("/run/secrets/etcd", str(password)))
+    known = configured({}, read(file))
+    assert known.server.engine == "etcd://fencehold:s3cret@10.0.0.1,10.0.0.2,10.0.0.3/locks"
+    assert known.server.leader.tick_s == 0.25
 
 
 def test_every_parameter_of_connect_is_there() -> None:
@@ -92,9 +134,10 @@ def test_every_parameter_of_connect_is_there() -> None:
 def test_no_variable_is_named_that_nobody_reads() -> None:
     """A variable on the page is one of the command's."""
     named = set(re.findall(r"`(FENCEHOLD_\w+)`", PAGE.read_text()))
-    assert named == {words[0].strip("`") for _, words in _options()} | {"FENCEHOLD_URL"}
+    assert named == {words[0].strip("`") for _, words in _options()} | {"FENCEHOLD_URL", VARIABLE}
 
 
 def test_the_sections_that_other_pages_link_to_are_there() -> None:
     """Renaming one is a decision."""
-    assert {"the-server", "the-client", "urls", "limits", "bounds-of-a-node"} <= anchors(PAGE)
+    wanted = {"the-server", "the-file", "passwords", "the-client", "urls", "limits", "bounds-of-a-node"}
+    assert wanted <= anchors(PAGE)
