@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from rig.processes import Process, await_true, free_port
+from rig.processes import Process, await_true, free_port, leash
 
 _OWNER = "owner"
 _ROLE = "fencehold"
@@ -177,8 +177,7 @@ class Postgres:
 
     def _run(self, command: list[str]) -> str:
         done = subprocess.run(
-            command,
-            user=self._user,
+            [*leash(self._user), *command],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

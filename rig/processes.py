@@ -1,8 +1,8 @@
 """Processes: started in a folder of their own, awaited, killed, paused; none outlives whoever started it."""
 
 import contextlib
-import ctypes
 import os
+import pwd
 import random
 import signal
 import socket
@@ -13,8 +13,6 @@ from pathlib import Path
 
 START_S = 30.0
 STOP_S = 10.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 _PORTS = range(20_000, 32_000)
@@ -86,16 +84,14 @@ class Process:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command,
+                [*leash(self._user), *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
                 env=self._env,
-                user=self._user,
                 # Of its own: ctrl-c is for whoever started it, and ends it in order.
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call into libc, no lock
             )
 
     def await_ready(self, is_ready: Callable[[], bool], seconds: float = START_S) -> None:
@@ -146,5 +142,13 @@ class Process:
             self._process.wait(STOP_S)
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def leash(user: str | None) -> list[str]:
+    """A command before the command: it ends when this process does, and runs as that user.
+
+    Python could do both between fork and exec. But a process that speaks gRPC must not run Python there: gRPC's
+    threads are gone in the child, and it may end or hang before it becomes the server.
+    """
+    command = ["setpriv", "--pdeathsig", "KILL"]
+    if user is not None:
+        command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--init-groups"]
+    return [*command, "--"]

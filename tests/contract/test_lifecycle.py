@@ -22,6 +22,7 @@ CALLS: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "lead": lambda journal: journal.lead(),
     "append": lambda journal: journal.append(b"entry", epoch=Epoch(1), position=Position(1)),
     "save": lambda journal: journal.save(Position(0), [b"state"]),
+    "seed": lambda journal: journal.seed(Position(1), [b"state"]),
     "trim": lambda journal: journal.trim(),
 }
 

@@ -26,7 +26,7 @@ async def refuses_a_second(harness: Harness) -> None:
 
 @pytest.mark.guarantee("G1")
 def test_who_opens_while_another_saves_and_trims_finds_a_whole_state(harness: Harness) -> None:
-    """Whenever it opens, it finds a snapshot as it was saved and all entries after it, or is told to begin anew."""
+    """It finds a snapshot as it was saved and all entries after it, or is told to start from a newer one."""
 
     async def lead_on(journal: Journal, epoch: Epoch) -> None:
         for turn in range(8):

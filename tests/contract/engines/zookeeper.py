@@ -62,7 +62,7 @@ class EnsembleCluster:
 
 
 class ZookeeperHarness:
-    volume = 3_000
+    volume = 2_000
 
     def __init__(self, path: Path) -> None:
         self.cluster: Cluster | None = EnsembleCluster()

@@ -42,6 +42,7 @@ class Valve:
         self._writers: set[asyncio.StreamWriter] = set()
         self._hushed: set[asyncio.StreamWriter] = set()
         self._held: set[asyncio.StreamWriter] = set()
+        self._made: list[asyncio.StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -74,17 +75,21 @@ class Valve:
         assert self._server is not None
         self._server.close()
         self.shut()
-        for writer in self._held:
-            writer.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._made:
+            writer.transport.abort()
+        # That is done by the loop, a turn later.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         self._writers.add(writer)
+        self._made.append(writer)
         try:
             if self.is_open:
                 self.connections += 1
@@ -96,6 +101,7 @@ class Valve:
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._made.append(server_writer)
         lost: set[int] = set()
         ways = {
             asyncio.ensure_future(self._requests(reader, server_writer, lost)),
