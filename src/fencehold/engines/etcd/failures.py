@@ -98,11 +98,22 @@ _KNOWN = {
 _NOT_SENT = "failed to connect to all addresses"
 
 
+_TLS_SIGNS = ("handshake", "Handshake", "Unwrap failed", "Socket closed")
+
+
+def why_not_connected(details: str) -> str:
+    """The reason in what gRPC says of a connection that could not be made."""
+    reason = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
+    if any(sign in reason for sign in _TLS_SIGNS):
+        reason += " (does it speak TLS, and are certificates trusted? see etcd:// or etcds://, ca=, cert=, key=)"
+    return reason
+
+
 def understand(error: Any) -> Failure:
     """What an `AioRpcError` means."""
     details = error.details() or ""
     if details.startswith(_NOT_SENT):
-        return Failure(Meaning.NOT_NOW, details.rpartition(": UNKNOWN: ")[2] or details)
+        return Failure(Meaning.NOT_NOW, why_not_connected(details))
     for words, failure in _KNOWN.items():
         if details.startswith(words):
             return failure

@@ -13,6 +13,7 @@ import grpc
 from aetcd import rpc
 
 from fencehold.engines.etcd.address import Files
+from fencehold.engines.etcd.failures import why_not_connected
 from fencehold.errors import UsageError
 
 MESSAGE_BYTES_MAX = 16 << 20
@@ -74,7 +75,7 @@ class Member:
         if (error.details() or "").startswith(("etcdserver: no leader", "etcdserver: not capable")):
             return Standing.ALONE
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            self.trouble = str(error.details()).rpartition(": UNKNOWN: ")[2]
+            self.trouble = why_not_connected(error.details() or "")
             return Standing.GONE
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             self.trouble = f"{self.endpoint}: no answer"

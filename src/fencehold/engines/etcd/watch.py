@@ -4,6 +4,8 @@
    what there is; if that finds what the watch did not tell, the watch is made anew. So a member that hangs, or
    was cut off from the others, delays a tail and cannot deceive it.
 2. An entry is handed on once, in its order, whatever a watch repeats.
+3. A watch is for quiet times. It wakes this process, and costs etcd a message, for every entry; when they come
+   fast, they are read by the page instead, every so often, until they come slowly again.
 """
 
 import asyncio
@@ -24,6 +26,13 @@ from fencehold.types import Position
 _BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 _PAUSE_S = 0.02
 """After a watch that broke, so that nothing spins where watches cannot be had."""
+_PACE_S = 0.05
+"""Between pages, when entries come fast: how far behind a tail may be then."""
+_WINDOW_S = 0.25
+_WAKES_MAX = 16
+"""Messages of a watch within the window that are too many: several times those of a leader with nothing to do."""
+_CALM_ENTRIES = 3
+"""A page of no more is of slow entries."""
 
 
 class Tail:
@@ -35,6 +44,10 @@ class Tail:
         self._pages = Pages(cluster, keys, after)
         self._watch: Watch | None = None
         self._is_closed = False
+        self._is_busy = False
+        """Entries come fast."""
+        self._wakes = 0
+        self._window_at = 0.0
 
     async def records(self) -> AsyncIterator[Record]:
         """Every entry, until closed.
@@ -59,6 +72,8 @@ class Tail:
 
     async def _hear(self) -> list[Record]:
         """What the watch tells next; nothing if it is silent, or there is none any more."""
+        if self._is_busy:
+            await asyncio.sleep(_PACE_S)
         while self._watch is not None:
             pairs = await self._watch.next(self._cluster.bounds.silence_s)
             if self._watch is not None and self._watch.is_broken:
@@ -66,12 +81,23 @@ class Tail:
                 await asyncio.sleep(_PAUSE_S)
             if not pairs:
                 break
+            self._look_at_pace()
             if fresh := self._fresh(pairs):
                 return fresh
         return []
 
+    def _look_at_pace(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._window_at > _WINDOW_S:
+            self._window_at, self._wakes = now, 0
+        self._wakes += 1
+        if self._wakes > _WAKES_MAX:
+            self._is_busy = True
+            self._drop_watch()
+
     async def _read(self) -> list[Record]:
         page = await self._pages.next()
+        self._is_busy = self._is_busy and len(page.records) > _CALM_ENTRIES
         if page.records:
             # What a watch should have told, if there is one: it is behind, or hangs.
             self._drop_watch()

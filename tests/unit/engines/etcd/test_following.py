@@ -8,7 +8,7 @@ import grpc
 import pytest
 from aetcd import rpc
 
-from fencehold.engines.etcd import EtcdJournal
+from fencehold.engines.etcd import EtcdJournal, watch
 from fencehold.engines.etcd.records import encode
 from fencehold.errors import Damaged, Unavailable
 from fencehold.types import Position
@@ -179,5 +179,26 @@ def test_entries_that_are_too_large_for_one_answer_are_read_in_several() -> None
             for number, entry in enumerate(entries_):
                 await journal.append(entry, epoch=epoch, position=Position(number + 1))
             assert [record.entry for record in await read_all(journal)] == entries_
+
+    run(work())
+
+
+def test_fast_entries_are_read_by_the_page_and_slow_ones_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that would wake the tail for too many entries is given up, and taken up when it is quiet again."""
+    monkeypatch.setattr(watch, "_WAKES_MAX", 0)
+
+    async def work() -> None:
+        address, streams = fresh_address(), Streams()
+        async with leading(address) as (leader, epoch):
+            async with opened(EtcdJournal(address, interceptors=[streams])) as journal:
+                follower = Follower(journal)
+                await streams.until(1)
+                records = await fill(leader, epoch, range(1, 31))
+                await follower.until(30)
+                await streams.until(2)
+                records += await fill(leader, epoch, [31])
+                await follower.until(31)
+            await follower.task
+        assert follower.seen == records
 
     run(work())
