@@ -8,7 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper iproute2 $(if $(shell command -v npm),,nodejs npm)
+DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper iproute2 systemd $(if $(shell command -v npm),,nodejs npm)
+ENGINE_PACKAGE_zookeeper := zookeeper
+ENGINE_PACKAGE_postgres := postgresql
 NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
@@ -34,6 +36,15 @@ contract: setup servers ## every engine against the port's promises; ENGINE=file
 .PHONY: run
 run: setup ## the embedded server on this machine, its data in .fencehold; ARGS='--port 7500' for more
 	@$(BIN)/fencehold serve --data .fencehold $(ARGS)
+
+.PHONY: cluster
+cluster: setup ## three etcd members and three nodes on this machine, to play with; ENGINE=zookeeper for others
+	@scripts/packages $(or $(ENGINE_PACKAGE_$(ENGINE)),etcd-server)
+	@$(BIN)/python -m rig.cluster $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
+
+.PHONY: simulate
+simulate: setup ## the whole service on virtual time, faults and all; SEEDS=1000 FIRST=1, MINUTES=5 to stop earlier
+	@$(BIN)/python -m tests.simulation --jobs 2 --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: bench
 bench: setup servers ## measure: NAME=machine for one, QUICK=1 for the short form

@@ -15,7 +15,8 @@
     │   └── NotOwner                   the hold is another's, or was given back before
     ├── Unavailable                    certainly nothing happened; trying again later may help
     │   ├── NotLeader                  another node leads, or none does yet; it says which, where that is known
-    │   └── AlreadyOwned               another process owns this journal
+    │   ├── AlreadyOwned               another process owns this journal
+    │   └── NotAdmitted                the journal's engine does not let us in: credentials or rights are wrong
     ├── OutcomeUnknown                 it may have happened: never take it for a no
     ├── HoldLost                       the hold is no longer yours: stop the work it protected
     ├── JournalError                   what else a journal says of an append, a read or an opening
@@ -103,6 +104,10 @@ class NotLeader(Unavailable):
 
 class AlreadyOwned(Unavailable):
     """Another process owns this journal; the message names it where that is known."""
+
+
+class NotAdmitted(Unavailable):
+    """A journal's engine answers, and does not let us in. Other credentials or rights help, waiting does not."""
 
 
 class OutcomeUnknown(FenceholdError):

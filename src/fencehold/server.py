@@ -60,7 +60,9 @@ class Server:
         self.config = config
         self.port = config.port
         self._journal = journal or _journal_of(config)
-        self.is_clustered = bool(config.node) or (self._journal.declared.shared and self._journal.declared.durable)
+        declared = self._journal.declared
+        # Not by its name alone: a journal with one owner has no other node, and is not mended by trying again.
+        self.is_clustered = declared.shared and (declared.durable or bool(config.node))
         self.node = Node(
             self._journal,
             clock or MonotonicClock(),

@@ -14,9 +14,11 @@ SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
+    "cluster": ("cluster", "cluster", SERVER),
     "doctor": ("doctor", "doctor", SERVER),
     "bench": ("bench", "bench", SERVER),
     "demo": ("demo", "demo", SERVER),
+    "journal": ("journal", "JOURNAL", SERVER),
     "run": ("run", "run", SCRIPTS),
     "acquire": ("leasing", "acquire", SCRIPTS),
     "extend": ("leasing", "extend", SCRIPTS),
@@ -30,7 +32,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "top": ("top", "top", EYES),
     "break": ("breaking", "break_", EYES),
 }
-"""Each command: its module, its function, and the heading it stands under."""
+"""Each command: its module, its function (of a group, its functions by name), and the heading it stands under."""
+
+GROUPS = {"journal": "Back a journal up, move it to another engine, look into one."}
 
 
 def prepared(words: list[str]) -> list[str]:
@@ -46,19 +50,23 @@ def prepared(words: list[str]) -> list[str]:
 
 def build(words: list[str]) -> typer.Typer:
     """The application for this command line."""
-    app = typer.Typer(
-        name="fencehold",
-        help="Distributed locks as safe as consensus, that your database itself can enforce.",
+    app = _typer("fencehold", "Distributed locks as safe as consensus, that your database itself can enforce.")
+    app.callback()(_root)
+    for name in _needed(words):
+        _add(app, name)
+    return app
+
+
+def _typer(name: str, description: str) -> typer.Typer:
+    return typer.Typer(
+        name=name,
+        help=description,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         # Boxes are for people.
         rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_root)
-    for name in _needed(words):
-        _add(app, name)
-    return app
 
 
 def _needed(words: list[str]) -> list[str]:
@@ -71,8 +79,14 @@ def _needed(words: list[str]) -> list[str]:
 
 def _add(app: typer.Typer, name: str) -> None:
     module, function, panel = COMMANDS[name]
-    command = getattr(import_module(f"fencehold.cli.{module}"), function)
-    app.command(name, rich_help_panel=panel)(guarded(command))
+    found = getattr(import_module(f"fencehold.cli.{module}"), function)
+    if not isinstance(found, dict):
+        app.command(name, rich_help_panel=panel)(guarded(found))
+        return
+    group = _typer(name, GROUPS[name])
+    for inner, command in found.items():
+        group.command(inner)(guarded(command))
+    app.add_typer(group, rich_help_panel=panel)
 
 
 def _show_version(wanted: bool) -> None:

@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from fencehold import __version__
+from fencehold.cli.cluster_checks import cluster
+from fencehold.cli.findings import Finding
+from fencehold.cli.survey import survey
 from fencehold.cli.wire import CannotConnect, connect, facts
 from fencehold.errors import FenceholdError
 
+DATA = ".fencehold"
 _SYNCS = 50
 _RECORD = b"\0" * 512
 _VOLATILE = frozenset({"tmpfs", "ramfs", "devtmpfs"})
@@ -25,20 +28,16 @@ _ROOM_WANTED_BYTES = 1 << 30
 _SLOW_SYNC_MS, _SLOW_TRIP_MS = 20.0, 5.0
 
 
-class Finding(NamedTuple):
-    """What one check found."""
-
-    check: str
-    level: Literal["ok", "warn", "fail"]
-    said: str
-    advice: str = ""
-
-
-def all_findings(url: str, data: Path) -> Iterator[Finding]:
-    """Every check, in the order they are worth reading."""
+def all_findings(url: str, data: Path | None) -> Iterator[Finding]:
+    """Every check, in the order they are worth reading. Nodes that share a journal have none on this disk."""
     yield from server(url)
+    is_shared = False
+    for finding in nodes(url):
+        is_shared = True
+        yield finding
     yield clock()
-    yield from disk(data)
+    if data is not None or not is_shared:
+        yield from disk(data or Path(DATA))
     yield open_files()
     yield from installed()
 
@@ -46,7 +45,7 @@ def all_findings(url: str, data: Path) -> Iterator[Finding]:
 def server(url: str) -> Iterator[Finding]:
     """Is one there, does it lead, how far is it?"""
     try:
-        wire = connect(url)
+        wire = connect(url, patience_s=0)
     except CannotConnect as error:
         yield Finding("server", "fail", str(error), "start one with: fencehold serve")
         return
@@ -72,9 +71,22 @@ def _version(theirs: str, where: str) -> Finding:
     return Finding("server", "warn" if advice else "ok", f"fencehold {theirs} at {where}", advice)
 
 
+def nodes(url: str) -> Iterator[Finding]:
+    """What there is to say of nodes that share a journal; nothing of a server alone."""
+    try:
+        seen = survey(url)
+    except FenceholdError:
+        # Said before, of the server.
+        return
+    if any(node.node for node in seen.nodes):
+        yield from cluster(seen)
+
+
 def _engine(engine: str, durable: bool) -> Finding:
     if durable:
-        return Finding("engine", "ok", f"{engine}: what is answered is on the disk")
+        return Finding(
+            "engine", "ok", f"{engine}: what is answered is {'on the disk' if engine == 'file' else 'in it'}"
+        )
     return Finding(
         "engine", "warn", f"{engine}: nothing survives the process", "start it with --data for real work"
     )

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from fencehold.cli.checks import Finding, all_findings
+from fencehold.cli.checks import DATA, all_findings
 from fencehold.cli.exits import Exit
+from fencehold.cli.findings import Finding
 from fencehold.cli.options import URL, Json, Url
 from fencehold.cli.output import clean, console, say, say_json, to_person
 
@@ -15,12 +16,17 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold
 
 def doctor(
     data: Annotated[
-        Path, typer.Option(envvar="FENCEHOLD_DATA", help="The server's data directory, whose disk is tried.")
-    ] = Path(".fencehold"),
+        Path | None,
+        typer.Option(
+            envvar="FENCEHOLD_DATA",
+            help="The server's data directory, whose disk is tried.",
+            show_default=f"{DATA}; none if nodes share an engine",
+        ),
+    ] = None,
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Check the server, the clock, the disk and what is installed. Exits 1 if something fails."""
+    """Check the server, or the nodes, the clock, the disk and what is installed. Exits 1 if something fails."""
     findings = []
     for finding in all_findings(url, data):
         findings.append(finding)

@@ -23,8 +23,11 @@ from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Limit, Name, Shared, Timeout, Try, Url, lasting, wait_of
 from fencehold.cli.output import ago, clean, note, say, say_json, to_person
 from fencehold.cli.tokens import Token, decode
-from fencehold.cli.wire import Wire, wired
-from fencehold.errors import FenceholdError, SessionExpired, UsageError
+from fencehold.cli.wire import Wire, connect, wired
+from fencehold.errors import FenceholdError, OutcomeUnknown, SessionExpired, Unavailable, UsageError
+
+_RESUMES_MAX = 100
+"""How often one wait may be taken up again: more changes of leaders than a script should sit through."""
 
 TokenText = Annotated[str, typer.Argument(metavar="TOKEN", help="What `acquire` printed; - reads it from stdin.")]
 
@@ -53,20 +56,20 @@ def acquire(
     lost.
     """
     wait = wait_of(attempt, timeout)
-    with _signals_raised(), wired(url) as wire:
-        opened = wire.call("SESSION.OPEN", "TTL", _ms(ttl), "GRACE", _ms(ttl), "META", _who())
+    mode = _mode(shared, limit)
+    with _signals_raised(), contextlib.closing(Member(url, ttl)) as member:
         try:
-            grant = _acquired(wire, name, wait, ttl, _mode(shared, limit))
+            grant = _acquired(member, name, wait, mode)
             if grant is not None:
-                _print(Token(opened["session"], opened["secret"], grant["fence"], name), ttl, as_json)
+                _print(member.token(name, grant["fence"]), ttl, as_json)
         except BaseException:
             # Whatever went wrong, a signal included: nothing may stay held that nobody has a token for. If the
             # server cannot be told, it ends with the ttl; what went wrong is what is to be told here.
             with contextlib.suppress(FenceholdError):
-                wire.call("SESSION.CLOSE")
+                member.wire.call("SESSION.CLOSE")
             raise
         if grant is None:
-            wire.call("SESSION.CLOSE")
+            member.wire.call("SESSION.CLOSE")
     if grant is None:
         raise fail(Exit.NO, f"{clean(name)} is busy" if wait == 0 else f"{clean(name)} was not to be had in time")
 
@@ -77,10 +80,48 @@ def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
     return ("MODE", "S") if shared else ("LIMIT", limit) if limit else ()
 
 
-def _acquired(wire: Wire, name: str, wait: float | None, ttl: float, mode: tuple[str | int, ...]) -> Any:
-    """The grant, waited for; None if it was not to be had. Keeps the session alive meanwhile."""
+class Member:
+    """A session of this process, on whichever node leads."""
+
+    def __init__(self, url: str, ttl: float) -> None:
+        self._url = url
+        self.ttl = ttl
+        self.wire = connect(url)
+        try:
+            self._opened = self.wire.call("SESSION.OPEN", "TTL", _ms(ttl), "GRACE", _ms(ttl), "META", _who())
+        except BaseException:
+            self.close()
+            raise
+
+    def token(self, name: str, fence: int) -> Token:
+        return Token(self._opened["session"], self._opened["secret"], fence, name)
+
+    def resume(self) -> None:
+        """Take the session up again where the service is now."""
+        self.close()
+        self.wire = connect(self._url)
+        self.wire.call("SESSION.RESUME", self._opened["session"], self._opened["secret"])
+
+    def close(self) -> None:
+        """Leave: the session goes on without us."""
+        self.wire.close()
+
+
+def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | int, ...]) -> Any:
+    """The grant, waited for; None if it was not to be had. It waits on when the node it asked has ended."""
     patience = () if wait is None else ("WAIT", _ms(wait))
-    reply = wire.call("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", *patience, *mode)
+    request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", *patience, *mode)
+    for _ in range(_RESUMES_MAX):
+        try:
+            return _waited(member.wire, request, member.ttl)
+        except (Unavailable, OutcomeUnknown):
+            # Asked again under the same number, it is the same request: nothing is asked for twice.
+            member.resume()
+    return _waited(member.wire, request, member.ttl)
+
+
+def _waited(wire: Wire, request: tuple[str | int, ...], ttl: float) -> Any:
+    reply = wire.call(*request)
     if reply is None or "fence" in reply:
         return reply
     while True:

@@ -3,7 +3,9 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
@@ -139,8 +141,8 @@ def sessions(url: Url = URL, as_json: Json = False) -> None:
 
 
 def status(url: Url = URL, as_json: Json = False) -> None:
-    """Show what the server says of itself: its version, role, position, counts."""
-    with wired(url) as wire:
+    """Show what the node that leads says of itself: its version, role, position, counts."""
+    with wired(url, patience_s=0) as wire:
         found = {"url": f"fencehold://{wire.endpoint}", **facts(wire)}
     if as_json:
         say_json(found)
@@ -148,16 +150,26 @@ def status(url: Url = URL, as_json: Json = False) -> None:
         say_rows(("FACT", "VALUE"), list(found.items()), empty="")
 
 
-def ping(url: Url = URL, as_json: Json = False) -> None:
-    """Ask whether a server is there and leads. Exits 1 if it does not lead, 69 if none answers."""
-    with wired(url) as wire:
+def ping(
+    any_role: Annotated[
+        bool, typer.Option("--any", help="Be content with a node that answers, whether it leads or not.")
+    ] = False,
+    url: Url = URL,
+    as_json: Json = False,
+) -> None:
+    """Ask whether a server is there and leads. Exits 1 if it does not lead, 69 if none answers.
+
+    Only the nodes that the URL names are asked: of several, the one that leads, or the first that answers.
+    """
+    with wired(url, patience_s=0, named_only=True) as wire:
         started_at = time.perf_counter()
         wire.call("PING")
         round_trip_us = round((time.perf_counter() - started_at) * 1e6)
         role, version = wire.hello["role"], wire.hello["version"]
+        leader = "" if wire.leads else ", ".join(map(str, wire.leader()))
     if as_json:
         say_json({"server": str(wire.endpoint), "role": role, "version": version, "round_trip_us": round_trip_us})
     else:
         say(f"{wire.endpoint} answers in {round_trip_us} µs: fencehold {version}, {role}")
-    if role != "leader":
-        raise fail(Exit.NO, f"{wire.endpoint} does not lead")
+    if role != "leader" and not any_role:
+        raise fail(Exit.NO, f"{wire.endpoint} does not lead" + (f"; {leader} does" if leader else ""))

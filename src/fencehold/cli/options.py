@@ -30,6 +30,15 @@ def lasting(text: str | float) -> float:
     return seconds
 
 
+def port_number(text: str | int) -> int | None:
+    """A port. A Kubernetes Service called `fencehold` sets FENCEHOLD_PORT to tcp://…, which is none of ours."""
+    if str(text).startswith("tcp://"):
+        return None
+    if not str(text).isdecimal() or int(text) > 65_535:
+        raise typer.BadParameter(f"{text!r} is no port: write a number from 0 to 65535")
+    return int(text)
+
+
 Url = Annotated[
     str,
     typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Where the server is: fencehold://host:port."),

@@ -1,4 +1,4 @@
-"""`fencehold serve`: a server of one node, until it is told to stop.
+"""`fencehold serve`: a server alone, or one of several nodes, until it is told to stop.
 
 1. SIGTERM and SIGINT: no more is taken, what was taken is answered, the data is let go; exit 0. A second one: now.
 2. What keeps it from serving is one sentence, a hint and an exit code.
@@ -14,57 +14,201 @@ from typing import Annotated
 
 import typer
 
+from fencehold.cli.configuration import Configuration, Said, configured, show
 from fencehold.cli.exits import Exit, exit_of
 from fencehold.cli.failures import fail
+from fencehold.cli.options import lasting, port_number
 from fencehold.cli.serving import Serving
-from fencehold.errors import AlreadyOwned, Damaged, FenceholdError, InvariantViolated, OutcomeUnknown, UsageError
-from fencehold.server import PORT, Config
+from fencehold.cli.settings import SETTINGS, File, read
+from fencehold.errors import (
+    AlreadyOwned,
+    Damaged,
+    FenceholdError,
+    InvariantViolated,
+    NotAdmitted,
+    OutcomeUnknown,
+    UsageError,
+)
+from fencehold.server import Config
 
-DATA = ".fencehold"
+_JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Where it listens, what it says"
+
+EngineUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="FENCEHOLD_ENGINE",
+        rich_help_panel=_JOURNAL,
+        help="A journal that nodes share: etcd://…, zookeeper://… or postgresql://….",
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="FENCEHOLD_ENGINE_PASSWORD_FILE",
+        rich_help_panel=_JOURNAL,
+        help="The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIRECTORY",
+        envvar="FENCEHOLD_DATA",
+        rich_help_panel=_JOURNAL,
+        help="The directory of the journal of a server alone; made if there is none.",
+        show_default=str(SETTINGS["data"].default),
+    ),
+]
+Memory = Annotated[
+    bool | None,
+    typer.Option(
+        "--memory",
+        envvar="FENCEHOLD_MEMORY",
+        rich_help_panel=_JOURNAL,
+        help="Keep nothing: all is gone with it.",
+    ),
+]
+NodeName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        envvar="FENCEHOLD_NODE",
+        rich_help_panel=_CLUSTER,
+        help="What this node is called among those that share its engine.",
+        show_default="HOSTNAME:PORT",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        envvar="FENCEHOLD_ADVERTISE",
+        rich_help_panel=_CLUSTER,
+        help="Where clients and the other nodes reach this one.",
+        show_default="where it listens",
+    ),
+]
+LeaderTimeout = Annotated[
+    float | None,
+    typer.Option(
+        parser=lasting,
+        metavar="DURATION",
+        envvar="FENCEHOLD_LEADER_TIMEOUT",
+        rich_help_panel=_CLUSTER,
+        help="Silence of the leader after which another node takes over.",
+        show_default="1s",
+    ),
+]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        envvar="FENCEHOLD_HOST",
+        rich_help_panel=_REST,
+        help="The address to listen on.",
+        show_default=SETTINGS["host"].default,
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        parser=port_number,
+        metavar="PORT",
+        envvar="FENCEHOLD_PORT",
+        rich_help_panel=_REST,
+        help="The port; 0: any that is free.",
+        show_default=str(SETTINGS["port"].default),
+    ),
+]
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure",
+        envvar="FENCEHOLD_INSECURE",
+        rich_help_panel=_REST,
+        help="Listen where other machines can connect, though nothing is encrypted or authenticated.",
+    ),
+]
+PortFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="FENCEHOLD_PORT_FILE",
+        rich_help_panel=_REST,
+        help="Write the port to this file once connections are taken.",
+    ),
+]
+LogJson = Annotated[
+    bool | None,
+    typer.Option("--json", envvar="FENCEHOLD_JSON", rich_help_panel=_REST, help="Write the log as lines of JSON."),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", envvar="FENCEHOLD_CONFIG", help="Read from this TOML file what is not said here."
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Say what it would be started with, and whether that is right; start nothing."),
+]
 
 
 def serve(
-    host: Annotated[str, typer.Option(envvar="FENCEHOLD_HOST", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(envvar="FENCEHOLD_PORT", min=0, max=65_535, help="The port; 0: any that is free.")
-    ] = PORT,
-    data: Annotated[
-        Path, typer.Option(envvar="FENCEHOLD_DATA", help="The directory of the journal; made if there is none.")
-    ] = Path(DATA),
-    memory: Annotated[
-        bool,
-        typer.Option("--memory", envvar="FENCEHOLD_MEMORY", help="Keep nothing: all is gone with it."),
-    ] = False,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            envvar="FENCEHOLD_INSECURE",
-            help="Listen where other machines can connect, though nothing is encrypted or authenticated.",
-        ),
-    ] = False,
-    port_file: Annotated[
-        Path | None,
-        typer.Option(envvar="FENCEHOLD_PORT_FILE", help="Write the port to this file once connections are taken."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="FENCEHOLD_JSON", help="Write the log as lines of JSON.")
-    ] = False,
+    context: typer.Context,
+    engine: EngineUrl = None,
+    engine_password_file: PasswordFile = None,
+    data: Data = None,
+    memory: Memory = None,
+    node: NodeName = None,
+    advertise: Advertise = None,
+    leader_timeout: LeaderTimeout = None,
+    host: Host = None,
+    port: Port = None,
+    insecure: Insecure = None,
+    port_file: PortFile = None,
+    as_json: LogJson = None,
+    config: ConfigFile = None,
+    check: Check = False,
 ) -> None:
-    """Start a server: one node, its journal in a directory.
+    """Start a server: one alone with its journal in a directory, or one of several nodes that share an engine.
 
-    Every option can be set in the environment, too.
+    Every option can be set in the environment and in a file, too; an option wins over its variable, that over the
+    file.
     """
+    known = configured(_given(context), read(config) if config is not None else File())
+    if check:
+        show(known)
+        return
     _raise_open_files_limit()
-    config = Config(data=None if memory else _prepared(data), host=host, port=port, insecure=insecure)
-    serving = Serving(config, as_json=as_json, on_port=lambda chosen: _tell_port(port_file, chosen))
+    _serve(known)
+
+
+def _given(context: typer.Context) -> dict[str, Said]:
+    """What options and variables say. The parameters are `None` where they say nothing, so that a file may."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {
+        "json" if name == "as_json" else name: Said(
+            value, "option" if source.name == "COMMANDLINE" else "environment"
+        )
+        for name, value in context.params.items()
+        if name not in ("config", "check") and value is not None and (source := sources[name]) is not None
+    }
+
+
+def _serve(known: Configuration) -> None:
+    config = known.server
+    if config.data is not None and not config.engine:
+        config = config._replace(data=_prepared(Path(config.data)))
+    serving = Serving(config, as_json=known.as_json, on_port=lambda chosen: _tell_port(known.port_file, chosen))
     try:
         serving.run()
     except (FenceholdError, OSError) as error:
         raise _failed(error, config, serving.was_ready) from error
     finally:
-        if port_file is not None:
-            port_file.unlink(missing_ok=True)
+        if known.port_file is not None:
+            known.port_file.unlink(missing_ok=True)
 
 
 def _raise_open_files_limit() -> None:
@@ -107,6 +251,9 @@ def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) ->
         case AlreadyOwned():
             hint = "that may be a server that runs already (try: fencehold ping); or choose another --data"
             return fail(Exit.UNAVAILABLE, str(error), hint)
+        case NotAdmitted():
+            hint = "the password may come from --engine-password-file, or from $FENCEHOLD_ENGINE_PASSWORD"
+            return fail(Exit.DENIED, str(error), hint)
         case Damaged():
             return fail(Exit.DAMAGED, f"the journal is damaged: {error}", "nothing was changed")
         case UsageError():

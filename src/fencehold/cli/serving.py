@@ -1,6 +1,7 @@
 """Serving: the event loop around a server, the signals that end it, and what is said meanwhile."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -15,6 +16,8 @@ from typing import Any
 from fencehold import __version__
 from fencehold.cli.exits import Exit
 from fencehold.cli.output import console
+from fencehold.cli.roles import Change, Roles
+from fencehold.engines.registry import shown
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
 
@@ -43,16 +46,53 @@ class Serving:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         server = Server(self._config)
-        await server.start()
+        if await self._started(server):
+            await self._serve_on(server)
+        self._say("stopped", position=server.node.replica.machine.position)
+
+    async def _serve_on(self, server: Server) -> None:
         tune_for_serving()
         try:
             self.was_ready = True
             self._on_port(server.port)
             self._say_ready(server)
+            if server.is_clustered:
+                self._tell_roles(server)
             await self._until_stopped(server)
         finally:
             await server.stop()
-        self._say("stopped", position=server.node.replica.machine.position)
+
+    async def _started(self, server: Server) -> bool:
+        """Start it; False if it was told to stop before: an engine may be slow to say that it is away."""
+        starting = asyncio.create_task(server.start())
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        return not starting.cancelled()
+
+    def _tell_roles(self, server: Server) -> None:
+        """Tell what it is now, and each change from here on."""
+        roles = Roles(server.node)
+
+        def tell() -> None:
+            change = None if self._stopping.is_set() else roles.change()
+            if change is not None:
+                self._say_change(change)
+
+        server.node.on_changed = tell
+        tell()
+
+    def _say_change(self, change: Change) -> None:
+        if self._greets:
+            at = time.strftime("%H:%M:%S")
+            console(stderr=True).print(f"  {at}    {change.words}", style="yellow" if change.is_trouble else "")
+        else:
+            level = logging.WARNING if change.is_trouble else logging.INFO
+            _LOG.log(level, change.event, extra={"facts": change.facts})
 
     async def _until_stopped(self, server: Server) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
@@ -74,10 +114,12 @@ class Serving:
         if not self._greets:
             _LOG.info(event, extra={"facts": facts})
         elif event == "stopping":
-            console(stderr=True).print("\nstopping: answering what was asked …", style="dim")
+            more = ", handing over" if self._config.engine else ""
+            console(stderr=True).print(f"\nstopping: answering what was asked{more} …", style="dim")
 
     def _say_ready(self, server: Server) -> None:
-        notes = server.node.notes
+        # Of a node that cannot have its journal, they say why; that is told as its role.
+        notes = () if server.node.role == "waiting" else server.node.notes
         if self._greets:
             _greet(server, notes)
             return
@@ -87,7 +129,7 @@ class Serving:
             "listening",
             host=self._config.host,
             port=server.port,
-            data=str(self._config.data or "memory"),
+            **_whereabouts(server),
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
             version=__version__,
@@ -112,7 +154,10 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     out.print(f"   Python {platform.python_version()}, pid {os.getpid()}", style="dim")
     url = f"fencehold://{config.host}:{server.port}"
     _line(out, "listens on", url, "green")
-    if config.data is None:
+    if server.is_clustered:
+        _line(out, "node", f"{server.node.member.name}, advertised as {server.node.member.address}")
+        _line(out, "journal in", shown(config.engine))
+    elif config.data is None:
         _line(out, "data in", "memory: all is gone with this process", "yellow")
     else:
         _line(out, "data in", str(config.data))
@@ -124,6 +169,18 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     _line(out, "try it", f"fencehold run{where} hello -- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     out.print("  ctrl-c stops it", style="dim")
+
+
+def _whereabouts(server: Server) -> dict[str, object]:
+    """Where the journal is, and as whom it is shared."""
+    config = server.config
+    if not server.is_clustered:
+        return {"data": str(config.data or "memory")}
+    return {
+        "engine": shown(config.engine),
+        "node": server.node.member.name,
+        "advertise": server.node.member.address,
+    }
 
 
 def _line(out: Any, label: str, text: str, style: str = "") -> None:

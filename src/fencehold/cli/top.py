@@ -4,21 +4,17 @@ Fences only grow, so the smallest are of the oldest holds: no list of all holds 
 """
 
 import contextlib
-import os
-import select
-import sys
-import termios
 import time
-import tty
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fencehold.cli.looking import MODES, all_names, who
 from fencehold.cli.options import URL, Json, Prefix, Url, lasting
-from fencehold.cli.output import ago, clean, console, say_json, say_rows, table, to_person
-from fencehold.cli.wire import Wire, facts, wired
+from fencehold.cli.output import ago, clean, say_json, say_rows, table, to_person
+from fencehold.cli.screen import show_until_quit
+from fencehold.cli.wire import Wire, connect, facts, wired
+from fencehold.errors import FenceholdError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,14 +42,16 @@ def top(
     as_json: Json = False,
 ) -> None:
     """Watch the most contended and the longest held names, live; q or ctrl-c ends it."""
+    if to_person() and not once and not as_json:
+        with contextlib.closing(Live(url, prefix, rows)) as live:
+            show_until_quit(live.draw, interval)
+        return
     with wired(url) as wire:
-        if as_json:
-            _say_json(look(wire, prefix, rows))
-        elif once or not to_person():
-            frame = look(wire, prefix, rows)
-            say_rows(_HEADERS, [_row(name) for name in frame.awaited or frame.oldest], empty="nothing is held")
-        else:
-            _live(wire, prefix, rows, interval)
+        frame = look(wire, prefix, rows)
+    if as_json:
+        _say_json(frame)
+    else:
+        say_rows(_HEADERS, [_row(name) for name in frame.awaited or frame.oldest], empty="nothing is held")
 
 
 def look(wire: Wire, prefix: str, rows: int) -> Frame:
@@ -84,22 +82,41 @@ def _row(name: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _live(wire: Wire, prefix: str, rows: int, interval: float) -> None:
-    from rich.live import Live  # noqa: PLC0415
+class Live:
+    """Look after look, at whichever node leads."""
 
-    before = look(wire, prefix, rows)
-    with _keys(), Live(_drawn(before, before), console=console(), screen=True, auto_refresh=False) as live:
-        while not _quit_within(interval):
-            now = look(wire, prefix, rows)
-            live.update(_drawn(before, now), refresh=True)
-            before = now
+    def __init__(self, url: str, prefix: str, rows: int) -> None:
+        self._url, self._prefix, self._rows = url, prefix, rows
+        self._wire: Wire | None = None
+        self._before: Frame | None = None
+
+    def draw(self) -> "RenderableType":
+        """The next look; while there is nothing to be seen, what was seen last, and why."""
+        try:
+            if self._wire is None:
+                # Found anew each time: after a change of leaders another node has the answers.
+                self._wire = connect(self._url, patience_s=0)
+            now = look(self._wire, self._prefix, self._rows)
+        except FenceholdError as failure:
+            self.close()
+            if self._before is None:
+                raise
+            return _drawn(self._before, self._before, trouble=str(failure))
+        before, self._before = self._before or now, now
+        return _drawn(before, now)
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
 
 
-def _drawn(before: Frame, now: Frame) -> "RenderableType":
+def _drawn(before: Frame, now: Frame, trouble: str = "") -> "RenderableType":
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    head = Text.assemble(("fencehold top", "bold"), ("   q quits\n", "dim"), _summary(before, now))
+    told = (clean(trouble), "yellow") if trouble else _summary(before, now)
+    head = Text.assemble(("fencehold top", "bold"), ("   q quits\n", "dim"), told)
     awaited = table(_HEADERS, [_row(name) for name in now.awaited], title="\nmost waited for")
     oldest = table(_HEADERS, [_row(name) for name in now.oldest], title="\nheld longest")
     return Group(head, awaited if now.awaited else Text("\nnobody waits", "dim"), oldest)
@@ -109,35 +126,13 @@ def _summary(before: Frame, now: Frame) -> str:
     """One line of figures; rates are what changed between two looks."""
     seconds = max(now.at - before.at, 1e-9)
     server = now.server
-    grants, appends = (int(server[key]) - int(before.server[key]) for key in ("fence", "appends"))
+    # Not below nothing: another node, that leads since, has counted its own.
+    grants, appends = (max(0, int(server[key]) - int(before.server[key])) for key in ("fence", "appends"))
+    who = f"node {clean(server['node'])}, " if server["node"] else ""
     return (
-        f"{server['role']}, epoch {server['epoch']}, position {server['position']}   "
+        f"{who}{server['role']}, epoch {server['epoch']}, "
+        f"position {server['position']}   "
         f"{grants / seconds:,.0f} grants/s in {appends / seconds:,.0f} appends/s   "
         f"{server['names_held']} held, {server['waiters']} waiting, {server['sessions']} sessions, "
         f"{server['connected_clients']} connections"
     )
-
-
-@contextlib.contextmanager
-def _keys() -> Iterator[None]:
-    """Get single keys from the terminal, and leave it as it was."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setcbreak(sys.stdin)
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def _quit_within(seconds: float) -> bool:
-    """Wait that long; says whether q was pressed."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        if not sys.stdin.isatty():
-            time.sleep(left)
-        elif select.select([sys.stdin], [], [], left)[0] and os.read(sys.stdin.fileno(), 1) in (b"q", b"Q", b""):
-            return True
-    return False

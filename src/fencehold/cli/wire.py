@@ -3,7 +3,8 @@
 1. It opens no session: looking on needs none. Commands that hold something while they run use the SDK.
 2. A call ends within its timeout. If the answer to a call that changes something was lost, that is
    `OutcomeUnknown`, never a no.
-3. Of several nodes it takes the first that leads.
+3. Of several nodes it takes the one that leads, also if only a standby is named that knows it. While none does, as
+   in a change of leaders, it looks again for a while.
 """
 
 import contextlib
@@ -17,15 +18,30 @@ from typing import Any
 import hiredis
 
 from fencehold import __version__
-from fencehold.client.endpoints import Endpoint, parse
+from fencehold.client.endpoints import Address, Endpoint, endpoint, parse
 from fencehold.client.wire import command, error, split
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported
 
 CONNECT_TIMEOUT_S = 2.0
+GREET_TIMEOUT_S = 3.0
+"""A node that is stopped takes connections, and says nothing: the next one may."""
 CALL_TIMEOUT_S = 10.0
+LEADER_S = 5.0
+"""How long to look for a node that leads, where some answer and none does. As long as the SDK does."""
+_AGAIN_S = 0.1
 
 _READS = frozenset(
-    {"HELLO", "PING", "INFO", "LOCK.INFO", "LOCK.LIST", "SESSION.LIST", "LOCK.WATCH", "SESSION.RESUME"}
+    {
+        "HELLO",
+        "PING",
+        "INFO",
+        "NODE.LIST",
+        "LOCK.INFO",
+        "LOCK.LIST",
+        "SESSION.LIST",
+        "LOCK.WATCH",
+        "SESSION.RESUME",
+    }
 )
 
 
@@ -51,7 +67,8 @@ class Wire:
         self._socket = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.hello: dict[str, Any] = self.call("HELLO", 3, *login, "SETNAME", f"fencehold-cli/{__version__}")
+            words: tuple[str | int, ...] = ("HELLO", 3, *login, "SETNAME", f"fencehold-cli/{__version__}")
+            self.hello: dict[str, Any] = self.call(*words, timeout=GREET_TIMEOUT_S)
         except BaseException:
             self._socket.close()
             raise
@@ -74,6 +91,18 @@ class Wire:
         if isinstance(reply, hiredis.ReplyError):
             raise error(*split(str(reply)))
         return reply
+
+    @property
+    def leads(self) -> bool:
+        """Whether it led when it greeted us."""
+        return bool(self.hello.get("role") == "leader")
+
+    def leader(self) -> list[Endpoint]:
+        """Where the node that leads is, if this one knows."""
+        with contextlib.suppress(FenceholdError):
+            address = self.call("NODE.LIST", timeout=GREET_TIMEOUT_S)["leader_address"]
+            return [endpoint(address)] if address else []
+        return []
 
     def push(self, timeout: float | None) -> list[Any] | None:
         """The next push, waited for; None if none came in time. A `timeout` of None waits without limit.
@@ -129,45 +158,71 @@ class Wire:
 
 
 @contextlib.contextmanager
-def wired(url: str) -> Iterator[Wire]:
+def wired(url: str, *, patience_s: float = LEADER_S, named_only: bool = False) -> Iterator[Wire]:
     """A connection to the server of a URL, closed at the end."""
-    wire = connect(url)
+    wire = connect(url, patience_s=patience_s, named_only=named_only)
     try:
         yield wire
     finally:
         wire.close()
 
 
-def connect(url: str) -> Wire:
-    """Connect to the node that leads; failing that, to one that answers.
+def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False) -> Wire:
+    """Connect to the node that leads, which the nodes of the URL may know; failing that, to one that answers.
+
+    With `named_only`, only to those that the URL names.
 
     Raises:
         CannotConnect: none answers.
         Unsupported: the URL asks for TLS.
     """
     address = parse(url)
+    until = time.monotonic() + patience_s
+    while True:
+        wire = _found(address, named_only)
+        if wire.leads or time.monotonic() >= until:
+            return wire
+        wire.close()
+        time.sleep(_AGAIN_S)
+
+
+def login_of(address: Address) -> tuple[str, ...]:
+    """What a greeting says of who asks."""
     if address.tls:
         raise Unsupported("this command does not speak TLS yet: use it where fencehold:// is enough")
-    login = ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
-    waiting: Wire | None = None
+    return ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
+
+
+def _found(address: Address, named_only: bool) -> Wire:
+    """The node that leads, or the first that answers."""
+    login = login_of(address)
+    to_try, tried = deque(address.endpoints), set[Endpoint]()
+    waiting: list[Wire] = []
     failures: list[str] = []
-    for endpoint in address.endpoints:
+    while to_try:
+        endpoint = to_try.popleft()
+        if endpoint in tried:
+            continue
+        tried.add(endpoint)
         try:
             wire = Wire(endpoint, *login)
         except (OSError, FenceholdError) as failure:
             failures.append(f"{endpoint}: {getattr(failure, 'strerror', None) or failure}")
             continue
-        if wire.hello.get("role") == "leader":
-            if waiting is not None:
-                waiting.close()
+        if wire.leads:
+            _close(waiting)
             return wire
-        if waiting is None:
-            waiting = wire
-        else:
-            wire.close()
-    if waiting is None:
+        waiting.append(wire)
+        to_try.extendleft(() if named_only else wire.leader())
+    if not waiting:
         raise CannotConnect("cannot reach a server at " + "; ".join(failures))
-    return waiting
+    _close(waiting[1:])
+    return waiting[0]
+
+
+def _close(wires: list[Wire]) -> None:
+    for wire in wires:
+        wire.close()
 
 
 def facts(wire: Wire) -> dict[str, str | int]:

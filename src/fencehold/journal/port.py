@@ -73,6 +73,7 @@ class Journal(Protocol):
         Raises:
             AlreadyOwned: another handle owns it, and the engine is not shared.
             Damaged: stored bytes are not what was written; the message names the place.
+            NotAdmitted: the engine answers, and refuses the credentials or rights it was shown.
             Unavailable: the engine cannot be reached.
         """
         ...

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from fencehold.core.commands import Announce, Command, Entry, SetLimits, Suspend
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied
-from fencehold.errors import NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
+from fencehold.errors import NotAdmitted, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
@@ -77,10 +77,16 @@ class Node:
         self._stopped = asyncio.Event()
         self._follows = False
         """The state is that of the journal a moment ago, and may be looked at."""
+        self._was_admitted = False
+        """The engine has let it lead, or follow another, before."""
+        self._overdue: tuple[Member, int] | None = None
+        """Whom it was to replace and where the journal ended then, until it has taken the epoch."""
         self._saver = Saver(journal)
         self._due: Alarm | None = None
         self.on_deposed: Callable[[], None] = _ignore
         """Called when it led and does so no more, though it goes on."""
+        self.on_changed: Callable[[], None] = _ignore
+        """Called when its role, whom it follows, or why it does neither may have changed."""
         self.epoch = Epoch(0)
         self.position = 0
         """Of the last entry known to be durable."""
@@ -169,6 +175,7 @@ class Node:
                     raise
                 self.notes = (f"trying again: {error}",)
                 self._settled.set()
+                self.on_changed()
                 failures = 0 if self.appends > appends else failures
                 await self._pause(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
@@ -188,7 +195,8 @@ class Node:
         # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
         # may go on.
         if self._line is not None:
-            return True
+            # Not let in from the beginning: somebody mistyped something, and is still there to hear it.
+            return self._was_admitted or not isinstance(error, NotAdmitted)
         if self.epoch == 0 or isinstance(error, _DEPOSED):
             return False
         is_unknown = isinstance(error, OutcomeUnknown) or isinstance(self._saver.failure, OutcomeUnknown)
@@ -205,9 +213,15 @@ class Node:
         self.position = self.replica.machine.position
         self.ring.forget(self.position)
         snapshot_at = opened.snapshot.position if opened.snapshot else 0
-        if self._line is not None and not await self._stand_by(self._line):
+        if (
+            self._line is not None
+            and not self._is_overdue()
+            and not await self._stand_by(self._line, opened.epoch)
+        ):
             return
+        self._overdue = (self.leader, self.position)
         self.epoch = await self.journal.lead()
+        self._overdue = None
         # Only now: what an older epoch appended before it was sealed must be known, and no more can come.
         async for record in self.journal.read(after=Position(self.replica.machine.position)):
             self._on_record(record)
@@ -215,11 +229,19 @@ class Node:
         if not self._stopping:
             await self._lead(self._made_leader())
 
-    async def _stand_by(self, line: Line) -> bool:
+    def _is_overdue(self) -> bool:
+        """Whether it was to lead before, could not take the epoch, and nobody has written anything since."""
+        return self._overdue == (self.leader, self.position) and not self._stopping
+
+    async def _stand_by(self, line: Line, epoch: Epoch) -> bool:
         """Follow until this node is to lead; False if it was stopped before."""
         self._follows = True
+        self._was_admitted = self._was_admitted or self.leader.address not in ("", self.member.address)
         self._settled.set()
-        standing = StandingBy(self.replica, self.member, line, patience=self._patience, on_record=self._on_record)
+        self.on_changed()
+        standing = StandingBy(
+            self.replica, self.member, line, patience=self._patience, on_record=self._on_record, epoch=epoch
+        )
         due = asyncio.create_task(standing.until_due())
         stopped = asyncio.create_task(self._stopped.wait())
         try:
@@ -258,8 +280,10 @@ class Node:
         ticking = asyncio.create_task(self._tick(leader))
         self._due = Alarm(leader.tick)
         self._leader = leader
+        self._was_admitted = True
         self._leading.set()
         self._settled.set()
+        self.on_changed()
         try:
             await leader.lead()
         finally:
@@ -296,11 +320,14 @@ class Node:
             self.routes.tell(applied)
 
     def _on_record(self, record: Record) -> None:
+        before = self.leader
         entry, applied = self.replica.follow(record)
         self.position = applied.position
         self.ring.add(entry, applied, len(record.entry))
         self.routes.tell(applied)
         self.routes.wake()
+        if self.leader != before:
+            self.on_changed()
 
     def _on_durable(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
         self.appends += 1

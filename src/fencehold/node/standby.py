@@ -50,7 +50,8 @@ class StandingBy:
         line: Line,
         *,
         patience: Patience,
-        on_record: Callable[[Record], None],
+        on_record: Callable[[Record], object],
+        epoch: Epoch,
     ) -> None:
         self._replica = replica
         self._member = member
@@ -58,7 +59,8 @@ class StandingBy:
         self._on_record = on_record
         self._loop = asyncio.get_running_loop()
         self._suspicion = Suspicion(patience, self._loop.time())
-        self._epoch = Epoch(0)
+        self._epoch = epoch
+        """The newest that was seen."""
         self._news = asyncio.Event()
         """The leader is another one."""
         self._sooner = asyncio.Event()
@@ -107,11 +109,12 @@ class StandingBy:
             before = self.leader
             self._on_record(record)
             now = self._loop.time()
-            if self.leader != before:
+            if self.leader != before or record.epoch > self._epoch:
+                # Another one, or the same anew, which was started again: until it led, it said that it does not.
+                self._epoch = max(self._epoch, record.epoch)
                 self._suspicion.start_over(now)
                 self._news.set()
-            elif record.epoch >= self._epoch:
-                self._epoch = record.epoch
+            elif record.epoch == self._epoch:
                 self._suspicion.on_entry(now)
 
     async def _hold_line(self) -> None:

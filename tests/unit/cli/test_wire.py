@@ -12,25 +12,47 @@ from fencehold.errors import NotOwner, OutcomeUnknown, Unavailable
 
 _HELLO = b"%2\r\n$4\r\nrole\r\n$6\r\nleader\r\n$7\r\nversion\r\n$1\r\n1\r\n"
 _WAITING = _HELLO.replace(b"$6\r\nleader", b"$7\r\nwaiting")
+_STANDBY = _HELLO.replace(b"$6\r\nleader", b"$7\r\nstandby")
 _EVENT = b">2\r\n$5\r\nevent\r\n:7\r\n"
 
 
 class Scripted(threading.Thread):
-    """A server that answers each command it gets with the next of these, then closes."""
+    """A server that answers each command it gets with the next of these, then closes; `then` to who comes next."""
 
-    def __init__(self, *answers: bytes) -> None:
+    def __init__(self, *answers: bytes, then: tuple[bytes, ...] = ()) -> None:
         super().__init__(daemon=True)
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self._answers = answers
+        self._answers = (answers, then) if then else (answers,)
+        self.heard: list[bytes] = []
         self.endpoint = Endpoint("127.0.0.1", self._listening.getsockname()[1])
         self.start()
 
     def run(self) -> None:
-        with self._listening, self._listening.accept()[0] as connection:
-            for answer in self._answers:
-                connection.recv(1 << 16)
+        with self._listening:
+            for answers in self._answers:
+                self._serve(answers)
+
+    def _serve(self, answers: tuple[bytes, ...]) -> None:
+        with self._listening.accept()[0] as connection:
+            for answer in answers:
+                self.heard.append(connection.recv(1 << 16))
                 connection.sendall(answer)
             connection.shutdown(socket.SHUT_WR)
+            connection.recv(1 << 16)
+
+
+class Mutual(Scripted):
+    """A standby that takes another for the leader."""
+
+    names: Endpoint | None = None
+
+    def _serve(self, answers: tuple[bytes, ...]) -> None:
+        with self._listening.accept()[0] as connection:
+            connection.recv(1 << 16)
+            connection.sendall(_STANDBY)
+            connection.recv(1 << 16)
+            text = str(self.names).encode()
+            connection.sendall(b"%%1\r\n$14\r\nleader_address\r\n$%d\r\n%b\r\n" % (len(text), text))
             connection.recv(1 << 16)
 
 
@@ -88,8 +110,36 @@ def test_of_several_nodes_the_one_that_leads_is_taken(wires: list[Wire]) -> None
     waiting, leading = Scripted(_WAITING), Scripted(_HELLO)
     wires.append(connect(f"fencehold://{waiting.endpoint},{leading.endpoint}"))
     assert wires[0].endpoint == leading.endpoint
-    wires.append(connect(f"fencehold://{Scripted(_WAITING).endpoint}"))
+    wires.append(connect(f"fencehold://{Scripted(_WAITING).endpoint}", patience_s=0))
     assert wires[1].hello["role"] == "waiting"
+
+
+def test_a_standby_is_asked_who_leads(wires: list[Wire]) -> None:
+    """The node it names is taken, though the URL does not name it; unless only those named are wanted."""
+    leading = Scripted(_HELLO)
+    known = b"%%1\r\n$14\r\nleader_address\r\n$%d\r\n%b\r\n"
+    address = str(leading.endpoint).encode()
+    url = f"fencehold://{Scripted(_STANDBY, known % (len(address), address)).endpoint}"
+    wires.append(connect(url, patience_s=0))
+    assert wires[0].endpoint == leading.endpoint
+    url = f"fencehold://{Scripted(_STANDBY).endpoint}"
+    wires.append(connect(url, patience_s=0, named_only=True))
+    assert wires[1].hello["role"] == "standby"
+
+
+def test_two_standbys_that_name_each_other_are_asked_once(wires: list[Wire]) -> None:
+    """There is no circle to run in."""
+    first, second = Mutual(), Mutual()
+    first.names, second.names = second.endpoint, first.endpoint
+    wires.append(connect(f"fencehold://{first.endpoint}", patience_s=0))
+    assert wires[0].endpoint == first.endpoint
+
+
+def test_while_none_leads_it_looks_again(wires: list[Wire]) -> None:
+    """A change of leaders takes a moment, and is no reason to fail."""
+    server = Scripted(_WAITING, b"-UNAVAILABLE no node leads\r\n", then=(_HELLO,))
+    wires.append(connect(f"fencehold://{server.endpoint}"))
+    assert wires[0].leads
 
 
 def test_no_node_at_all_says_where_and_what_to_do() -> None:

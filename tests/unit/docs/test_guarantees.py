@@ -16,7 +16,7 @@ PAGE = ROOT / "docs/explanation/guarantees.md"
 NAMES = [f"G{number}" for number in range(1, 13)]
 
 SCRIPTS = {
-    "G1": ["acquire_release", "break", "free_names"],
+    "G1": ["acquire_release", "break", "free_names", "raise_fence"],
     "G2": ["shared", "semaphore", "semaphore_drained", "reader_twice"],
     "G4": ["fifo", "writer_not_overtaken", "herd", "ticket_order", "try"],
     "G5": ["release_reasons", "multi_partly_gone", "extend", "break"],

@@ -179,6 +179,27 @@ def test_a_leader_that_hangs_is_replaced_and_wakes_up_as_a_standby() -> None:
     run(scenario())
 
 
+def test_a_standby_that_could_not_take_over_tries_again_without_waiting_anew() -> None:
+    """The engine was away just when it was to lead: as long as nothing was written since, it is still to lead."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (nodes, (a, b)):
+            lead, held = b.node.journal.lead, _hold_back(nodes, a)
+
+            async def failing() -> Any:
+                b.node.journal.lead = lead  # type: ignore[method-assign]
+                # From here on, silence is no reason any more.
+                b.node._patience = Patience(leader_timeout_s=1_000, confirm_s=1_000)
+                raise Unavailable("etcd has no leader")
+
+            b.node.journal.lead = failing  # type: ignore[method-assign]
+            await until(lambda: b.node.leads)
+            held.set()
+            await nodes.stands_by(a, b)
+
+    run(scenario())
+
+
 def _hold_back(nodes: Cluster, server: Server) -> asyncio.Event:
     """Let no append of a node get through until the event is set."""
     journal, free = server.node.journal, asyncio.Event()

@@ -72,6 +72,8 @@ class Connection(asyncio.Protocol):
         self.door = door
         self.node = door.node
         self.version = 2
+        self.number = 0
+        """Of those that came through the door, from 1."""
         self.name = ""
         self.closed = False
         self.ending = False

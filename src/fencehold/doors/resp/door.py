@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+from itertools import count
 from typing import NamedTuple
 
 from fencehold.doors.resp import greeting, locking, looking, nodes, sessions
@@ -47,7 +48,9 @@ class Door:
         self.bounds = bounds or Bounds()
         self.new_secret = new_secret
         self.turn = Turn()
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order they came."""
+        self._numbers = count(1)
         self.handlers = {
             **greeting.HANDLERS,
             **sessions.HANDLERS,
@@ -68,11 +71,7 @@ class Door:
             UsageError: the address is not loopback, and `insecure` was not said.
             OSError: the address cannot be had.
         """
-        if not insecure and not _is_loopback(host):
-            raise UsageError(
-                f"{host} can be reached from other machines, and nothing here is encrypted or authenticated yet: "
-                "listen on 127.0.0.1, or say --insecure if the network is trusted"
-            )
+        check_host(host, insecure=insecure)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
         self._sweeping = asyncio.create_task(self._sweep())
@@ -114,14 +113,15 @@ class Door:
         return asyncio.get_running_loop().time()
 
     def on_opened(self, connection: Connection) -> None:
-        self.connections.add(connection)
+        self.connections[connection] = None
+        connection.number = next(self._numbers)
         if self._draining:
             connection.end("UNAVAILABLE", "stopping")
         elif len(self.connections) > self.bounds.connections_max:
             connection.end("LIMIT", f"at most {self.bounds.connections_max} connections")
 
     def on_closed(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if connection.watching is not None:
             connection.watching.end()
         if connection.goodbye is not None:
@@ -153,6 +153,15 @@ class Door:
         for connection in self.connections:
             if connection.member is not None and connection.member.implicit:
                 connection.member.keep_alive()
+
+
+def check_host(host: str, *, insecure: bool) -> None:
+    """Raise `UsageError` for an address that is not loopback, unless `insecure` was said."""
+    if not insecure and not _is_loopback(host):
+        raise UsageError(
+            f"{host} can be reached from other machines, and nothing here is encrypted or authenticated yet: "
+            "listen on 127.0.0.1, or say --insecure if the network is trusted"
+        )
 
 
 def _is_loopback(host: str) -> bool:

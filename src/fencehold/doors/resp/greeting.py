@@ -23,7 +23,7 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
             "server": "fencehold",
             "version": __version__,
             "proto": connection.version,
-            "id": id(connection) & 0x7FFFFFFF,
+            "id": connection.number,
             "mode": "standalone",
             "role": connection.node.role,
             "modules": [],
@@ -74,7 +74,7 @@ def client(connection: Connection, words: list[bytes], slot: Slot) -> None:
         case b"GETNAME":
             slot.reply(connection.name or None)
         case b"ID":
-            slot.reply(id(connection) & 0x7FFFFFFF)
+            slot.reply(connection.number)
         case b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH":
             slot.fill(replies.OK)
         case _:

@@ -1,0 +1,231 @@
+"""Configuration of a server: what options, the environment and a file say, put together and checked.
+
+1. An option wins over its variable, that over the file, that over the default.
+2. Where the journal is can be said in three ways, `data`, `memory` and `engine`. The nearest of them wins; two
+   that are equally near are an error.
+3. What is only for several nodes is refused where there can be but one.
+4. What can be known to be wrong without connecting anywhere is said here, and not by a server that half runs.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fencehold.cli.credentials import from_environment, password_of, with_password
+from fencehold.cli.output import say_json, say_rows
+from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
+from fencehold.client.endpoints import endpoint
+from fencehold.doors.resp.door import check_host
+from fencehold.engines.registry import journal_of, path_of, shown
+from fencehold.errors import UsageError
+from fencehold.node.suspicion import Patience
+from fencehold.server import Config
+
+SOURCES = ("option", "environment", "file", "default")
+"""From near to far."""
+_NOT_CHOSEN = {"data": None, "memory": False, "engine": ""}
+_SHARED_ONLY = ("node", "advertise", "leader_timeout")
+_NAME_BYTES_MAX, _ADDRESS_BYTES_MAX = 128, 256
+"""What the other nodes take, see `doors.resp.nodes`."""
+
+
+class Said(NamedTuple):
+    """A value, and where it was said."""
+
+    value: Any
+    source: str
+
+
+class Configuration(NamedTuple):
+    """All that `serve` needs to know."""
+
+    server: Config
+    port_file: Path | None
+    as_json: bool
+    said: dict[str, Said]
+    """Every setting, secrets masked."""
+
+
+def configured(given: Mapping[str, Said], file: File) -> Configuration:
+    """Put together what was said near (options, variables) and far (a file, defaults).
+
+    Raises:
+        UsageError: it cannot be so; the message names the setting.
+    """
+    said = {name: _nearest(name, given, file) for name in SETTINGS}
+    check_host(said["host"].value, insecure=said["insecure"].value)
+    url = _settle_journal(said)
+    config = Config(
+        data=said["data"].value,
+        engine=url,
+        node=said["node"].value,
+        host=said["host"].value,
+        port=said["port"].value,
+        advertise=said["advertise"].value,
+        insecure=said["insecure"].value,
+        patience=Patience(leader_timeout_s=said["leader_timeout"].value),
+        **{table: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
+    )
+    if url:
+        config = _settle_membership(config, said)
+    else:
+        _refuse_membership(said)
+    return Configuration(config, said["port_file"].value, said["json"].value, said)
+
+
+def effective(known: Configuration) -> dict[str, Any]:
+    """The configuration as it may be shown: every setting and every bound, no secret."""
+    tables = {
+        table: {key: getattr(getattr(known.server, table), key) for key in bounds_of(table)} for table in TABLES
+    }
+    return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables}
+
+
+def show(known: Configuration) -> None:
+    """Write what a server would be started with, and who said so."""
+    values = effective(known)
+    sources = {name: said.source for name, said in known.said.items()}
+    if known.as_json:
+        say_json({**values, "sources": sources})
+        return
+    rows = [(name, _written(values[name]), sources[name]) for name in sources]
+    for table in TABLES:
+        defaults = bounds_of(table)
+        rows += [
+            (f"{table}.{key}", value, "default" if value == defaults[key] else "file")
+            for key, value in values[table].items()
+        ]
+    say_rows(("SETTING", "VALUE", "SAID BY"), rows, empty="")
+
+
+def _shown(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
+
+
+def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
+    if name in given:
+        return given[name]
+    if name in file.settings:
+        return Said(file.settings[name], "file")
+    return Said(SETTINGS[name].default, "default")
+
+
+def _settle_journal(said: dict[str, Said]) -> str:
+    """Decide where the journal is; returns the URL of one that nodes share, password and all, or nothing."""
+    chosen = _chosen(said)
+    for name, nothing in _NOT_CHOSEN.items():
+        if name != chosen:
+            said[name] = Said(nothing, "default")
+    password_file = said.pop("engine_password_file")
+    url = _settle_engine(said, password_file) if chosen == "engine" else ""
+    if not url and password_file.source != "default":
+        where = _where(password_file, "engine_password_file")
+        raise UsageError(f"{where} is for an --engine with users, and this journal has none")
+    return url
+
+
+def _chosen(said: Mapping[str, Said]) -> str:
+    # `memory = false` says nothing of where the journal is.
+    ways = [name for name in _NOT_CHOSEN if said[name].source != "default" and said[name].value]
+    for source in SOURCES:
+        near = [name for name in ways if said[name].source == source]
+        if len(near) > 1:
+            both = " and ".join(_where(said[name], name) for name in near)
+            raise UsageError(f"{both} both say where the journal is: give one of them")
+        if near:
+            return near[0]
+    return "data"
+
+
+def _settle_engine(said: dict[str, Said], password_file: Said) -> str:
+    url, source = said["engine"]
+    directory = path_of(url)
+    if directory == url and "/" not in url:
+        # `etcd`, or `10.0.0.1:2379`: hardly a directory.
+        raise UsageError(
+            f"{url} is no engine: write etcd://HOST, zookeeper://HOST or postgresql://HOST/DATABASE; "
+            f"for a directory of that name, --data {url}"
+        )
+    if directory is not None:
+        said["data"], said["engine"] = Said(Path(directory), source), Said("", "default")
+        return ""
+    if url.lower().startswith("memory:"):
+        journal_of(url)
+        said["memory"], said["engine"] = Said(True, source), Said("", "default")
+        return ""
+    # A variable is nearer than a file that only the file names.
+    is_far = password_file.source == "file" and from_environment()
+    url = with_password(url, password_of(None if is_far else password_file.value))
+    journal_of(url)
+    said["engine"] = Said(shown(url), source)
+    return url
+
+
+def _refuse_membership(said: Mapping[str, Said]) -> None:
+    for name in _SHARED_ONLY:
+        if said[name].source != "default":
+            raise UsageError(
+                f"{_where(said[name], name)} is for nodes that share a journal, and this journal is for a server "
+                "alone: say --engine etcd://…, zookeeper://… or postgresql://…, too"
+            )
+
+
+def _settle_membership(config: Config, said: dict[str, Said]) -> Config:
+    """Fill in what this node is called and where it is reached, and check it."""
+    config = config._replace(advertise=_advertised(config), node=config.node or _own_name(config))
+    for name in ("node", "advertise"):
+        said[name] = Said(getattr(config, name), said[name].source)
+    if len(config.node.encode()) > _NAME_BYTES_MAX or not config.node.isprintable():
+        raise UsageError(f"the name of a node has at most {_NAME_BYTES_MAX} bytes, all printable: {config.node!r}")
+    least_s = 2 * config.leader.tick_s
+    if config.patience.leader_timeout_s < least_s:
+        raise UsageError(
+            f"a leader timeout of {config.patience.leader_timeout_s:g} s is too short: a leader may be silent for "
+            f"{config.leader.tick_s:g} s (leader.tick_s), so say {least_s:g} s or more"
+        )
+    return config
+
+
+def _own_name(config: Config) -> str:
+    # Of a port that is still to be chosen, the server makes it itself.
+    return f"{socket.gethostname()}:{config.port}" if config.port else ""
+
+
+def _advertised(config: Config) -> str:
+    """Where others reach this node: as was said, or where it listens. Empty if that port is still to be chosen."""
+    said = config.advertise
+    if not said and not config.port:
+        return ""
+    host, port = endpoint(said, config.port) if said else (config.host, config.port)
+    if _is_any(host):
+        raise UsageError(f"{host} is no address that others could connect to: say --advertise HOST:PORT, too")
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if len(address.encode()) > _ADDRESS_BYTES_MAX or not address.isprintable():
+        raise UsageError(f"an address has at most {_ADDRESS_BYTES_MAX} bytes, all printable: {address[:60]!r}")
+    return address
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
+def _where(said: Said, name: str) -> str:
+    """What somebody wrote to say it."""
+    match said.source:
+        case "option":
+            return f"--{name.replace('_', '-')}"
+        case "environment":
+            return SETTINGS[name].variable
+        case _:
+            return f"{name} in the file"

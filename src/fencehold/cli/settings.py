@@ -1,0 +1,186 @@
+"""Settings of `serve`: each has a name, a kind and a default; a TOML file may say them by the same names.
+
+1. What a file says is of the kind it should be, or refused: by its name, with what is allowed. Nothing is guessed.
+2. A key that is not known is refused, too: a bound that was mistyped would be a bound that is not there.
+3. Beside the settings there are tables of bounds, whose fields and defaults are the server's own.
+"""
+
+import difflib
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import typer
+
+from fencehold.cli.options import lasting
+from fencehold.core.limits import Limits
+from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.errors import UsageError
+from fencehold.node.leader import Bounds as LeaderBounds
+from fencehold.node.suspicion import Patience
+from fencehold.server import PORT
+
+_FILE_BYTES_MAX = 1 << 20
+
+
+class Wrong(Exception):
+    """A value that is not what it should be; says what that is."""
+
+
+class Setting(NamedTuple):
+    """One thing that can be said of a server."""
+
+    read: Callable[[Any], Any]
+    """Makes what the TOML says a value, or raises `Wrong`."""
+    default: Any
+    variable: str
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise Wrong("a text")
+    return value
+
+
+def _path(value: Any) -> Path:
+    return Path(_text(value))
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Wrong("true or false")
+    return value
+
+
+def _port(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= 65_535:
+        raise Wrong("a whole number from 0 to 65535")
+    return value
+
+
+def _duration(value: Any) -> float:
+    try:
+        if type(value) not in (int, float, str):
+            raise typer.BadParameter("of another kind")
+        return lasting(value)
+    except typer.BadParameter:
+        raise Wrong('seconds, or a text such as "500ms" or "3s"') from None
+
+
+SETTINGS = {
+    "engine": Setting(_text, "", "FENCEHOLD_ENGINE"),
+    "engine_password_file": Setting(_path, None, "FENCEHOLD_ENGINE_PASSWORD_FILE"),
+    "data": Setting(_path, Path(".fencehold"), "FENCEHOLD_DATA"),
+    "memory": Setting(_flag, False, "FENCEHOLD_MEMORY"),
+    "node": Setting(_text, "", "FENCEHOLD_NODE"),
+    "host": Setting(_text, "127.0.0.1", "FENCEHOLD_HOST"),
+    "port": Setting(_port, PORT, "FENCEHOLD_PORT"),
+    "advertise": Setting(_text, "", "FENCEHOLD_ADVERTISE"),
+    "leader_timeout": Setting(_duration, Patience().leader_timeout_s, "FENCEHOLD_LEADER_TIMEOUT"),
+    "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
+    "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
+    "json": Setting(_flag, False, "FENCEHOLD_JSON"),
+}
+"""In the order they are shown. An option of `serve` is called the same, with dashes."""
+
+TABLES: dict[str, Callable[..., Any]] = {"limits": Limits, "leader": LeaderBounds, "door": DoorBounds}
+
+_MAY_BE_NOTHING = {("limits", "lock_delay_ms_max")}
+
+
+class File(NamedTuple):
+    """What a file says: settings, and fields of the tables by table."""
+
+    settings: Mapping[str, Any] = MappingProxyType({})
+    tables: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+
+def read(path: Path) -> File:
+    """Read a file.
+
+    Raises:
+        UsageError: it cannot be read, or says what cannot be.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_FILE_BYTES_MAX + 1)
+        if len(text) > _FILE_BYTES_MAX:
+            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is no configuration")
+        known = tomllib.loads(text.decode())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None
+    try:
+        return _read(known)
+    except Wrong as wrong:
+        raise UsageError(f"{path}: {wrong}") from None
+
+
+def _read(known: dict[str, Any]) -> File:
+    tables = {name: known.pop(name) for name in TABLES if name in known}
+    for key in known:
+        if key not in SETTINGS:
+            raise Wrong(_unknown(key, [*SETTINGS, *TABLES]))
+    settings = {key: _checked(key, SETTINGS[key].read, value) for key, value in known.items()}
+    return File(settings, {name: _table(name, fields) for name, fields in tables.items()})
+
+
+def _table(table: str, said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        raise Wrong(f"{table} is a table: write [{table}], and its fields below")
+    fields = bounds_of(table)
+    for key in said:
+        if key not in fields:
+            raise Wrong(f"[{table}]: {_unknown(key, list(fields))}")
+    return {key: _bound(table, key, type(fields[key]), value) for key, value in said.items()}
+
+
+def bounds_of(table: str) -> dict[str, Any]:
+    """The fields of a table, with their defaults."""
+    return {name: field.default for name, field in inspect.signature(TABLES[table]).parameters.items()}
+
+
+def _bound(table: str, key: str, kind: type, value: Any) -> Any:
+    least = 0 if (table, key) in _MAY_BE_NOTHING else 1
+
+    def read(value: Any) -> Any:
+        if kind is int and (type(value) is not int or value < least):
+            raise Wrong(f"a whole number, {least} or more")
+        if kind is float and (type(value) not in (int, float) or not 0 < value < float("inf")):
+            raise Wrong("a number of seconds above 0")
+        return kind(value)
+
+    return _checked(f"{table}.{key}", read, value)
+
+
+def _checked(key: str, read: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return read(value)
+    except Wrong as wrong:
+        # Not the value itself: it may be a password in the wrong place.
+        raise Wrong(f"{key} is {wrong}, not {_kind(value)}") from None
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case str():
+            return "a text" if value else "an empty text"
+        case dict():
+            return "a table"
+        case list():
+            return "a list"
+        case _:
+            return "a date or time"
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key.replace("-", "_"), known, 1)
+    return f"{key} is not known; " + (f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
