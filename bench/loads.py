@@ -19,7 +19,7 @@ Turn = Callable[[str], Awaitable[None]]
 """Acquires a name and releases it."""
 
 
-async def _drive(turns: list[Turn], in_flight: int, seconds: float) -> Figures:
+async def drive(turns: list[Turn], in_flight: int, seconds: float) -> Figures:
     """Let every client take turns until the time is over."""
     latencies_ns: list[int] = []
     numbers = itertools.count()
@@ -33,27 +33,36 @@ async def _drive(turns: list[Turn], in_flight: int, seconds: float) -> Figures:
             latencies_ns.append(perf_counter_ns() - begun)
 
     await asyncio.gather(*(work(turn) for turn in turns for _ in range(in_flight)))
-    figures = dict(latency.figures(latencies_ns, int((perf_counter() - started) * 1e9)))
-    # A turn is two operations.
+    return counted(latencies_ns, perf_counter() - started)
+
+
+def counted(latencies_ns: list[int], elapsed_s: float) -> Figures:
+    """The figures of turns, of which each is two operations."""
+    figures = dict(latency.figures(latencies_ns, int(elapsed_s * 1e9)))
     figures["ops_per_s"] *= 2
     return figures
 
 
 def fencehold(port: int, connections: int, in_flight: int, seconds: float) -> Figures:
     """Through Fencehold's SDK."""
+    return fencehold_at(f"fencehold://127.0.0.1:{port}", connections, in_flight, seconds)
+
+
+def fencehold_at(url: str, connections: int, in_flight: int, seconds: float) -> Figures:
+    """Through Fencehold's SDK, wherever it is served."""
     from fencehold import aio  # noqa: PLC0415 - each load needs only its own library
 
     async def main() -> Figures:
-        clients = [await aio.connect(f"fencehold://127.0.0.1:{port}") for _ in range(connections)]
+        clients = [await aio.connect(url) for _ in range(connections)]
         try:
-            return await _drive([_fencehold_turn(client) for client in clients], in_flight, seconds)
+            return await drive([fencehold_turn(client) for client in clients], in_flight, seconds)
         finally:
             await asyncio.gather(*(client.close() for client in clients))
 
     return uvloop.run(main())
 
 
-def _fencehold_turn(client: "object") -> Turn:
+def fencehold_turn(client: "object") -> Turn:
     async def turn(name: str) -> None:
         hold = await client.lock(name).acquire()  # type: ignore[attr-defined]
         await hold.release()
@@ -89,7 +98,7 @@ def redis_py(port: int, connections: int, in_flight: int, seconds: float) -> Fig
     async def main() -> Figures:
         clients = [redis.Redis(port=port, single_connection_client=True) for _ in range(connections)]
         try:
-            return await _drive([_redis_turn(client) for client in clients], in_flight, seconds)
+            return await drive([_redis_turn(client) for client in clients], in_flight, seconds)
         finally:
             await asyncio.gather(*(client.aclose() for client in clients))
 
@@ -128,6 +137,4 @@ def python_redis_lock(port: int, connections: int, in_flight: int, seconds: floa
         thread.start()
     for thread in threads:
         thread.join()
-    figures = dict(latency.figures(latencies_ns, int((perf_counter() - started) * 1e9)))
-    figures["ops_per_s"] *= 2
-    return figures
+    return counted(latencies_ns, perf_counter() - started)

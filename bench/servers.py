@@ -22,6 +22,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def new_folder() -> Path:
+    """An empty folder on a disk, which the system's folder for temporary files may not be."""
+    return Path(tempfile.mkdtemp(prefix="bench-", dir=os.environ.get("BENCH_FOLDER", Path.cwd())))
+
+
 class Server(Fixture):
     """A process that is ready when it answers a PING in the Redis protocol."""
 
@@ -40,8 +45,7 @@ class Server(Fixture):
         return self._process.pid if self._process is not None else 0
 
     async def setup(self) -> None:
-        # On a disk, which the system's folder for temporary files may not be.
-        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=os.environ.get("BENCH_FOLDER", Path.cwd())))
+        self.folder = new_folder()
         await self.start()
 
     async def start(self) -> None:
