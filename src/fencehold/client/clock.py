@@ -7,8 +7,12 @@ that is missing, the monotonic clock has to do.
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
-_read: Callable[[], float] = (
+Clock: TypeAlias = Callable[[], float]
+"""Something that tells seconds since some fixed instant, and never goes back."""
+
+_read: Clock = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
 

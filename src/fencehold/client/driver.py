@@ -13,7 +13,7 @@ from math import inf
 from typing import cast
 from weakref import WeakSet
 
-from fencehold.client.clock import clock
+from fencehold.client.clock import Clock, clock
 from fencehold.client.endpoints import Endpoint
 from fencehold.client.orders import Connect, Drop
 from fencehold.client.protocol import SessionProtocol
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.wanted:
             driver = self._driver
-            driver.protocol.on_data(data, clock())
+            driver.protocol.on_data(data, driver.clock())
             driver.act()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -57,13 +57,20 @@ class Driver:
     """The sockets and the timer of one protocol, on one loop."""
 
     def __init__(
-        self, protocol: SessionProtocol, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+        self,
+        protocol: SessionProtocol,
+        loop: asyncio.AbstractEventLoop,
+        tls: ssl.SSLContext | None = None,
+        *,
+        clock: Clock = clock,
     ) -> None:
         self.protocol = protocol
         self.loop = loop
+        self.clock = clock
         self._tls = tls
         self._connection: Connection | None = None
-        self._attempts: set[asyncio.Task[None]] = set()
+        self._attempts: dict[asyncio.Task[None], None] = {}
+        """In the order they were begun."""
         self._open: set[Connection] = set()
         self._parked: list[Connection] = []
         self._pipeline = protocol.pipeline
@@ -140,7 +147,7 @@ class Driver:
         if not connection.wanted:
             connection.abort()
             return
-        self.protocol.on_connected(clock())
+        self.protocol.on_connected(self.clock())
         self.act()
 
     def on_lost(self, connection: Connection) -> None:
@@ -179,8 +186,8 @@ class Driver:
         self.endpoint = endpoint
         connection = self._connection = Connection(self)
         attempt = self.loop.create_task(self._attempt(connection, endpoint), name=f"fencehold: {endpoint}")
-        self._attempts.add(attempt)
-        attempt.add_done_callback(self._attempts.discard)
+        self._attempts[attempt] = None
+        attempt.add_done_callback(self._attempts.pop)
 
     async def _attempt(self, connection: Connection, endpoint: Endpoint) -> None:
         name = endpoint.host if self._tls is not None else None
@@ -195,7 +202,7 @@ class Driver:
     def _fail(self, connection: Connection) -> None:
         connection.wanted = False
         self._connection = None
-        self.protocol.on_disconnected(clock())
+        self.protocol.on_disconnected(self.clock())
         self.act()
 
     def _drop(self, park: bool) -> None:
@@ -215,7 +222,7 @@ class Driver:
         self._parked.append(connection)
         if len(self._parked) > PARKED_MAX:
             self._parked.pop(0).abort()
-            self.protocol.on_connection_closed(clock())
+            self.protocol.on_connection_closed(self.clock())
 
     def _sweep(self) -> None:
         for connection in self._parked:
@@ -228,12 +235,12 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = self.protocol.wake_at
-        self._timer = self.loop.call_later(max(0.0, self._timer_at - clock()), self._on_timer)
+        self._timer = self.loop.call_later(max(0.0, self._timer_at - self.clock()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._timer_at = inf
-        self.protocol.on_timer(clock())
+        self.protocol.on_timer(self.clock())
         self.act()
 
 

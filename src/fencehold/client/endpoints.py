@@ -3,7 +3,8 @@
 1. All endpoints are tried, one after the other, before any is waited for.
 2. After a whole round in vain there is a pause, twice as long after each round up to a second, and drawn by lot:
    clients that lost the same leader must not come back in one wave.
-3. A node that says who leads is believed for one try.
+3. A node that says who leads is believed for one try, at once; after a pause if it was tried because another said
+   so, and not at all if it names the one that was found silent since a node last served.
 """
 
 from collections.abc import Callable
@@ -50,11 +51,11 @@ def parse(url: str) -> Address:
     return Address(nodes, unquote(user), unquote(secret), scheme == "fenceholds")
 
 
-def endpoint(text: str) -> Endpoint:
+def endpoint(text: str, default_port: int = PORT) -> Endpoint:
     """Read `host` or `host:port`; an IPv6 host stands in brackets."""
     host, separator, port = text.rpartition(":")
     if not separator or port.endswith("]"):
-        host, port = text, str(PORT)
+        host, port = text, str(default_port)
     if not port.isdecimal() or not 0 < int(port) < 65_536:
         raise UsageError(f"a port is a number from 1 to 65535: {text!r}")
     return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
@@ -63,7 +64,7 @@ def endpoint(text: str) -> Endpoint:
 class Rotation:
     """Which endpoint to try next, and after what pause."""
 
-    __slots__ = ("_draw", "_endpoints", "_failures", "_hint", "_next", "_taken")
+    __slots__ = ("_draw", "_endpoints", "_failures", "_hint", "_last", "_next", "_silent", "_taken", "_was_hinted")
 
     def __init__(self, endpoints: tuple[Endpoint, ...], draw: Callable[[], float]) -> None:
         self._endpoints = endpoints
@@ -72,13 +73,23 @@ class Rotation:
         self._taken = self._next = 0
         self._failures = 0
         self._hint: Endpoint | None = None
+        self._was_hinted = False
+        """Whether the last one was taken by a hint."""
+        self._last = endpoints[0]
+        self._silent: Endpoint | None = None
+        """The last one that said nothing."""
 
     def __len__(self) -> int:
         return len(self._endpoints)
 
     def take(self) -> Endpoint:
         """The endpoint to try now."""
+        self._last = self._choose()
+        return self._last
+
+    def _choose(self) -> Endpoint:
         hint, self._hint = self._hint, None
+        self._was_hinted = hint is not None
         if hint is not None:
             if hint in self._endpoints:
                 self._taken = self._endpoints.index(hint)
@@ -91,24 +102,28 @@ class Rotation:
         """The last one taken serves: should it fail, it is the first to be tried again."""
         self._failures = 0
         self._next = self._taken
+        self._silent = None
 
     def on_silent(self) -> None:
         """The last one taken says nothing: another is to be tried first."""
         self._next = (self._taken + 1) % len(self._endpoints)
+        self._silent = self._last
 
     def on_leader(self, text: str) -> None:
         """A node said who leads."""
         try:
-            self._hint = endpoint(text) if text else None
+            hint = endpoint(text) if text else None
         except UsageError:
-            self._hint = None
+            hint = None
+        # Who names the one that says nothing has not noticed yet: to ask it again would cost a whole turn.
+        self._hint = hint if hint != self._silent else None
 
     def pause(self) -> float:
         """Seconds to wait before the next try, after one that failed."""
         self._failures += 1
         rounds, rest = divmod(self._failures, len(self._endpoints))
-        if rest and self._hint is None:
-            return 0.0
         # Two nodes that each take the other for the leader are not to be asked in a tight circle.
+        if not self._was_hinted if self._hint is not None else rest:
+            return 0.0
         longest = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(rounds, 16))
         return float(longest * (0.5 + self._draw() / 2))

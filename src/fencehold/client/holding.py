@@ -2,17 +2,18 @@
 
 import warnings
 
-from fencehold.client.clock import clock
+from fencehold.client.clock import Clock, clock
 from fencehold.client.trust import Grant, State
 
 
 class Holding:
     """A grant as its holder sees it. Nothing here waits for anything."""
 
-    __slots__ = ("__weakref__", "_grant")
+    __slots__ = ("__weakref__", "_clock", "_grant")
 
-    def __init__(self, grant: Grant) -> None:
+    def __init__(self, grant: Grant, clock: Clock = clock) -> None:
         self._grant = grant
+        self._clock = clock
 
     @property
     def name(self) -> str:
@@ -32,11 +33,11 @@ class Holding:
     @property
     def state(self) -> State:
         """HELD, in JEOPARDY, LOST or RELEASED, at this moment."""
-        return self._grant.state(clock())
+        return self._grant.state(self._clock())
 
     def safe_for(self) -> float:
         """Seconds for which the hold can certainly be trusted. Bound what you call by it."""
-        return self._grant.safe_for(clock())
+        return self._grant.safe_for(self._clock())
 
     def check(self) -> None:
         """Raise if the hold cannot be trusted any more. Call it before each step that must not be done twice.
@@ -45,7 +46,7 @@ class Holding:
             HoldLost: stop; someone else may have the names.
             NotOwner: it was released.
         """
-        if self._grant.safe_for(clock()) <= 0:
+        if self._grant.safe_for(self._clock()) <= 0:
             raise self._grant.why()
 
     def _alive(self) -> None:

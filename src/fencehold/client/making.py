@@ -6,9 +6,10 @@ The one place of the SDK with dice.
 import os
 import random
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
+from fencehold.client.clock import Clock, clock
 from fencehold.client.endpoints import Rotation, parse
 from fencehold.client.identity import session_meta
 from fencehold.client.protocol import SessionProtocol
@@ -34,6 +35,9 @@ class Making(NamedTuple):
     meta: Mapping[str, object] | None
     connect_timeout: float
     tls: ssl.SSLContext | None
+    clock: Clock = clock
+    draw: Callable[[], float] = random.random
+    """A number between 0 and 1, drawn by lot."""
 
     def checked(self) -> Self:
         """The same, if it makes sense; with a TLS context if the URL asks for one."""
@@ -54,4 +58,4 @@ class Making(NamedTuple):
             user=address.user,
             secret=address.secret,
         )
-        return SessionProtocol(settings.checked(), Rotation(address.endpoints, random.random))
+        return SessionProtocol(settings.checked(), Rotation(address.endpoints, self.draw))

@@ -94,11 +94,9 @@ class Pipeline:
         for entry in expected:
             entry.on_interrupted(protocol)
 
-    def silent_for(self, now: float) -> float:
-        """How long nothing has been heard though something should be."""
-        if not self.expected:
-            return 0.0
-        return now - max(self.heard_at, self._quiet_since)
+    def silent_since(self) -> float | None:
+        """Since when nothing has been heard though something should be; None if nothing should."""
+        return max(self.heard_at, self._quiet_since) if self.expected else None
 
     def take_sent(self, session: Session) -> list[Request]:
         """All that was sent in this session and is not answered for good, in the order of ids."""

@@ -150,6 +150,9 @@ class SessionProtocol:
         if not self.session.id:
             self.on_closed()
         elif len(self._closers) == 1:
+            # The server lets go when it hears of this, and the answer comes later: trust ends with the asking.
+            self.session.trust.on_over()
+            self.session.lose_all("the client was closed")
             self._close_by = now + self.settings.connect_timeout
             self.wake_by(self._close_by)
             self.submit(Close(None, now))
@@ -468,7 +471,7 @@ class SessionProtocol:
             request.finish(None)
 
     def _beat(self) -> None:
-        if self.pipeline.silent_for(self.now) >= self._patience():
+        if self._silence_at() <= self.now:
             self.reach.on_silent()
             self._give_up(park=True)
         elif self.now >= self._beat_at:
@@ -478,6 +481,12 @@ class SessionProtocol:
                 self._expect(KeepAlive(self.now), b"*1\r\n$17\r\nSESSION.KEEPALIVE\r\n")
             if self.session.unsettled:
                 self._settle()
+
+    def _silence_at(self) -> float:
+        """When to turn away from the connection, or to look again should something be asked meanwhile."""
+        since = self.pipeline.silent_since()
+        # Half of it: what is asked the moment after is looked at before its time is over.
+        return self.now + self._patience() / 2 if since is None else since + self._patience()
 
     def _patience(self) -> float:
         """How long a connection may be silent when it has something to answer.
@@ -506,6 +515,6 @@ class SessionProtocol:
     def _next_deadline(self) -> float:
         deadlines = [self.session.next_end(), self._close_by, *(late_at for late_at, _ in self._waits)]
         if self.attached:
-            return min(*deadlines, self._beat_at, self.now + self._patience() / 2)
+            return min(*deadlines, self._beat_at, self._silence_at())
         deadlines += [give_up_at for _, give_up_at in self._awaited()]
         return min(*deadlines, self.reach.next_deadline())

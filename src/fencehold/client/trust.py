@@ -6,7 +6,8 @@
    and stood at `at` no earlier than the keep-alive answered with `at` was sent: so the instant lies no earlier
    than that sending plus what was left then, less a margin.
 3. A client that closes a connection itself may count on the grace only, from then on.
-4. What was lost stays lost, whatever is heard later.
+4. A session that is over, or that its client has asked to be ended, is not trusted, whatever is answered still.
+5. What was lost stays lost, whatever is heard later.
 
 Times are seconds of the client's monotonic clock, except where `_ms` says that they are the server's.
 """
@@ -40,7 +41,7 @@ def margin(duration: float) -> float:
 class Trust:
     """How long a session is trusted. Shared by all its grants, so that one keep-alive renews them all."""
 
-    __slots__ = ("_at_ms", "_sent_at", "attached", "end", "grace", "ttl")
+    __slots__ = ("_at_ms", "_is_over", "_sent_at", "attached", "end", "grace", "ttl")
 
     def __init__(self, ttl: float, grace: float) -> None:
         self.ttl = ttl
@@ -48,6 +49,7 @@ class Trust:
         self.end = NEVER
         self.attached = False
         """Whether a connection carries the session."""
+        self._is_over = False
         self._sent_at = 0.0
         self._at_ms = 0
 
@@ -55,14 +57,16 @@ class Trust:
         """A keep-alive, open or resume that was sent at `sent_at` was answered with the logical time `at_ms`."""
         self._sent_at = sent_at
         self._at_ms = at_ms
-        self.end = sent_at + self.ttl - margin(self.ttl)
+        if not self._is_over:
+            self.end = sent_at + self.ttl - margin(self.ttl)
 
     def on_closed(self, now: float) -> None:
         """The client closed a connection that may have carried the session."""
         self.end = min(self.end, now + self.grace - margin(self.grace))
 
     def on_over(self) -> None:
-        """The session is over."""
+        """The session is over, or about to be."""
+        self._is_over = True
         self.end = NEVER
         self.attached = False
 

@@ -51,7 +51,7 @@ class OneServer:
 
 
 class PostgresHarness:
-    volume = 5_000
+    volume = 2_000
 
     def __init__(self, path: Path) -> None:
         self.cluster: Cluster | None = OneServer()

@@ -98,7 +98,7 @@ def test_drivers_of_closed_clients_are_forgotten() -> None:
             driver: Driver = client._channel.driver
             await client.close()
             assert driver._open == set()
-            assert driver._attempts == set()
+            assert not driver._attempts
             assert driver._timer is None or driver._timer.cancelled()
 
     run(test())

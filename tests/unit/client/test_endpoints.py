@@ -34,13 +34,41 @@ def test_the_node_that_served_is_tried_first() -> None:
 
 
 def test_a_hint_is_believed_once_and_never_in_a_tight_circle() -> None:
-    """A node that is said to lead is tried next, after a pause; what is no address is ignored."""
+    """A node that is said to lead is tried at once; whom that one names, after a pause. No address is no hint."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 0.0)
     rotation.on_leader("c:3")
-    assert rotation.pause() > 0
+    assert rotation.pause() == 0
     assert rotation.take() == ("c", 3)
+    rotation.on_leader("b:2")
+    assert rotation.pause() > 0
+    assert rotation.take() == ("b", 2)
     rotation.on_leader("not:an:address:at-all")
     rotation.on_leader("")
+    assert rotation.take() == ("a", 1)
+
+
+def test_a_hint_to_a_node_that_was_just_silent_is_not_followed() -> None:
+    """Who names it has not noticed yet, and asking it again would cost its whole turn. Later it is believed."""
+    rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)), lambda: 1.0)
+    rotation.take()
+    rotation.on_silent()
+    assert rotation.take().host == "b"
+    rotation.on_leader("a:1")
+    assert rotation.pause() == 0
+    assert rotation.take().host == "c"
+    rotation.on_success()
+    rotation.on_leader("a:1")
+    assert rotation.take().host == "a"
+
+
+def test_after_a_long_outage_a_hint_is_followed_at_once() -> None:
+    """Pauses have grown to a second by then; whoever is told who leads has waited for one of them already."""
+    rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 1.0)
+    while rotation.pause() < PAUSE_MAX_S:
+        rotation.take()
+    assert rotation.take() == ("b", 2)
+    rotation.on_leader("a:1")
+    assert rotation.pause() == 0
     assert rotation.take() == ("a", 1)
 
 

@@ -106,6 +106,21 @@ def test_a_silent_connection_is_parked_until_the_session_is_resumed() -> None:
     assert slot.result.fence == 1
 
 
+@pytest.mark.parametrize("moment_s", [0.0, 0.3, 0.7, 1.2, 1.6])
+def test_silence_is_noticed_when_it_has_lasted_its_time_and_no_later(moment_s: float) -> None:
+    """Whenever a node falls silent, the next one is tried when its turn of a third of the timeout is over."""
+    talk = Talk()
+    talk.open()
+    talk.wait(moment_s)
+    talk.ask()
+    talk.wait(5 / 3 - 0.01)
+    talk.carry_out()
+    assert talk.connected_to == NODES[0]
+    talk.wait(0.02)
+    talk.carry_out()
+    assert talk.connected_to == NODES[1]
+
+
 def test_an_attempt_that_hangs_is_given_up() -> None:
     """A node that neither accepts nor refuses does not keep the client from trying the next."""
     talk = Talk()

@@ -26,6 +26,22 @@ def test_trust_counts_from_the_sending_of_the_last_answered_keep_alive() -> None
     assert grant.safe_for(talk.now) == pytest.approx(sent_at + 30 - margin(30) - talk.now)
 
 
+def test_a_client_that_is_being_closed_trusts_nothing_any_more() -> None:
+    """The server lets go when it hears of the close, and its answer comes later: so trust ends with the asking."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    _, asked = talk.ask()
+    talk.protocol.close(Slot(), talk.now)
+    assert grant.state(talk.now) is State.LOST
+    assert grant.why().reason == "the client was closed"
+    talk.reply(talk.grant(2))
+    assert asked.result.state(talk.now) is State.LOST
+    talk.lose_connection()
+    assert ["SESSION.CLOSE"] in talk.resume()
+    assert asked.result.state(talk.now) is State.LOST
+
+
 def test_a_hold_is_lost_when_trust_ends() -> None:
     """Without an answered keep-alive every hold is lost before the server would give it away, and says so once."""
     talk = Talk()

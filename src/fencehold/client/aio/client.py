@@ -34,7 +34,9 @@ class Client:
 
     def __init__(self, making: Making) -> None:
         protocol = making.protocol()
-        self._channel = Channel(protocol, Driver(protocol, asyncio.get_running_loop(), making.tls))
+        self._channel = Channel(
+            protocol, Driver(protocol, asyncio.get_running_loop(), making.tls, clock=making.clock)
+        )
         self._watches = Watches(self._channel)
         self._levels: Levels[Hold] = Levels()
 

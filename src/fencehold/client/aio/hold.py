@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from fencehold.client.aio.channel import Channel
-from fencehold.client.clock import clock
 from fencehold.client.holding import Holding
 from fencehold.client.terms import ms_of
 from fencehold.client.trust import Grant
@@ -25,7 +24,7 @@ class Hold(Holding):
 
     def __init__(self, channel: Channel, grant: Grant) -> None:
         self._channel = channel
-        super().__init__(grant)
+        super().__init__(grant, channel.clock)
         self._loss: Loss | None = None
         self._task: asyncio.Task[Any] | None = None
         """The task whose body is cancelled when the hold is lost."""
@@ -56,7 +55,7 @@ class Hold(Holding):
         self._alive()
         channel = self._channel
         future: asyncio.Future[None] = channel.loop.create_future()
-        channel.protocol.extend(self._grant, 0 if ttl is None else ms_of(ttl), future, clock())
+        channel.protocol.extend(self._grant, 0 if ttl is None else ms_of(ttl), future, channel.clock())
         channel.driver.soon()
         await future
 

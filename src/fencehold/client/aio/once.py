@@ -13,7 +13,6 @@ from typing import ParamSpec, TypeVar
 
 from fencehold.client.aio.channel import current_task
 from fencehold.client.aio.lock import Job, Lock
-from fencehold.client.clock import clock
 from fencehold.client.current import Body
 from fencehold.client.jobs import Busy
 
@@ -35,6 +34,7 @@ def once(
             hold = await (lock._acquire_unowned(owner) if busy == "skip" else lock.acquire_or_raise(owner))
             if hold is None:
                 return None
+            clock = lock._channel.clock
             began_at = clock()
             hold._enter_body(current_task())
             body = Body(hold)

@@ -32,7 +32,8 @@ _WINDOW_S = 0.25
 _WAKES_MAX = 16
 """Messages of a watch within the window that are too many: several times those of a leader with nothing to do."""
 _CALM_ENTRIES = 3
-"""A page of no more is of slow entries."""
+_CALM_PAGES = 10
+"""So many pages in a row with no more entries each: they come slowly."""
 
 
 class Tail:
@@ -44,8 +45,8 @@ class Tail:
         self._pages = Pages(cluster, keys, after)
         self._watch: Watch | None = None
         self._is_closed = False
-        self._is_busy = False
-        """Entries come fast."""
+        self._busy_pages = 0
+        """Entries come fast: they are read for so many pages more, at least."""
         self._wakes = 0
         self._window_at = 0.0
 
@@ -72,7 +73,7 @@ class Tail:
 
     async def _hear(self) -> list[Record]:
         """What the watch tells next; nothing if it is silent, or there is none any more."""
-        if self._is_busy:
+        if self._busy_pages:
             await asyncio.sleep(_PACE_S)
         while self._watch is not None:
             pairs = await self._watch.next(self._cluster.bounds.silence_s)
@@ -92,16 +93,17 @@ class Tail:
             self._window_at, self._wakes = now, 0
         self._wakes += 1
         if self._wakes > _WAKES_MAX:
-            self._is_busy = True
+            self._busy_pages = _CALM_PAGES
             self._drop_watch()
 
     async def _read(self) -> list[Record]:
         page = await self._pages.next()
-        self._is_busy = self._is_busy and len(page.records) > _CALM_ENTRIES
+        if self._busy_pages:
+            self._busy_pages = _CALM_PAGES if len(page.records) > _CALM_ENTRIES else self._busy_pages - 1
         if page.records:
             # What a watch should have told, if there is one: it is behind, or hangs.
             self._drop_watch()
-        elif self._watch is None and (stream := self._cluster.stream()) is not None:
+        elif self._watch is None and not self._busy_pages and (stream := self._cluster.stream()) is not None:
             self._watch = Watch(stream, self._keys, page.revision + 1)
         return page.records
 

@@ -73,12 +73,11 @@ class Appender:
 
     async def _is_entered(self, entry: bytes, epoch: Epoch, position: Position, until: float) -> bool:
         """Enter what was sent before, or find it. Raises what is final; False if that is not known yet."""
-        again, look = self._statements.append_again, self._statements.look
-        if _only(await self._link.ask(again, position, epoch, entry, until=until))[1]:
+        append, look = self._statements.append, self._statements.look
+        if _only(await self._link.ask(append, position, epoch, entry, until=until))[1]:
             return True
-        # A statement of its own: that one may have begun before what it waited for was there to be seen.
-        row = _only(await self._link.ask(look, position, epoch, entry, until=until))
-        newest, trimmed, is_ours = row
+        # In a statement of its own: that one may have begun before what it waited for was there to be seen.
+        newest, trimmed, is_ours = _only(await self._link.ask(look, position, epoch, entry, until=until))
         if is_ours:
             return True
         if is_ours is None and trimmed >= position:

@@ -6,15 +6,25 @@
 3. Nothing was sent: certainly absent.
 """
 
+import re
+
 import psycopg
 
-from fencehold.errors import Damaged, FenceholdError, Unavailable, UsageError
+from fencehold.errors import Damaged, FenceholdError, NotAdmitted, Unavailable, UsageError
 
 _CONNECTION = ("08", "57P")
 """Begin the codes of errors that end a connection: a commit under way when they came may have been made."""
 _DAMAGE = ("XX001", "XX002")
 _READ_ONLY = "25006"
 _DENIED = "42501"
+
+
+_NOT_ADMITTED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|permission denied for database|"
+    r'FATAL: +(?:role|database) ".*" does not exist'
+)
+"""A connection that is refused has no code, only words. Those of a server that does not speak English are not
+known here: it is taken for one that cannot be reached, and its words are told."""
 
 
 class Lost(Exception):
@@ -40,6 +50,12 @@ def refusal(error: psycopg.Error, where: object) -> FenceholdError:
     if error.sqlstate == _READ_ONLY:
         return Unavailable(f"{said}; name the server that takes writes in the URL")
     return Unavailable(said)
+
+
+def unreached(error: BaseException, host: str) -> Unavailable:
+    """What it means that no connection was to be had."""
+    kind = NotAdmitted if _NOT_ADMITTED.search(str(error)) else Unavailable
+    return kind(f"{host}: {first_line(error)}")
 
 
 def first_line(error: BaseException) -> str:

@@ -3,8 +3,10 @@
 1. Three connections: one appends and leads, one reads, saves and trims, one is for those who wait at the end. So
    no append waits behind a snapshot or a reader.
 2. Giving up a call is not undoing it: a statement that was sent goes on, and whoever comes next waits for its end.
-3. Those who wait at the end look every 50 ms, or when this handle has appended. They are not notified: with
-   NOTIFY in its transaction an append took FIGURES.
+3. Those who wait at the end look every 50 ms, or when this handle has appended. They are not notified: a server
+   lets only one transaction that uses NOTIFY commit at a time. Beside four applications that use it, an append
+   with NOTIFY took about twice as long as one without: 8.6 ms against 3.8, 16.4 against 7.5, 17.2 against 9.7, in
+   three runs on two busy cores. Without them it made no difference that could be seen.
 4. `close` lets appends under way end, which they do within their time; then hangs up.
 5. What a server that replaces another must have, is for its operator to see to: standbys that are synchronous. Two
    servers that both take writes for one journal are two journals.

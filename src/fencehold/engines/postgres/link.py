@@ -17,8 +17,7 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -27,9 +26,9 @@ from psycopg.errors import Diagnostic
 from psycopg.types.numeric import Int8
 
 from fencehold.engines.postgres.address import Address, shown
-from fencehold.engines.postgres.failures import Lost, first_line, is_lost, refusal
+from fencehold.engines.postgres.failures import Lost, first_line, is_lost, refusal, unreached
 from fencehold.engines.postgres.greeting import greet
-from fencehold.errors import Unavailable
+from fencehold.errors import NotAdmitted, Unavailable
 
 Row = tuple[Any, ...]
 _DRAINS_MAX = 4
@@ -56,16 +55,14 @@ class Link:
             Lost: it may have happened, and may yet.
         """
         typed = [Int8(param) if isinstance(param, int) else param for param in params]
-        async with self._turn(until) as connection:
-            rows = await self._told(connection, until, statement, typed, prepare=True, binary=True)
-            if self._warning:
-                raise Lost(f"{self._address}: Postgres warned: {self._warning}")
-            return rows
+        rows = await self._in_turn(until, statement, typed, prepare=True, binary=True)
+        if self._warning:
+            raise Lost(f"{self._address}: Postgres warned: {self._warning}")
+        return rows
 
     async def run(self, script: str, *, until: float) -> None:
         """Run some statements as one transaction, or one that cannot be part of any. Raises as `ask`."""
-        async with self._turn(until) as connection:
-            await self._told(connection, until, script)
+        await self._in_turn(until, script)
 
     def hang_up(self) -> None:
         """End whatever is under way; whatever comes later is refused."""
@@ -79,17 +76,23 @@ class Link:
         """Let go of the connection. It was hung up, and nothing is under way any more."""
         await self._drop()
 
-    @asynccontextmanager
-    async def _turn(self, until: float) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _in_turn(self, until: float, text: str, *params: Any, **options: Any) -> list[Row]:
+        await self._take_turn(until)
+        try:
+            return await self._told(await self._ready(until), until, text, *params, **options)
+        finally:
+            self._lock.release()
+
+    async def _take_turn(self, until: float) -> None:
+        if not self._lock.locked():
+            # At once, then; and an append is spared a timer.
+            await self._lock.acquire()
+            return
         try:
             async with asyncio.timeout_at(until):
                 await self._lock.acquire()
         except TimeoutError:
             raise Unavailable(f"{self._address}: what was asked before takes too long; try again later") from None
-        try:
-            yield await self._ready(until)
-        finally:
-            self._lock.release()
 
     async def _told(
         self, connection: AsyncConnection[Any], until: float, text: str, *params: Any, **options: Any
@@ -98,7 +101,8 @@ class Link:
         timer = asyncio.get_running_loop().call_at(until, _hang_up, connection)
         try:
             cursor = await connection.execute(text, *params, **options)
-            return await cursor.fetchall() if cursor.description else []
+            # Not its `description`: making that takes longer than all the rest.
+            return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
         except psycopg.Error as error:
             if connection.closed or is_lost(error):
                 await self._drop()
@@ -117,7 +121,7 @@ class Link:
         return await self._connect(until)
 
     async def _connect(self, until: float) -> AsyncConnection[Any]:
-        hosts, refusals = self._address.hosts, []
+        hosts, refusals = self._address.hosts, list[Unavailable]()
         for turn in range(len(hosts)):
             if self._ended:
                 raise Unavailable(f"{self._address}: this journal was closed")
@@ -127,11 +131,12 @@ class Link:
             try:
                 connection = await self._reach(hosts[index], now + share_s)
             except Unavailable as error:
-                refusals.append(str(error))
+                refusals.append(error)
             else:
                 self._first = index
                 return connection
-        raise Unavailable("; ".join(refusals))
+        kind = NotAdmitted if all(isinstance(refused, NotAdmitted) for refused in refusals) else Unavailable
+        raise kind("; ".join(map(str, refusals)))
 
     async def _reach(self, host: dict[str, Any], until: float) -> AsyncConnection[Any]:
         connection = self._connection = await self._dial(host, until)
@@ -156,7 +161,7 @@ class Link:
         except TimeoutError:
             raise Unavailable(f"{shown(host)}: no answer in time") from None
         except (psycopg.Error, OSError) as error:
-            raise Unavailable(f"{shown(host)}: {first_line(error)}") from error
+            raise unreached(error, shown(host)) from error
         finally:
             self._dialling = None
 

@@ -26,23 +26,6 @@ from typing import NamedTuple
 
 FORMAT = 1
 
-_ENTER = """
-    WITH seat AS (
-        SELECT epoch, trimmed FROM {schema}.journal WHERE one FOR NO KEY UPDATE
-    ), entered AS (
-        INSERT INTO {schema}.entries (position, epoch, entry)
-        SELECT $1, epoch, $3 FROM seat
-        WHERE epoch = $2 AND trimmed < $1
-        AND (trimmed = $1 - 1 OR EXISTS (SELECT FROM {schema}.entries WHERE position = $1 - 1))
-        ON CONFLICT (position) DO %s
-        RETURNING position
-    )
-    SELECT epoch, EXISTS (SELECT FROM entered) FROM seat
-"""
-_SAME = (
-    """UPDATE SET epoch = entries.epoch WHERE entries.epoch = excluded.epoch AND entries.entry = excluded.entry"""
-)
-
 
 class Statements(NamedTuple):
     """The statements on one schema."""
@@ -50,10 +33,19 @@ class Statements(NamedTuple):
     has_tables: str = "SELECT to_regclass('{schema}.journal') IS NOT NULL, to_regnamespace('{schema}') IS NOT NULL"
 
     # $1 position, $2 epoch, $3 entry -> the newest epoch, whether it was entered.
-    append: str = _ENTER % "NOTHING"
-    # The same for an append that was sent before: it is entered also if it is there already, under this epoch,
-    # with these bytes. The update changes nothing; it says so even of a row that this statement cannot see yet.
-    append_again: str = _ENTER % _SAME
+    append: str = """
+        WITH seat AS (
+            SELECT epoch, trimmed FROM {schema}.journal WHERE one FOR NO KEY UPDATE
+        ), entered AS (
+            INSERT INTO {schema}.entries (position, epoch, entry)
+            SELECT $1, epoch, $3 FROM seat
+            WHERE epoch = $2 AND trimmed < $1
+            AND (trimmed = $1 - 1 OR EXISTS (SELECT FROM {schema}.entries WHERE position = $1 - 1))
+            ON CONFLICT (position) DO NOTHING
+            RETURNING position
+        )
+        SELECT epoch, EXISTS (SELECT FROM entered) FROM seat
+    """
     # As above -> the newest epoch, trimmed, whether what is at the position is that; null if nothing is there.
     look: str = """
         SELECT journal.epoch, trimmed, entries.epoch = $2 AND entry = $3

@@ -1,6 +1,6 @@
 """Giving room back.
 
-1. First the journal is said to begin later; then what is before that is deleted, some thousand entries at a time,
+1. First the journal is said to begin later; then what is before that is deleted, a thousand entries at a time,
    so that no transaction is long. Whoever reads goes by what was said, not by what is still there.
 2. Deleted rows are swept at once, not when the server's own sweeper comes by: so the tables grow no larger than
    what comes in between two trims, whatever the server's settings. That is left out if it cannot be done.
@@ -11,7 +11,7 @@ from contextlib import suppress
 from fencehold.engines.postgres.aside import Aside
 from fencehold.errors import FenceholdError, Unavailable
 
-_ENTRIES_AT_ONCE = 5_000
+_ENTRIES_AT_ONCE = 1_000
 _CHUNKS_AT_ONCE = 32
 
 

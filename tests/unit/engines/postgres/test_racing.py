@@ -111,6 +111,27 @@ def test_an_append_waits_for_another_at_its_position(is_there: bool) -> None:
     run(work())
 
 
+def test_an_append_that_waited_while_its_place_was_trimmed_writes_nothing() -> None:
+    """What it saw before its position when it began is gone: the position is not written a second time."""
+
+    async def work() -> None:
+        schema = fresh_schema()
+        async with leading(journal_at(schema, bounds=LONG)) as (journal, epoch), another(schema) as other:
+            records = await fill(journal, epoch, range(1, 6))
+            await journal.save(Position(3), [b"state"])
+            await other.execute("UPDATE journal SET trimmed = 3")
+            await other.execute("DELETE FROM entries WHERE position <= 3")
+            appending = asyncio.ensure_future(journal.append(b"late", epoch=epoch, position=Position(2)))
+            await until_so(schema, _WAITING)
+            await other.commit()
+            with pytest.raises(OutOfPlace):
+                await appending
+            assert server().sql(f"SELECT min(position) FROM {schema}.entries") == "4"
+            assert await read_all(journal, 3) == records[3:]
+
+    run(work())
+
+
 def test_a_seed_that_waited_for_the_first_entry_is_refused(isolation: str) -> None:
     """The journal was empty when the seed was begun; what came in before it had the row counts."""
 
