@@ -1,6 +1,7 @@
 """Endpoints: where the service may be reached, and in which order and how soon to try them.
 
-1. All endpoints are tried, one after the other, before any is waited for.
+1. All endpoints are tried, one after the other, before any is waited for; but one that was found silent is passed
+   over for a few rounds: to ask it again costs a whole turn, in which another node may have taken over.
 2. After a whole round in vain there is a pause, twice as long after each round up to a second, and drawn by lot:
    clients that lost the same leader must not come back in one wave.
 3. A node that says who leads is believed for one try, at once; after a pause if it was tried because another said
@@ -16,6 +17,8 @@ from fencehold.errors import UsageError
 PORT = 7420
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 1.0
+SILENT_ROUNDS = 5
+"""For so many rounds, about a second with their pauses, one that was found silent is passed over."""
 
 
 class Endpoint(NamedTuple):
@@ -94,6 +97,8 @@ class Rotation:
             if hint in self._endpoints:
                 self._taken = self._endpoints.index(hint)
             return hint
+        if self._endpoints[self._next] == self._silent and self._failures < SILENT_ROUNDS * len(self._endpoints):
+            self._next = (self._next + 1) % len(self._endpoints)
         self._taken = self._next
         self._next = (self._next + 1) % len(self._endpoints)
         return self._endpoints[self._taken]

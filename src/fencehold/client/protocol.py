@@ -216,7 +216,7 @@ class SessionProtocol:
         self.now = now
         if now >= self.session.trust.end:
             self._distrust()
-        self.session.lose_due(now)
+        self._lose_due()
         self._end_waits()
         if self.attached:
             self._beat()
@@ -459,9 +459,16 @@ class SessionProtocol:
 
         Not sooner: if nobody asks, it is to be seen that it ran out.
         """
-        self.session.lose_due(self.now)
+        self._lose_due()
         for grant in self.session.take_overdue():
             self.submit(Release(grant, None, self.now))
+
+    def _lose_due(self) -> None:
+        """Lose what has run out here, and let it end at the server where it might be held for longer."""
+        for grant in self.session.lose_due(self.now):
+            # One with a delay is to run out: after a release none would be kept.
+            is_delayed = grant.terms.is_delayed
+            self.submit(Extend(grant, 1, None, self.now) if is_delayed else Release(grant, None, self.now))
 
     def _end_waits(self) -> None:
         due = [request for late_at, request in self._waits if late_at <= self.now and request.stage == QUEUED]

@@ -260,10 +260,11 @@ class Extend(Numbered):
 
     __slots__ = ("grant", "ttl_ms")
 
-    def __init__(self, grant: Grant, ttl_ms: int, promise: Promise, asked_at: float) -> None:
+    def __init__(self, grant: Grant, ttl_ms: int, promise: Promise | None, asked_at: float) -> None:
         super().__init__(promise, asked_at)
         self.grant = grant
         self.ttl_ms = ttl_ms
+        grant.extensions += 1
 
     def encode(self, session: Session, now: float) -> bytes:
         names = self.grant.terms.names
@@ -272,6 +273,7 @@ class Extend(Numbered):
         return command(*head, *names, self.grant.fence, self.ttl_ms, *ids)
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
+        self.grant.extensions -= 1
         if self.grant.ending:
             # Lost or given back while this was on its way: what was lost stays lost, whatever the server says.
             self.fail(self.grant.why())
@@ -282,6 +284,7 @@ class Extend(Numbered):
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         if code not in GONE:
+            self.grant.extensions -= 1
             super().on_error(protocol, code, detail)
             return
         protocol.lose(self.grant, "the service does not know it any more")

@@ -102,18 +102,25 @@ class Session:
             return inf
         return min(self.trust.end, self.ends[0][0] if self.ends else inf)
 
-    def lose_due(self, now: float) -> None:
-        """Lose the holds whose own ttl has run out. The server lets go of them by itself, a margin later."""
+    def lose_due(self, now: float) -> list[Grant]:
+        """Lose the holds whose own ttl has run out. The server lets go of them by itself, a margin later.
+
+        Of those returned this is not certain: an extension of theirs was not answered.
+        """
+        uncertain: list[Grant] = []
         while self.ends and self.ends[0][0] <= now:
             _, fence = heappop(self.ends)
             grant = self.holds.get(fence)
             # An extended hold is in the heap again, with its later end.
             if grant is not None and grant.own_end <= now:
                 del self.holds[fence]
+                if grant.extensions:
+                    uncertain.append(grant)
                 # A release is a clean end, after which no delay is kept: such a hold is left to run out.
-                if not grant.terms.is_delayed:
+                elif not grant.terms.is_delayed:
                     self.overdue[fence] = grant
                 grant.lose("its ttl ran out")
+        return uncertain
 
     def take_overdue(self) -> list[Grant]:
         """What was lost because its time is over, and may still count at the server."""

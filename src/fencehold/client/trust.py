@@ -83,13 +83,15 @@ class Trust:
 class Grant:
     """What was granted, and how long it is trusted."""
 
-    __slots__ = ("ending", "fence", "on_lost", "own_end", "terms", "trust")
+    __slots__ = ("ending", "extensions", "fence", "on_lost", "own_end", "terms", "trust")
 
     def __init__(self, terms: Terms, fence: int, trust: Trust) -> None:
         self.terms = terms
         self.fence = fence
         self.trust = trust
         self.own_end = inf
+        self.extensions = 0
+        """Extensions that were asked for and not answered: at the server it may last longer than is known here."""
         self.ending = ""
         """Why it is no longer held; empty while it is."""
         self.on_lost: Callable[[Grant], None] | None = None

@@ -1,8 +1,8 @@
 """The leader: gathers commands into a batch, appends it, applies it, and answers when it is durable.
 
 1.  *Answered means durable* (G3). No answer, notice, event or reading leaves before its entry is in the journal.
-2.  *Group commit without a timer.* What arrives while an append is under way is the next batch: one idle client
-    sees one append of latency, a crowd sees large batches.
+2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
+    of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together (`company`).
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and whoever made it builds the state anew from the journal.
 4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
@@ -15,6 +15,7 @@
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -26,6 +27,7 @@ from fencehold.core.state import State
 from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Unavailable
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Journal
+from fencehold.node.company import Company
 from fencehold.runtime.clock import Clock
 from fencehold.types import Epoch, Position
 
@@ -83,6 +85,9 @@ class Leader:
         self._is_ahead = False
         """The state has seen an entry that is not durable yet."""
         self._wanted = asyncio.Event()
+        self._company = Company()
+        self._awaited: asyncio.Event | None = None
+        """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
         self._stopping = False
 
@@ -94,6 +99,8 @@ class Leader:
         self._commands.append(command)
         self._answers.append(answer)
         self._wanted.set()
+        if self._awaited is not None and len(self._commands) >= self._company.expected:
+            self._awaited.set()
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed by the next entry, whenever that is."""
@@ -138,6 +145,8 @@ class Leader:
         try:
             while not self._stopping or self._commands or self._questions or self._renewals:
                 if self._wanted.is_set():
+                    if wait_s := self._company.wait_s(len(self._commands)):
+                        await self._await_company(wait_s)
                     self._wanted.clear()
                     await self._commit()
                 else:
@@ -145,6 +154,12 @@ class Leader:
         except BaseException as error:
             self._fail(error)
             raise
+
+    async def _await_company(self, seconds: float) -> None:
+        self._awaited = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._awaited.wait(), seconds)
+        self._awaited = None
 
     async def _commit(self) -> None:
         """One entry: apply, append, answer when it is durable."""
@@ -155,7 +170,10 @@ class Leader:
         self._is_ahead = True
         applied = machine.apply(position, entry)
         found = [question(machine.state) for question, _ in self._asked]
+        begun_ms = self._clock.now_ms()
         await self._journal.append(data, epoch=self._epoch, position=position)
+        took_s = (self._clock.now_ms() - begun_ms) / 1000
+        self._company.on_append(len(entry.commands) + len(self._commands), took_s)
         self._is_ahead = False
         answers, self._under_way = self._under_way, []
         asked, self._asked = self._asked, []

@@ -61,6 +61,29 @@ def test_a_hint_to_a_node_that_was_just_silent_is_not_followed() -> None:
     assert rotation.take().host == "a"
 
 
+def test_a_node_that_was_silent_is_passed_over_for_a_while() -> None:
+    """Asking it costs a whole turn, and another node takes over meanwhile; but it is asked again before long."""
+    rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)), lambda: 1.0)
+    rotation.take()
+    rotation.on_success()
+    rotation.on_silent()
+    tried: list[str] = []
+    waited_s = rotation.pause()
+    while not tried or tried[-1] != "a":
+        tried.append(rotation.take().host)
+        waited_s += rotation.pause()
+    assert tried[:4] == ["b", "c", "b", "c"]
+    assert 0.5 < waited_s < 2
+
+
+def test_the_only_node_is_never_passed_over() -> None:
+    """Silent or not, there is no other."""
+    rotation = Rotation((Endpoint("a", 1),), lambda: 1.0)
+    rotation.take()
+    rotation.on_silent()
+    assert rotation.take().host == "a"
+
+
 def test_after_a_long_outage_a_hint_is_followed_at_once() -> None:
     """Pauses have grown to a second by then; whoever is told who leads has waited for one of them already."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 1.0)

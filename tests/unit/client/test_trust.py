@@ -166,6 +166,30 @@ def test_an_extension_of_what_was_lost_meanwhile_is_no_success() -> None:
     assert grant.state(talk.now) is State.LOST
 
 
+@pytest.mark.parametrize(
+    ("delay", "end"), [(0, ["LOCK.RELEASE", "a", "1"]), (0.4, ["LOCK.EXTEND", "a", "1", "1"])]
+)
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_hold_that_ran_out_while_it_was_extended_is_not_left_to_run_out(
+    delay: float, end: list[str], is_connected: bool
+) -> None:
+    """At the server the extension may have made it last as long as the session: so it is ended there, too."""
+    talk = Talk()
+    talk.open()
+    _, asked = talk.ask(ttl=5, delay=delay)
+    talk.sent()
+    talk.reply(talk.grant(1, ttl_ms=5_000))
+    talk.wait(4.8)
+    talk.protocol.extend(asked.result, 0, Slot(), talk.now)
+    talk.sent()
+    if not is_connected:
+        talk.lose_connection()
+    talk.wait(0.2)
+    assert asked.result.state(talk.now) is State.LOST
+    words = talk.sent() if is_connected else talk.resume()
+    assert end in [command[: len(end)] for command in words]
+
+
 def test_a_hold_the_server_ended_is_lost_at_once() -> None:
     """A push that a hold was broken or ran out takes effect with the push."""
     talk = Talk()

@@ -1,0 +1,36 @@
+"""Company: whether to wait a moment for those who were just answered, before the next append.
+
+Clients that ask again when they are answered fall into two halves, one on its way while the other is appended,
+and every entry carries half a crowd. An append across a network costs the same for half as for all of them. So a
+crowd is given as much time as the last append took to come together:
+
+1. Only where appends take long; a file is written before anybody could come back.
+2. Only for a crowd. Who is alone, or among few, never waits.
+3. No longer than an append, and not at all once they are there. Who does not come is not expected the next time.
+"""
+
+_APPEND_S_MIN = 0.001
+_CROWD_MIN = 16
+_ENOUGH = 0.9
+"""Of those who were there the last time: some have gone for good."""
+
+
+class Company:
+    """How many are expected, and for how long they are waited for."""
+
+    __slots__ = ("_took_s", "expected")
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self._took_s = 0.0
+
+    def on_append(self, crowd: int, took_s: float) -> None:
+        """An append took so long; so many were answered by it or came meanwhile."""
+        self.expected = int(crowd * _ENOUGH)
+        self._took_s = took_s
+
+    def wait_s(self, here: int) -> float:
+        """How long to wait, with so many here already."""
+        if here >= self.expected or self.expected < _CROWD_MIN or self._took_s < _APPEND_S_MIN:
+            return 0.0
+        return self._took_s
