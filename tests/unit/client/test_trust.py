@@ -34,7 +34,7 @@ def test_a_client_that_is_being_closed_trusts_nothing_any_more() -> None:
     _, asked = talk.ask()
     talk.protocol.close(Slot(), talk.now)
     assert grant.state(talk.now) is State.LOST
-    assert grant.why().reason == "the client was closed"
+    assert "the client was closed" in str(grant.why())
     talk.reply(talk.grant(2))
     assert asked.result.state(talk.now) is State.LOST
     talk.lose_connection()
