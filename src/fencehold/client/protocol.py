@@ -325,6 +325,10 @@ class SessionProtocol:
         if kind is PushNotification:
             self._on_push(reply)
             return
+        if not self.pipeline.expected:
+            # A last word: the server is ending this connection, and says why.
+            self._give_up(park=True)
+            return
         expected = self.pipeline.expected.popleft()
         if kind is ReplyError:
             self._on_error(expected, str(reply))
@@ -389,7 +393,10 @@ class SessionProtocol:
         over.lose_all(f"the session was {reason}")
         if self._closers:
             self.on_closed()
-        elif greeting:
+            for request in pending:
+                request.fail(SessionExpired("the client was closed"))
+            return
+        if greeting:
             self._open()
         else:
             # A connection carries one session in its life.

@@ -279,6 +279,17 @@ def test_a_connection_that_refused_the_session_is_closed(code: str, parked: int)
     assert grant.state(talk.now) is State.JEOPARDY
 
 
+def test_a_last_word_that_nobody_asked_for_is_no_reply() -> None:
+    """A server that ends the connection may say why when nothing was asked: the session is taken up elsewhere."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    talk.fail("NOSESSION session 7 was taken up by another connection")
+    assert grant.state(talk.now) is State.JEOPARDY
+    talk.resume()
+    assert grant.state(talk.now) is State.HELD
+
+
 def test_whoever_closes_a_client_that_is_being_closed_waits_with_the_first() -> None:
     """Two closes are one: both end when the session has ended, and a third ends at once."""
     talk = Talk()

@@ -377,3 +377,19 @@ def test_acquires_in_flight_when_the_client_closes_are_refused() -> None:
     _, slot = talk.ask()
     talk.protocol.close(Slot(), talk.now)
     assert isinstance(slot.error, SessionExpired)
+
+
+def test_whoever_waits_when_the_session_ends_during_a_close_is_told() -> None:
+    """The session is over before the close is heard of: what was asked in it, of whatever kind, ends with it."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold()
+    read, extended = Slot(), Slot()
+    talk.protocol.read(b"PING", read, talk.now)
+    talk.protocol.extend(grant, 5_000, extended, talk.now)
+    _, asked = talk.ask()
+    closed = Slot()
+    talk.protocol.close(closed, talk.now)
+    talk.fail("NOSESSION session 7 has ended")
+    assert closed.kept
+    assert all(isinstance(slot.error, SessionExpired) for slot in (read, extended, asked))

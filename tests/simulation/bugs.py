@@ -1,0 +1,217 @@
+"""Planted bugs: that the simulation can fail. Each is a patch, the guarantee it breaks, and a seed that shows it.
+
+They are the mistakes that lock services have made, or that would be easy to make here. `python -m tests.simulation
+bugs` looks for each from the first seed on and says how many it took; the tests run the seeds noted here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Any, NamedTuple
+
+import pytest
+
+from fencehold.client import session as client_session
+from fencehold.client.protocol import SessionProtocol
+from fencehold.client.trust import Trust
+from fencehold.core import acquiring, commands, living, machine, requests, snapshot
+from fencehold.core.outcomes import Cancelled, Refused, Renewed
+from fencehold.core.state import NOT_DUE, Session, State
+from fencehold.doors.resp.member import Member
+from fencehold.errors import Sealed
+from fencehold.node.leader import Leader, Question, Reply
+from fencehold.types import Position
+
+Patch = pytest.MonkeyPatch
+
+
+class Bug(NamedTuple):
+    """Something to be found."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    guarantees: tuple[str, ...]
+    """One of these must be named."""
+    seed: int
+    """One that found it. As the code changes, so does what a seed brings about: then it is one of the next few."""
+
+
+# What the issue asks for.
+
+
+def _a_grant_to_an_ended_session(patch: Patch) -> None:
+    """A session that ends keeps its places in the queues (etcd #11456)."""
+
+    def let_die(state: State, session: Session) -> None:
+        if not session.waiters:
+            del state.sessions[session.id]
+        del state.sessions_until[session.id]
+        if session.due_at != NOT_DUE:
+            state.sessions_due.drop(session.due_at, session.id)
+
+    patch.setattr(State, "let_die", let_die)
+    patch.setattr(living, "leave", lambda _state, _session, _waiter: None)
+
+
+def _a_keep_alive_answered_by_a_sealed_leader(patch: Patch) -> None:
+    """A leader that finds itself sealed tells those who wait for their keep-alive that all is well."""
+    fail = Leader._fail
+
+    def answer_first(leader: Leader, error: BaseException) -> None:
+        if isinstance(error, Sealed):
+            at_ms = leader.machine.now_at
+            renewals, leader._renewals = leader._renewals, []
+            for _, answer in renewals:
+                answer(Renewed(at_ms), at_ms)
+            for answer in [each for each in leader._under_way if getattr(each, "__name__", "") == "told"]:
+                answer(Renewed(at_ms), at_ms)
+                leader._under_way.remove(answer)
+        fail(leader, error)
+
+    patch.setattr(Leader, "_fail", answer_first)
+
+
+def _an_answer_before_durability(patch: Patch) -> None:
+    """Answers leave when the entry is applied, not when it is stored."""
+
+    async def commit(leader: Leader) -> None:
+        entry, data = leader._gather()
+        position = Position(leader.machine.position + 1)
+        applied = leader.machine.apply(position, entry)
+        answers, leader._under_way = leader._under_way, []
+        for answer, outcome in zip(answers, applied.outcomes, strict=True):
+            answer(outcome, applied.at_ms)
+        found = [question(leader.machine.state) for question, _ in leader._asked]
+        await leader._journal.append(data, epoch=leader._epoch, position=position)
+        asked, leader._asked = leader._asked, []
+        for (_, reply), thing in zip(asked, found, strict=True):
+            reply(thing)
+        leader._on_durable(entry, applied, len(data))
+
+    patch.setattr(Leader, "_commit", commit)
+
+
+def _a_fence_reused_after_restart(patch: Patch) -> None:
+    """A snapshot does not keep the counter of fences: it is guessed from what is held."""
+    read = snapshot.read
+
+    def forget(data: bytes) -> State:
+        state = read(data)
+        holds = [hold.fence for session in state.sessions.values() for hold in session.holds()]
+        state.fence = max(holds, default=0)
+        return state
+
+    patch.setattr(machine, "read", forget)
+
+
+def _a_waiter_granted_after_its_cancel(patch: Patch) -> None:
+    """A cancel is answered, but the waiter keeps its place."""
+
+    def cancel(state: State, command: commands.Cancel) -> Any:
+        session = state.sessions.get(command.session)
+        if session is not None and command.request in session.waiters:
+            return Cancelled(command.request)
+        return acquiring.cancel(state, command)
+
+    patch.setitem(machine._COMMANDS, commands.Cancel, cancel)
+
+
+# Others that were made elsewhere, or nearly here.
+
+
+def _a_reading_without_a_barrier(patch: Patch) -> None:
+    """The leader reads what it has: it may be sealed and not know it."""
+
+    def ask(leader: Leader, question: Question, reply: Reply) -> None:
+        leader.look(question, reply)
+
+    patch.setattr(Leader, "ask", ask)
+
+
+def _a_repeated_request_acted_upon_again(patch: Patch) -> None:
+    """What was done before a failover is done once more after it."""
+
+    def recall(state: State, session: Session, number: int) -> Any:
+        known = recalled(state, session, number)
+        return known if isinstance(known, Refused) else None
+
+    recalled = requests._recall
+    patch.setattr(requests, "_recall", recall)
+
+
+def _trust_counted_from_the_answer(patch: Patch) -> None:
+    """The client counts from when the answer came, not from when it asked."""
+    on_kept_alive, on_attached = SessionProtocol.on_kept_alive, SessionProtocol.on_attached
+    patch.setattr(SessionProtocol, "on_kept_alive", lambda self, _, at_ms: on_kept_alive(self, self.now, at_ms))
+    patch.setattr(SessionProtocol, "on_attached", lambda self, reply, _: on_attached(self, reply, self.now))
+
+
+def _time_nobody_led_is_counted(patch: Patch) -> None:
+    """The first entry of a leader tells the time since it last led, or began to stand by."""
+    made = Leader.__init__
+
+    def init(leader: Leader, *args: Any, **kwargs: Any) -> None:
+        made(leader, *args, **kwargs)
+        leader._told_ms -= 1_500
+
+    patch.setattr(Leader, "__init__", init)
+
+
+def _trust_that_comes_back(patch: Patch) -> None:
+    """A client that slept beyond its trust believes the keep-alive that was answered meanwhile."""
+    patch.setattr(SessionProtocol, "_distrust", lambda _: None)
+    patch.setattr(client_session.Session, "next_end", lambda _: inf)
+
+
+def _a_withdrawal_is_sent_once(patch: Patch) -> None:
+    """A cancel that was on its way when the connection broke is not sent again."""
+    on_attached = SessionProtocol.on_attached
+
+    def forget(protocol: SessionProtocol, reply: Any, sent_at: float) -> None:
+        protocol.session.cancels.clear()
+        on_attached(protocol, reply, sent_at)
+
+    patch.setattr(SessionProtocol, "on_attached", forget)
+
+
+def _the_server_gives_up_on_whom_it_left(patch: Patch) -> None:
+    """A session is suspended whoever closed its connection."""
+    on_disconnected = Member.on_disconnected
+    patch.setattr(Member, "on_disconnected", lambda self, _: on_disconnected(self, True))
+
+
+def _no_margin_for_clocks_that_drift(patch: Patch) -> None:
+    """The client trusts for the whole ttl, by a clock that may be slower than the leader's."""
+    from fencehold.client import trust  # noqa: PLC0415
+
+    patch.setattr(trust, "margin", lambda _: 0.0)
+
+
+def _the_close_of_a_parked_connection_costs_nothing(patch: Patch) -> None:
+    """The client forgets that the server counts the grace when it closes a connection."""
+    patch.setattr(Trust, "on_closed", lambda _self, _now: None)
+
+
+BUGS = (
+    Bug("a grant to an ended session", _a_grant_to_an_ended_session, ("G6",), 6),
+    Bug("a keep-alive answered by a sealed leader", _a_keep_alive_answered_by_a_sealed_leader, ("G10",), 2),
+    Bug("an answer before durability", _an_answer_before_durability, ("G3",), 1),
+    Bug("a fence reused after restart", _a_fence_reused_after_restart, ("G1",), 1),
+    Bug("a waiter granted after its cancel", _a_waiter_granted_after_its_cancel, ("G9",), 1),
+    Bug("a reading without a barrier", _a_reading_without_a_barrier, ("G3", "G10"), 1),
+    Bug("a repeated request acted upon again", _a_repeated_request_acted_upon_again, ("G9",), 1),
+    Bug("trust counted from the answer", _trust_counted_from_the_answer, ("G7",), 4),
+    Bug("time nobody led is counted", _time_nobody_led_is_counted, ("G7",), 1),
+    Bug("trust that comes back", _trust_that_comes_back, ("G7",), 1),
+    Bug("a withdrawal is sent once", _a_withdrawal_is_sent_once, ("G9",), 1),
+    Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 6),
+)
+
+
+@contextmanager
+def planted(bug: Bug | None) -> Iterator[None]:
+    """Run with a bug in the code; with None, as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        if bug is not None:
+            bug.plant(patch)
+        yield

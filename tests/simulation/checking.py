@@ -1,0 +1,205 @@
+"""The checker: a history in, the guarantees it breaks out. Pure functions; nothing here knows how it came about.
+
+Every grant has a fence, and fences order all grants, so nothing is searched for: a history is sorted and walked.
+"""
+
+from collections import defaultdict
+from itertools import groupby
+
+from fencehold.core.commands import Mode
+from fencehold.core.machine import Machine
+from fencehold.journal.codec import decode
+from tests.simulation.answers import Answers
+from tests.simulation.history import History
+from tests.simulation.readings import Readings
+from tests.simulation.story import Grant, Story, Violation
+
+EACH_MAX = 3
+"""Violations told of each guarantee: the others say the same."""
+
+
+def check(history: History) -> list[Violation]:
+    """All that is wrong with it, the gravest first."""
+    story, readings = Story(), Readings(history.said)
+    hashes = _Hashes(history)
+    quiet = _Quiet(history)
+    for record in history.stored:
+        readings.before(record.at_ns, story.machine)
+        quiet.before(record.at_ns, story)
+        if not story.tell(record):
+            break
+        readings.after(story.machine)
+        hashes.look(record.at_ns, story.machine)
+    readings.end(story.machine)
+    quiet.before(1 << 62, story)
+    answers = Answers(story, history.leads)
+    found = [
+        *fences_grow(history),
+        *story.violations,
+        *the_client_lets_go_first(history, story),
+        *time_is_not_hurried(history),
+        *(wrong for said in history.said if (wrong := answers.judge(said)) is not None),
+        *(readings.violation(wrong, answers.is_sealed(wrong.node, wrong.at_ns)) for wrong in readings.wrong),
+        *every_request_ends(history),
+        *quiet.violations,
+        *nothing_is_left(history, story),
+        *hashes.violations,
+        *(Violation("code", 0, complaint) for complaint in history.complaints),
+    ]
+    return _few(found)
+
+
+def _few(violations: list[Violation]) -> list[Violation]:
+    counts: dict[str, int] = defaultdict(int)
+    kept = []
+    for violation in violations:
+        counts[violation.guarantee] += 1
+        if counts[violation.guarantee] <= EACH_MAX:
+            kept.append(violation)
+    return kept
+
+
+# What clients saw.
+
+
+def fences_grow(history: History) -> list[Violation]:
+    """G1: no fence is seen twice, and who asked after another was granted gets a greater one."""
+    found: list[Violation] = []
+    granted = [ask for ask in history.asks if ask.outcome == "granted"]
+    returned = sorted(granted, key=lambda ask: ask.ended_ns)
+    greatest = index = 0
+    seen: set[int] = set()
+    for ask in sorted(granted, key=lambda ask: ask.asked_ns):
+        while index < len(returned) and returned[index].ended_ns < ask.asked_ns:
+            greatest = max(greatest, returned[index].fence)
+            index += 1
+        if ask.fence in seen:
+            found.append(
+                Violation("G1", ask.ended_ns, f"fence {ask.fence} was granted twice, then to {ask.client}")
+            )
+        elif ask.fence <= greatest:
+            what = f"{ask.client} asked for {ask.names} after {greatest} was granted, and got {ask.fence}"
+            found.append(Violation("G1", ask.ended_ns, what))
+        seen.add(ask.fence)
+    return found
+
+
+def the_client_lets_go_first(history: History, story: Story) -> list[Violation]:
+    """G7: when a name is given away, nobody trusts a hold that this conflicts with; what was lost stays lost."""
+    grants: dict[str, list[Grant]] = defaultdict(list)
+    for fence in sorted(story.grants):
+        for name in story.grants[fence].granted.names:
+            grants[name].append(story.grants[fence])
+    found = [
+        Violation("G7", held.relapsed_ns, f"{held.client} trusts fence {held.fence} again after it was lost")
+        for held in history.holds
+        if held.relapsed_ns >= 0
+    ]
+    trusting: dict[tuple[str, int], int] = defaultdict(int)
+    for held in history.holds:
+        for name in held.names:
+            for grant in grants[name]:
+                if grant.at_ns > held.trusted_ns:
+                    break
+                if grant.granted.fence <= held.fence or (name, held.fence) in story.broken:
+                    continue
+                trusting[name, grant.granted.fence] += 1
+                if _conflicts(held.mode, grant, trusting[name, grant.granted.fence]):
+                    what = (
+                        f"{name} was given to session {grant.granted.session} with fence {grant.granted.fence} "
+                        f"while {held.client} trusted fence {held.fence}, until {held.trusted_ns / 1e9:.6f}"
+                    )
+                    found.append(Violation("G7", grant.at_ns, what))
+    return found
+
+
+def _conflicts(mode: Mode, grant: Grant, trusting: int) -> bool:
+    if mode is Mode.EXCLUSIVE or grant.mode is not mode:
+        return True
+    return mode is Mode.PERMIT and trusting >= grant.limit
+
+
+def every_request_ends(history: History) -> list[Violation]:
+    """G9: in whatever way, soon after the last fault; the time is the run's to give."""
+    found = [
+        Violation("G9", ask.asked_ns, f"{ask.client} never heard of its asking for {ask.names}")
+        for ask in history.asks
+        if ask.ended_ns < 0 and not ask.orphaned
+    ]
+    if history.busy and not found:
+        found.append(Violation("G9", history.healed_ns, f"{', '.join(history.busy)} did not come to an end"))
+    if history.idle_ns >= 0 and history.closed_ns < 0:
+        found.append(Violation("G9", history.idle_ns, "a client was not closed in time"))
+    return found
+
+
+# What was stored.
+
+
+def time_is_not_hurried(history: History) -> list[Violation]:
+    """G7: logical time never runs faster than the leader's clock, from the moment it leads."""
+    found: list[Violation] = []
+    leads = {led.epoch: led for led in history.leads}
+    for epoch, records in groupby(history.stored, key=lambda record: record.epoch):
+        led, told_ms = leads[epoch], 0
+        for record in records:
+            told_ms += decode(record.data).elapsed_ms
+            passed_ms = (record.at_ns - led.at_ns) / 1e6 * history.rates.get(led.node, 1.0)
+            if told_ms > passed_ms + 0.001:
+                what = f"{led.node} told {told_ms} ms in epoch {epoch}, and {passed_ms:.3f} ms had passed"
+                found.append(Violation("G7", record.at_ns, what))
+                break
+    return found
+
+
+def nothing_is_left(history: History, story: Story) -> list[Violation]:
+    """G6: when all clients are gone, so are their sessions, and what they held."""
+    state = story.machine.state
+    if history.closed_ns < 0 or not state.sessions:
+        return []
+    left = {session: story.clients.get(session, "") for session in state.sessions}
+    return [Violation("G6", history.closed_ns, f"sessions that nobody has are still there: {left}")]
+
+
+class _Quiet:
+    """G9: what was cancelled, given up or released is not held when its client has come to rest."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._done = history.idle_ns < 0
+        self.violations: list[Violation] = []
+
+    def before(self, at_ns: int, story: Story) -> None:
+        if self._done or at_ns <= self._history.resting_ns:
+            return
+        self._done = True
+        for session in story.machine.state.sessions.values():
+            client = story.clients.get(session.id, "")
+            if client in self._history.living and session.size():
+                names = [hold.name for hold in session.holds()] + [
+                    w.ask.names[0] for w in session.waiters.values()
+                ]
+                what = f"{client} is at rest, yet session {session.id} holds or awaits {names}"
+                self.violations.append(Violation("G9", self._history.resting_ns, what))
+
+
+class _Hashes:
+    """G12: a replica, and a snapshot, is at its position what the journal says it is."""
+
+    def __init__(self, history: History) -> None:
+        self.violations: list[Violation] = []
+        self._expected: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for replica in history.replicas:
+            self._expected[replica.position].append((f"the replica of {replica.node}", replica.state_hash))
+        for saved in history.snapshots:
+            self._expected[saved.position].append((f"the snapshot by {saved.node}", saved.data[-32:].hex()))
+
+    def look(self, at_ns: int, machine: Machine) -> None:
+        expected = self._expected.get(machine.position)
+        if expected is None:
+            return
+        state_hash = machine.state_hash()
+        for whose, found in expected:
+            if found != state_hash:
+                what = f"{whose} at position {machine.position} is not what the journal makes"
+                self.violations.append(Violation("G12", at_ns, what))

@@ -1,0 +1,84 @@
+"""Nodes: real servers in simulated processes, each run by something that starts it again when it ends."""
+
+from collections.abc import Callable
+from itertools import count
+
+from fencehold.core.machine import Machine
+from fencehold.node.leader import Bounds
+from fencehold.node.saver import Saver
+from fencehold.node.suspicion import Patience
+from fencehold.server import Config, Server
+from tests.simulation.process import Process
+from tests.simulation.store import SimulatedJournal, Store
+
+PORT = 7420
+
+
+class Making:
+    """What the nodes of a run are made with."""
+
+    def __init__(
+        self, store: Store, tick_s: float, patience: Patience, commands_per_snapshot: int, append_s: float
+    ) -> None:
+        self._store = store
+        self._tick_s = tick_s
+        self._patience = patience
+        self._commands_per_snapshot = commands_per_snapshot
+        self._append_s = append_s
+        self._secrets = count(1)
+
+    def server(self, process: Process) -> Server:
+        journal = SimulatedJournal(self._store, process, self._append_s)
+        config = Config(
+            node=process.host,
+            advertise=f"{process.host}:{PORT}",
+            port=PORT,
+            insecure=True,
+            leader=Bounds(tick_s=self._tick_s),
+            patience=self._patience,
+        )
+        server = Server(config, journal=journal, clock=process)
+        server.door.new_secret = lambda: f"secret-{next(self._secrets)}"
+        server.node._saver = Saver(journal, self._commands_per_snapshot)
+        return server
+
+
+class NodeProcess:
+    """One life of one node."""
+
+    def __init__(self, process: Process, making: Making, on_exit: Callable[["NodeProcess", str], None]) -> None:
+        self.process = process
+        self.server: Server | None = None
+        self.stopping = False
+        self._making = making
+        self._on_exit = on_exit
+
+    @property
+    def leads(self) -> bool:
+        return self.process.alive and self.server is not None and self.server.node.leads
+
+    @property
+    def machine(self) -> Machine | None:
+        return None if self.server is None else self.server.node.replica.machine
+
+    async def run(self) -> None:
+        """As `fencehold serve` does it."""
+        server = self.server = self._making.server(self.process)
+        why = "stopped"
+        try:
+            await server.start()
+            await server.serve()
+        except Exception as error:
+            why = repr(error)
+        if not self.stopping:
+            self._on_exit(self, why)
+
+    def stop(self) -> None:
+        """As by SIGTERM."""
+        if not self.stopping and self.server is not None:
+            self.stopping = True
+            self.process.spawn(self._stop(self.server), "stop")
+
+    async def _stop(self, server: Server) -> None:
+        await server.stop()
+        self._on_exit(self, "stopped")

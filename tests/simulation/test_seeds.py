@@ -1,0 +1,72 @@
+"""A hundred seeds, the seeds that once failed, and that a seed says all there is to say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.runs import run
+from tests.simulation.world import World
+
+pytestmark = pytest.mark.slow
+
+SEEDS, CHUNK = 100, 5
+REGRESSIONS = Path(__file__).with_name("regressions.txt")
+
+
+def regressions() -> list[int]:
+    """The seeds in the file: the first word of each line that is no comment."""
+    lines = REGRESSIONS.read_text().splitlines()
+    return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def judge(seed: int) -> None:
+    told = run(seed)
+    assert not told.violations, f"python -m tests.simulation --seed {seed} --trace\n{told.violations}"
+    assert not told.void, f"seed {seed} proves nothing: {told.void}"
+    assert told.simulated_s >= 300
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.guarantee("G3")
+@pytest.mark.guarantee("G7")
+@pytest.mark.guarantee("G9")
+@pytest.mark.guarantee("G10")
+@pytest.mark.guarantee("G12")
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
+def test_no_seed_breaks_a_guarantee(first: int) -> None:
+    """Five minutes of kills, pauses, partitions and lost replies, many times over, break nothing."""
+    for seed in range(first, first + CHUNK):
+        judge(seed)
+
+
+@pytest.mark.parametrize("seed", regressions())
+def test_what_once_failed_does_not_fail_again(seed: int) -> None:
+    """Each of these seeds found a bug."""
+    judge(seed)
+
+
+def test_a_seed_has_one_history() -> None:
+    """The same seed gives the same history, to the nanosecond; another one gives another."""
+    first, again, other = (World(seed, chaos_s=30).run().digest() for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
+
+
+def test_a_history_does_not_depend_on_the_process() -> None:
+    """Neither the order of hashes nor the addresses of objects decide anything."""
+    program = "import sys, tests.simulation.world as w; sys.stdout.write(w.World(7, chaos_s=30).run().digest())"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert digests == {World(7, chaos_s=30).run().digest()}

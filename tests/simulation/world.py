@@ -1,0 +1,368 @@
+"""A world: nodes, clients, a store and a network, made from one seed; and one run of it from beginning to end."""
+
+import gc
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from fencehold.node.suspicion import Patience
+from tests.simulation.clients import Habits, Notes, Program
+from tests.simulation.history import Fault, History, Replicated
+from tests.simulation.nemesis import KINDS, Nemesis, Taste
+from tests.simulation.network import Network, Way, Weather
+from tests.simulation.nodes import PORT, Making, NodeProcess
+from tests.simulation.process import Drift, Process
+from tests.simulation.scheduler import SECOND, Scheduler
+from tests.simulation.store import HOST as STORE
+from tests.simulation.store import Store
+from tests.simulation.wire import Said, Tap
+
+CHAOS_S = 300.0
+QUIET_TTLS = 3
+"""Every request must have ended so many ttls after the last fault."""
+SETTLE_S = 5.0
+"""How long what was given up may take to be withdrawn at the server."""
+LOOK_EVERY_S = 0.25
+RATE_MAX = 0.009
+"""How much faster or slower than true time a clock may go: two of them less than the client's margin apart."""
+
+
+class Plan(NamedTuple):
+    """What a run is like."""
+
+    nodes: int
+    clients: int
+    weather: Weather
+    habits: Habits
+    taste: Taste
+    tick_s: float
+    patience: Patience
+    commands_per_snapshot: int
+    append_s: float
+
+
+def plan(random: Random) -> Plan:
+    """Draw what a run is like. Extremes are wanted: a run of averages finds little."""
+    ttl_s = random.choice((2.0, 3.0, 6.0))
+    return Plan(
+        nodes=random.choice((1, 2, 3, 3, 3)),
+        clients=random.randint(4, 8),
+        weather=Weather(
+            latency_ms=random.choice((0.1, 0.5, 2.0, 10.0)),
+            spike_share=random.choice((0.0, 0.01, 0.05)),
+            spike_ms=random.choice((20.0, 150.0)),
+            split_share=random.choice((0.0, 0.05, 0.3)),
+        ),
+        habits=_habits(random, ttl_s),
+        taste=Taste(
+            every_s=random.choice((1.5, 3.0, 6.0)),
+            weights=(*(random.choice((0, 0, 1, 1, 2, 5)) for _ in KINDS[1:]), 2),
+        ),
+        tick_s=random.choice((0.2, 0.4)),
+        patience=Patience(leader_timeout_s=1.0),
+        commands_per_snapshot=random.choice((50, 150, 500)),
+        append_s=random.choice((0.5, 1.0, 2.0)),
+    )
+
+
+def _habits(random: Random, ttl_s: float) -> Habits:
+    return Habits(
+        workers_max=random.choice((1, 2, 3)),
+        hot=random.choice((1, 2, 4)),
+        cold=20,
+        think_s=random.choice((0.02, 0.2)),
+        hold_s=random.choice((0.01, 0.1, 0.6, ttl_s)),
+        idle_s=random.choice((3.0, 10.0)),
+        burst=random.choice((2, 8)),
+        ttls_s=(ttl_s, 1.5 * ttl_s),
+        graces=random.choice(((1.0,), (0.25, 1.0), (0.0, 0.25))),
+        connect_s=random.choice((1.5, 4.0)),
+        cancelled=random.choice((0.0, 0.1, 0.4)),
+        own_ttl=random.choice((0.0, 0.2, 0.5)),
+        with_body=random.choice((0.0, 0.5)),
+        shared=random.choice((0.0, 0.3)),
+        semaphore=random.choice((0.0, 0.2)),
+        several=random.choice((0.0, 0.2)),
+        nested=random.choice((0.0, 0.05)),
+        broken=random.choice((0.0, 0.02)),
+        asked=random.choice((0.0, 0.1, 0.3)),
+        reopened=random.choice((0.0, 0.1)),
+        slammed=random.choice((0.0, 0.0, 0.3)),
+    )
+
+
+class World:
+    """Everything there is in one run."""
+
+    def __init__(self, seed: int, say: Callable[[str], None] | None = None, *, chaos_s: float = CHAOS_S) -> None:
+        self.seed = seed
+        self._chaos_s = chaos_s
+        self.plan = plan(self._random("plan"))
+        self.scheduler = Scheduler()
+        self.network = Network(self.scheduler, self._random("network"), self.plan.weather, self._tap)
+        self.store = Store(self.network, self._random("store"))
+        self.notes = Notes(lambda: self.scheduler.now_ns)
+        self.store.before_stored = self.notes.look
+        self.history = History(seed)
+        self.nodes = [f"n{number + 1}" for number in range(self.plan.nodes)]
+        self.clients = [f"c{number + 1}" for number in range(self.plan.clients)]
+        self.nemesis = Nemesis(self, self._random("nemesis"), self.plan.taste)
+        self._say = say
+        self._making = Making(
+            self.store,
+            self.plan.tick_s,
+            self.plan.patience,
+            self.plan.commands_per_snapshot,
+            self.plan.append_s,
+        )
+        self._drifts = self._drawn_drifts(self._random("clocks"))
+        self._servers: dict[str, NodeProcess] = {}
+        self._programs: dict[str, Program] = {}
+        self._dead: list[NodeProcess | Program] = []
+        self._lives: dict[str, int] = {}
+        self._is_over = False
+
+    def _random(self, part: str) -> Random:
+        return Random(f"{self.seed} {part}")
+
+    def _drawn_drifts(self, random: Random) -> dict[str, Drift]:
+        return {
+            host: Drift(random.uniform(1_000, 100_000), 1 + random.uniform(-RATE_MAX, RATE_MAX))
+            for host in (*self.nodes, *self.clients)
+        }
+
+    # One run.
+
+    def run(self) -> History:
+        """From the first start to the last close."""
+        collecting = gc.isenabled()
+        # What is collected when is no part of a history, and costs more than it gives here.
+        gc.disable()
+        try:
+            self._run()
+            return self._told()
+        finally:
+            self._bury()
+            if collecting:
+                gc.enable()
+
+    def _run(self) -> None:
+        for node in self.nodes:
+            self.scheduler.after(self._random(node).random() * 0.5, self.start_node, node)
+        for client in self.clients:
+            self.scheduler.after(1 + self._random(client).random() * 3, self.start_client, client)
+        self.scheduler.after(3, self.nemesis.begin)
+        self._look()
+        self._go_on(self._chaos_s)
+        self._heal()
+        ttl_s = max(self.plan.habits.ttls_s)
+        self._go_on_until(
+            QUIET_TTLS * ttl_s + 2 * self.plan.habits.connect_s, lambda: self._all(lambda p: p.is_idle)
+        )
+        self.history.busy = tuple(p.name for p in self._programs.values() if not p.is_idle)
+        if not self.history.busy:
+            self.history.idle_ns = self.scheduler.now_ns
+        self._go_on(SETTLE_S)
+        self.history.resting_ns = self.scheduler.now_ns
+        self.history.living = tuple(program.name for program in self._programs.values())
+        self._close()
+
+    def _look(self) -> None:
+        """See now and then who trusts what, also when nothing is stored."""
+        self.notes.look()
+        self.scheduler.after(LOOK_EVERY_S, self._look)
+
+    def _heal(self) -> None:
+        self.nemesis.end()
+        self.history.healed_ns = self.scheduler.now_ns
+        self.say("world", "all faults are over")
+        for program in self._programs.values():
+            program.process.do(program.stop)
+
+    def _close(self) -> None:
+        for program in self._programs.values():
+            program.process.do(program.close)
+        self._go_on_until(3 * self.plan.habits.connect_s, lambda: self._all(lambda p: p.is_closed))
+        if self._all(lambda p: p.is_closed):
+            self.history.closed_ns = self.scheduler.now_ns
+        # Sessions of those that were killed run out by themselves.
+        self._go_on(2 * max(self.plan.habits.ttls_s) + 2)
+
+    def _all(self, what: Callable[[Program], bool]) -> bool:
+        return all(what(program) for program in self._programs.values())
+
+    def _go_on(self, seconds: float) -> None:
+        self.scheduler.run(self.scheduler.now_ns + int(seconds * SECOND))
+
+    def _go_on_until(self, seconds_max: float, what: Callable[[], bool]) -> None:
+        until_ns = self.scheduler.now_ns + int(seconds_max * SECOND)
+        while not what() and self.scheduler.now_ns < until_ns:
+            self._go_on(0.1)
+
+    def _told(self) -> History:
+        history, store = self.history, self.store
+        history.asks, history.holds = self.notes.asks, self.notes.holds
+        history.stored, history.leads, history.snapshots = store.log, store.leads, store.snapshots
+        history.rates = {node: self._drifts[node].rate for node in self.nodes}
+        for node, server in self._servers.items():
+            machine = server.machine
+            if machine is not None and server.process.alive:
+                history.replicas.append(Replicated(node, machine.position, machine.state_hash()))
+        return history
+
+    def _bury(self) -> None:
+        self._is_over = True
+        self.scheduler.leave()
+        lives = [*self._dead, *self._servers.values(), *self._programs.values()]
+        for life in lives:
+            life.process.kill()
+        for life in lives:
+            if isinstance(life, Program):
+                for client in life.kept:
+                    client._channel.protocol.unusable = "the run is over"
+                    for grant in client._channel.protocol.session.holds.values():
+                        grant.ending = "the run is over"
+            life.process.bury()
+
+    # Processes.
+
+    def _process(self, host: str) -> Process:
+        process = Process(self.scheduler, host, self._drifts[host], self._complain)
+        process.loop.network = self.network
+        return process
+
+    def start_node(self, node: str) -> None:
+        server = self._servers.get(node)
+        if server is not None and server.process.alive:
+            return
+        if server is not None:
+            self._dead.append(server)
+        process = self._process(node)
+        server = self._servers[node] = NodeProcess(process, self._making, self._on_exit)
+        self.say(node, "starts")
+        process.do(self._spawn, process, server.run())
+
+    def start_client(self, client: str) -> None:
+        if client in self._programs:
+            self._dead.append(self._programs[client])
+        life = self._lives[client] = self._lives.get(client, 0) + 1
+        process = self._process(client)
+        name = f"{client}.{life}"
+        url = f"fencehold://{','.join(f'{node}:{PORT}' for node in self.nodes)}"
+        random = self._random(name)
+        program = Program(
+            name, process, url, self.plan.habits, random, self.notes, lambda text: self.say(name, text)
+        )
+        self._programs[client] = program
+        self.say(name, f"starts with a ttl of {program.ttl_s} s and a grace of {program.grace_s} s")
+        process.do(self._spawn, process, program.run())
+
+    def _spawn(self, process: Process, coroutine: object) -> None:
+        task = process.spawn(coroutine, "main")  # type: ignore[arg-type]
+
+        def on_done(done: object) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                process.complain(f"ended with {error!r}")
+
+        task.add_done_callback(on_done)
+
+    def _on_exit(self, server: NodeProcess, why: str) -> None:
+        """A node has ended by itself; whoever runs it starts it again, unless it was to stop."""
+        if not server.process.alive:
+            return
+        node = server.process.host
+        self.say(node, f"ends: {why}")
+        if why != "stopped":
+            self.history.complaints.append(f"{node}: a node ended with {why}")
+        server.process.kill()
+        self.network.on_killed(server.process, silently=False)
+        if not server.stopping:
+            self.scheduler.after(1.0, self.start_node, node)
+
+    def _process_of(self, host: str) -> Process | None:
+        life = self._servers.get(host) or self._programs.get(host)
+        return None if life is None or not life.process.alive else life.process
+
+    def leader(self) -> str:
+        """Who takes itself for the leader; the one of the newest epoch, if several do."""
+        leading = [server for server in self._servers.values() if server.leads and server.server is not None]
+        if not leading:
+            return ""
+        return max(leading, key=lambda server: server.server.node.epoch).process.host  # type: ignore[union-attr]
+
+    # What the nemesis does.
+
+    def kill(self, host: str, *, silently: bool) -> bool:
+        process = self._process_of(host)
+        if process is None:
+            return False
+        self.tell_fault("kill", f"{host}{' silently' if silently else ''}{self._as_leader(host)}")
+        process.kill()
+        self.network.on_killed(process, silently=silently)
+        if host in self._programs:
+            self.notes.forget(self._programs[host].name)
+        return True
+
+    def pause(self, host: str) -> bool:
+        process = self._process_of(host)
+        if process is None or process.stopped:
+            return False
+        self.tell_fault("pause", f"{host}{self._as_leader(host)}")
+        process.stop()
+        return True
+
+    def go_on(self, host: str) -> None:
+        process = self._process_of(host)
+        if process is not None and process.stopped:
+            self.say(host, "goes on")
+            process.go_on(self._random(f"waking {self.scheduler.now_ns}"))
+
+    def ask_to_stop(self, node: str) -> bool:
+        process = self._process_of(node)
+        if process is None or self._servers[node].stopping:
+            return False
+        self.tell_fault("stop", f"{node}{self._as_leader(node)}")
+        process.do(self._servers[node].stop)
+        return True
+
+    def bears_cuts(self, client: str) -> bool:
+        program = self._programs.get(client)
+        return program is not None and program.process.alive and program.grace_s >= program.ttl_s
+
+    def cut(self, client: str) -> None:
+        for node in self.nodes:
+            for line in self.network.lines(client, node):
+                self.tell_fault("cut", f"{client}-{node}")
+                self.network.cut(line)
+
+    def all_ways(self, host: str) -> list[Way]:
+        others = [other for other in (*self.nodes, *self.clients, STORE) if other != host]
+        return [(host, other) for other in others] + [(other, host) for other in others]
+
+    # What is told.
+
+    def tell_fault(self, kind: str, what: str) -> None:
+        self.history.faults.append(Fault(self.scheduler.now_ns, kind, what))
+        self.say("nemesis", f"{kind} {what}")
+
+    def _as_leader(self, host: str) -> str:
+        return ", the leader" if host == self.leader() else ""
+
+    def _complain(self, what: str) -> None:
+        if not self._is_over:
+            self.history.complaints.append(f"at {self.scheduler.now_s:.6f} {what}")
+            self.say("complaint", what)
+
+    def say(self, who: str, text: str) -> None:
+        if self._say is not None:
+            self._say(f"{self.scheduler.now_s:12.6f} {who:10} {text}")
+
+    def _tap(self, process: Process) -> Tap | None:
+        return Tap(process.host, lambda: self.scheduler.now_ns, self._on_said)
+
+    def _on_said(self, said: Said) -> None:
+        self.history.said.append(said)
+        if self._say is not None:
+            words = b" ".join(said.words).decode(errors="replace") if said.words else "push"
+            self.say(said.node, f"s{said.session} {words[:120]} -> {str(said.reply)[:160]}")
