@@ -49,6 +49,8 @@ class NodeProcess:
     def __init__(self, process: Process, making: Making, on_exit: Callable[["NodeProcess", str], None]) -> None:
         self.process = process
         self.server: Server | None = None
+        self.is_to_stop = False
+        """It was told to, which it may not have heard yet."""
         self.stopping = False
         self._making = making
         self._on_exit = on_exit

@@ -234,6 +234,9 @@ class World:
     def start_node(self, node: str) -> None:
         server = self._servers.get(node)
         if server is not None and server.process.alive:
+            if server.is_to_stop:
+                # Stopped while it was paused, it has not come to it yet: it is started when it has.
+                self.scheduler.after(1.0, self.start_node, node)
             return
         if server is not None:
             self._dead.append(server)
@@ -323,6 +326,7 @@ class World:
         if process is None or self._servers[node].stopping:
             return False
         self.tell_fault("stop", f"{node}{self._as_leader(node)}")
+        self._servers[node].is_to_stop = True
         process.do(self._servers[node].stop)
         return True
 

@@ -6,11 +6,13 @@ crowd is given as much time as the last append took to come together:
 
 1. Only where appends take long; a file is written before anybody could come back.
 2. Only for a crowd. Who is alone, or among few, never waits.
-3. No longer than an append, and not at all once they are there. Who does not come is not expected the next time.
+3. No longer than an append, nor than 10 ms, whatever kept that append; and not at all once they are there. Who
+   does not come is not expected the next time.
 """
 
 _APPEND_S_MIN = 0.001
 _CROWD_MIN = 16
+_WAIT_S_MAX = 0.01
 _ENOUGH = 0.9
 """Of those who were there the last time: some have gone for good."""
 
@@ -33,4 +35,4 @@ class Company:
         """How long to wait, with so many here already."""
         if here >= self.expected or self.expected < _CROWD_MIN or self._took_s < _APPEND_S_MIN:
             return 0.0
-        return self._took_s
+        return min(self._took_s, _WAIT_S_MAX)

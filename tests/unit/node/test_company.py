@@ -25,6 +25,13 @@ def test_few_and_those_before_a_quick_append_never_wait(crowd: int, took_s: floa
     assert company.wait_s(0) == 0
 
 
+def test_an_append_that_hung_makes_nobody_wait_as_long() -> None:
+    """A node that was stopped for a minute, or an engine that was, is not followed by a minute of waiting."""
+    company = Company()
+    company.on_append(100, 60.0)
+    assert company.wait_s(1) == 0.01
+
+
 def test_who_did_not_come_is_not_expected_again() -> None:
     """A crowd that goes away costs one wait."""
     company = Company()
