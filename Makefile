@@ -8,13 +8,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper iproute2 systemd $(if $(shell command -v npm),,nodejs npm)
+DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper iproute2 systemd \
+	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql) $(if $(shell command -v npm),,nodejs npm)
 ENGINE_PACKAGE_zookeeper := zookeeper
 ENGINE_PACKAGE_postgres := postgresql
 NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
 FAST_TESTS = $(wildcard tests/unit tests/scripts)
+
+# Tests that watch processes live and die, one after the other; all others on two cores.
+LONE_TESTS := tests/docs tests/e2e tests/robustness
 
 .PHONY: help
 help: ## show this
@@ -23,7 +27,8 @@ help: ## show this
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
 	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n 2 $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+	@$(BIN)/pytest -q $(LONE_TESTS)
 
 .PHONY: check
 check: setup ## the fast ring, for every save: lint, types, imports, unit tests and scripts
