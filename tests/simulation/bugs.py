@@ -13,13 +13,11 @@ import pytest
 
 from fencehold.client import session as client_session
 from fencehold.client.protocol import SessionProtocol
-from fencehold.client.trust import Trust
 from fencehold.core import acquiring, commands, living, machine, requests, snapshot
 from fencehold.core.outcomes import Cancelled, Refused, Renewed
 from fencehold.core.state import NOT_DUE, Session, State
-from fencehold.doors.resp.member import Member
 from fencehold.errors import Sealed
-from fencehold.node.leader import Leader, Question, Reply
+from fencehold.node.leader import Leader
 from fencehold.types import Position
 
 Patch = pytest.MonkeyPatch
@@ -119,15 +117,6 @@ def _a_waiter_granted_after_its_cancel(patch: Patch) -> None:
 # Others that were made elsewhere, or nearly here.
 
 
-def _a_reading_without_a_barrier(patch: Patch) -> None:
-    """The leader reads what it has: it may be sealed and not know it."""
-
-    def ask(leader: Leader, question: Question, reply: Reply) -> None:
-        leader.look(question, reply)
-
-    patch.setattr(Leader, "ask", ask)
-
-
 def _a_repeated_request_acted_upon_again(patch: Patch) -> None:
     """What was done before a failover is done once more after it."""
 
@@ -174,22 +163,11 @@ def _a_withdrawal_is_sent_once(patch: Patch) -> None:
     patch.setattr(SessionProtocol, "on_attached", forget)
 
 
-def _the_server_gives_up_on_whom_it_left(patch: Patch) -> None:
-    """A session is suspended whoever closed its connection."""
-    on_disconnected = Member.on_disconnected
-    patch.setattr(Member, "on_disconnected", lambda self, _: on_disconnected(self, True))
-
-
 def _no_margin_for_clocks_that_drift(patch: Patch) -> None:
     """The client trusts for the whole ttl, by a clock that may be slower than the leader's."""
     from fencehold.client import trust  # noqa: PLC0415
 
     patch.setattr(trust, "margin", lambda _: 0.0)
-
-
-def _the_close_of_a_parked_connection_costs_nothing(patch: Patch) -> None:
-    """The client forgets that the server counts the grace when it closes a connection."""
-    patch.setattr(Trust, "on_closed", lambda _self, _now: None)
 
 
 BUGS = (
@@ -198,7 +176,6 @@ BUGS = (
     Bug("an answer before durability", _an_answer_before_durability, ("G3",), 1),
     Bug("a fence reused after restart", _a_fence_reused_after_restart, ("G1",), 1),
     Bug("a waiter granted after its cancel", _a_waiter_granted_after_its_cancel, ("G9",), 1),
-    Bug("a reading without a barrier", _a_reading_without_a_barrier, ("G3", "G10"), 1),
     Bug("a repeated request acted upon again", _a_repeated_request_acted_upon_again, ("G9",), 1),
     Bug("trust counted from the answer", _trust_counted_from_the_answer, ("G7",), 4),
     Bug("time nobody led is counted", _time_nobody_led_is_counted, ("G7",), 1),
