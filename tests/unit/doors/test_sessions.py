@@ -177,11 +177,45 @@ def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) 
         session, secret = await opened(old, grace_ms=10)
         await old.call("LOCK.ACQUIRE", "a")
         await new.call("SESSION.RESUME", session, secret)
-        assert (await old.ended()).startswith("NOSESSION session 1 was taken up by another connection")
+        assert (await old.ended()).startswith("UNAVAILABLE session 1 was taken up by another connection")
         await old.close()
         await box.pass_time(1_000)
         assert await new.call("LOCK.RELEASE", "a", 1) == "OK"
         assert as_map((await new.call("SESSION.LIST"))[0])["connected"] == 1
+
+    serve(scenario)
+
+
+@both
+@pytest.mark.guarantee("G7")
+def test_a_resume_that_comes_late_costs_the_session_nothing_but_its_connection(version: int) -> None:
+    """A resume whose client is long gone from there, and then the end of its connection: the ttl goes on."""
+
+    async def scenario(box: Box) -> None:
+        good, late = await box.client(version), await box.client(version)
+        session, secret = await opened(good, grace_ms=10)
+        await late.call("SESSION.RESUME", session, secret)
+        await late.close()
+        await until(lambda: not box.server.node.routes.is_attached(session))
+        await box.pass_time(1_000)
+        assert box.state.sessions_until[session] == 5_000
+        again = await box.client(version)
+        assert (await again.map("SESSION.RESUME", session, secret))["session"] == session
+
+    serve(scenario)
+
+
+@both
+def test_a_resumed_connection_counts_the_grace_once_a_keep_alive_came_by_it(version: int) -> None:
+    """Then the client is known to be there, and the end of the connection is the client's."""
+
+    async def scenario(box: Box) -> None:
+        first, second = await box.client(version), await box.client(version)
+        session, secret = await opened(first, grace_ms=50)
+        await second.call("SESSION.RESUME", session, secret)
+        await second.call("SESSION.KEEPALIVE")
+        await second.close()
+        await until(lambda: box.state.sessions_until[session] == 50)
 
     serve(scenario)
 

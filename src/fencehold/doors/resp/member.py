@@ -3,6 +3,10 @@
 An *explicit* session was opened by its client and outlives the connection: it can be resumed on another. An
 *implicit* one was opened for a connection that asked for a lock without one: it is kept alive by the connection's
 being there, and ends with it.
+
+A resume may be an old one: sent on a connection that its client gave up long ago, and held back by the network. So
+the end of a connection counts as the client's only after a keep-alive came by it, which a client sends when it was
+answered; before, the session has its ttl, whatever becomes of the connection (G7).
 """
 
 from fencehold.core.commands import CloseSession, Suspend
@@ -17,8 +21,12 @@ _TOLD = {Ending.EXPIRED, Ending.BROKEN}
 class Member:
     """One session on one connection."""
 
-    def __init__(self, connection: Connection, session: int, ttl_ms: int, *, implicit: bool) -> None:
+    def __init__(
+        self, connection: Connection, session: int, ttl_ms: int, *, implicit: bool, resumed: bool = False
+    ) -> None:
         self.session = session
+        self.is_proven = not resumed
+        """The client is known to be at the other end of this connection now."""
         self.ttl_ms = ttl_ms
         self.implicit = implicit
         self.ending = False
@@ -29,7 +37,8 @@ class Member:
         replaced = self._node.routes.attach(session, connection)
         if isinstance(replaced, Connection):
             replaced.member = None
-            replaced.end("NOSESSION", f"session {session} was taken up by another connection")
+            # Not that the session has ended: who is still there takes it up again, and has lost nothing.
+            replaced.end("UNAVAILABLE", f"session {session} was taken up by another connection")
 
     def block(self, ticket: int, slot: Slot) -> None:
         """Let a plain client's acquire block until its wait ends; it may have asked more than once."""
@@ -41,7 +50,8 @@ class Member:
 
     def on_disconnected(self, by_client: bool) -> None:
         """Leave the session its grace, if the client's end closed; an implicit one has none."""
-        if self._node.routes.detach(self.session, self._connection) and (by_client or self.implicit):
+        was_attached = self._node.routes.detach(self.session, self._connection)
+        if was_attached and ((by_client and self.is_proven) or self.implicit):
             self._node.submit(Suspend(self.session), ignore)
 
     def close(self) -> None:

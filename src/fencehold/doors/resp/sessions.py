@@ -60,7 +60,7 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
         node.ask(_nothing, partial(_not_found, slot, number_))
         return
     # Attached before it is durable: the end of the old connection must not suspend it any more.
-    member = connection.member = Member(connection, session.id, session.ttl_ms, implicit=False)
+    member = connection.member = Member(connection, session.id, session.ttl_ms, implicit=False, resumed=True)
     connection.is_plain = False
     node.submit(Renew((session.id,)), partial(_resumed, connection, member, slot, session.grace_ms))
 
@@ -96,6 +96,7 @@ def _resumed(connection: Connection, member: Member, slot: Slot, grace_ms: int, 
 def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 0)
     member = member_of(connection)
+    member.is_proven = True
     told = partial(_kept_alive, slot, member.session, member.ttl_ms)
     if member.ending:
         # Renewals go to the front of their entry: this one must not come before the close it was sent after.
