@@ -26,7 +26,7 @@ from fencehold.types import Position
 _BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 _PAUSE_S = 0.02
 """After a watch that broke, so that nothing spins where watches cannot be had."""
-_PACE_S = 0.05
+_PACE_S = 0.15
 """Between pages, when entries come fast: how far behind a tail may be then."""
 _WINDOW_S = 0.25
 _WAKES_MAX = 16
