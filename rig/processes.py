@@ -127,6 +127,12 @@ class Process:
             return 0
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
+        return self.wait(seconds)
+
+    def wait(self, seconds: float = STOP_S) -> int:
+        """Let it end by itself, and SIGKILL it if it does not; returns the exit status."""
+        if self._process is None:
+            return 0
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -119,7 +119,8 @@ def _told_wrong(node: FenceholdNode, friends: OldFriends, left_s: float) -> list
 def _ended_wrong(node: FenceholdNode, fault: str) -> list[str]:
     if fault != "stop":
         return []
-    status = node.stop()
+    # Not told twice: a second SIGTERM may find a process that has stopped, and only has to end.
+    status = node.process.wait()
     return [f"{node.name} was told to stop and ended with {status}: {node.log[-500:]}"] if status else []
 
 
