@@ -20,6 +20,7 @@ from typing import Any
 
 import hiredis
 
+from rig.lasting import Lasting
 from rig.processes import START_S, STOP_S, Process, accepts, await_true, free_port
 
 _ASK_S = 1.0
@@ -104,7 +105,7 @@ class FenceholdNode:
         await_true(lambda: self.role() == role, f"{self.name} is {role}", seconds)
 
 
-class NodeGroup:
+class NodeGroup(Lasting):
     """Several nodes on one engine, called a, b, c, … Use it as a context, or call `start` and `stop`."""
 
     def __init__(
@@ -140,17 +141,6 @@ class NodeGroup:
             node.resume()
         for node in sorted(self.nodes, key=lambda node: node.role() == "leader"):
             node.stop()
-
-    def __enter__(self) -> "NodeGroup":
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def leader(self, seconds: float = START_S) -> FenceholdNode:
         """The node that leads, once one does. Of two that say so, the one with the newer epoch."""

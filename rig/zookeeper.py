@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rig.lasting import Lasting
 from rig.processes import START_S, Process, await_true, free_port
 
 TICK_MS = 500
@@ -66,7 +67,7 @@ class Member:
         return answer.decode()
 
 
-class ZookeeperEnsemble:
+class ZookeeperEnsemble(Lasting):
     """Several servers that elect a leader. Use it as a context, or call `start` and `stop`."""
 
     def __init__(
@@ -108,17 +109,6 @@ class ZookeeperEnsemble:
         """End all members. A crash is the stop they are made for, and the quickest."""
         for member in self.members:
             member.process.kill()
-
-    def __enter__(self) -> "ZookeeperEnsemble":
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def kill(self, index: int) -> None:
         """`kill -9` one member."""

@@ -25,12 +25,12 @@ from fencehold.core import (
     releasing,
     requests,
     saving,
-    snapshot,
 )
 from fencehold.core import state as core_state
 from fencehold.core.saving import Saving, SessionImage
 from fencehold.core.state import NOT_DUE, Crowd, Hold, Session, State, Waiter
 from fencehold.errors import InvariantViolated
+from tests.mistakes import guess_the_fence_after_a_restart, let_waiters_outlive_their_session
 from tests.property.conversation import Conversation, make_small
 
 pytestmark = pytest.mark.slow
@@ -83,26 +83,11 @@ def a_raised_fence_is_not_kept(patch: Patch) -> None:
 
 
 def a_restored_machine_starts_its_fences_anew(patch: Patch) -> None:
-    def read(data: bytes) -> State:
-        state = snapshot.read(data)
-        state.fence = max(
-            (hold.fence for session in state.sessions.values() for hold in session.holds()), default=0
-        )
-        return state
-
-    patch.setattr(machine, "read", read)
+    guess_the_fence_after_a_restart(patch)
 
 
 def a_waiter_outlives_its_session(patch: Patch) -> None:
-    def let_die(state: State, session: Session) -> None:
-        if not session.waiters:
-            del state.sessions[session.id]
-        del state.sessions_until[session.id]
-        if session.due_at != NOT_DUE:
-            state.sessions_due.drop(session.due_at, session.id)
-
-    patch.setattr(State, "let_die", let_die)
-    patch.setattr(living, "leave", lambda _state, _session, _waiter: None)
+    let_waiters_outlive_their_session(patch)
 
 
 def a_reader_overtakes_a_waiting_writer(patch: Patch) -> None:

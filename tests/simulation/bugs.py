@@ -13,12 +13,13 @@ import pytest
 
 from fencehold.client import session as client_session
 from fencehold.client.protocol import SessionProtocol
-from fencehold.core import acquiring, commands, living, machine, requests, snapshot
+from fencehold.core import acquiring, commands, machine, requests
 from fencehold.core.outcomes import Cancelled, Refused, Renewed
-from fencehold.core.state import NOT_DUE, Session, State
+from fencehold.core.state import Session, State
 from fencehold.errors import Sealed
 from fencehold.node.leader import Leader
 from fencehold.types import Position
+from tests.mistakes import guess_the_fence_after_a_restart, let_waiters_outlive_their_session
 
 Patch = pytest.MonkeyPatch
 
@@ -39,16 +40,7 @@ class Bug(NamedTuple):
 
 def _a_grant_to_an_ended_session(patch: Patch) -> None:
     """A session that ends keeps its places in the queues (etcd #11456)."""
-
-    def let_die(state: State, session: Session) -> None:
-        if not session.waiters:
-            del state.sessions[session.id]
-        del state.sessions_until[session.id]
-        if session.due_at != NOT_DUE:
-            state.sessions_due.drop(session.due_at, session.id)
-
-    patch.setattr(State, "let_die", let_die)
-    patch.setattr(living, "leave", lambda _state, _session, _waiter: None)
+    let_waiters_outlive_their_session(patch)
 
 
 def _a_keep_alive_answered_by_a_sealed_leader(patch: Patch) -> None:
@@ -91,15 +83,7 @@ def _an_answer_before_durability(patch: Patch) -> None:
 
 def _a_fence_reused_after_restart(patch: Patch) -> None:
     """A snapshot does not keep the counter of fences: it is guessed from what is held."""
-    read = snapshot.read
-
-    def forget(data: bytes) -> State:
-        state = read(data)
-        holds = [hold.fence for session in state.sessions.values() for hold in session.holds()]
-        state.fence = max(holds, default=0)
-        return state
-
-    patch.setattr(machine, "read", forget)
+    guess_the_fence_after_a_restart(patch)
 
 
 def _a_waiter_granted_after_its_cancel(patch: Patch) -> None:

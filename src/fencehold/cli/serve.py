@@ -10,7 +10,7 @@ import os
 import resource
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,116 +33,101 @@ from fencehold.server import Config
 
 _JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Where it listens, what it says"
 
+
+def _option(setting: str, panel: str, words: str, *flags: str, **more: Any) -> Any:
+    """The option of a setting, which its variable may say as well."""
+    return typer.Option(*flags, envvar=SETTINGS[setting].variable, rich_help_panel=panel, help=words, **more)
+
+
 EngineUrl = Annotated[
     str | None,
-    typer.Option(
+    _option(
+        "engine",
+        _JOURNAL,
+        "A journal that nodes share: etcd://…, zookeeper://… or postgresql://….",
         metavar="URL",
-        envvar="FENCEHOLD_ENGINE",
-        rich_help_panel=_JOURNAL,
-        help="A journal that nodes share: etcd://…, zookeeper://… or postgresql://….",
     ),
 ]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        "engine_password_file",
+        _JOURNAL,
+        "The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
         metavar="FILE",
-        envvar="FENCEHOLD_ENGINE_PASSWORD_FILE",
-        rich_help_panel=_JOURNAL,
-        help="The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        "data",
+        _JOURNAL,
+        "The directory of the journal of a server alone; made if there is none.",
         metavar="DIRECTORY",
-        envvar="FENCEHOLD_DATA",
-        rich_help_panel=_JOURNAL,
-        help="The directory of the journal of a server alone; made if there is none.",
         show_default=str(SETTINGS["data"].default),
     ),
 ]
-Memory = Annotated[
-    bool | None,
-    typer.Option(
-        "--memory",
-        envvar="FENCEHOLD_MEMORY",
-        rich_help_panel=_JOURNAL,
-        help="Keep nothing: all is gone with it.",
-    ),
-]
+Memory = Annotated[bool | None, _option("memory", _JOURNAL, "Keep nothing: all is gone with it.", "--memory")]
 NodeName = Annotated[
     str | None,
-    typer.Option(
+    _option(
+        "node",
+        _CLUSTER,
+        "What this node is called among those that share its engine.",
         metavar="NAME",
-        envvar="FENCEHOLD_NODE",
-        rich_help_panel=_CLUSTER,
-        help="What this node is called among those that share its engine.",
         show_default="HOSTNAME:PORT",
     ),
 ]
 Advertise = Annotated[
     str | None,
-    typer.Option(
+    _option(
+        "advertise",
+        _CLUSTER,
+        "Where clients and the other nodes reach this one.",
         metavar="HOST:PORT",
-        envvar="FENCEHOLD_ADVERTISE",
-        rich_help_panel=_CLUSTER,
-        help="Where clients and the other nodes reach this one.",
         show_default="where it listens",
     ),
 ]
 LeaderTimeout = Annotated[
     float | None,
-    typer.Option(
+    _option(
+        "leader_timeout",
+        _CLUSTER,
+        "Silence of the leader after which another node takes over.",
         parser=lasting,
         metavar="DURATION",
-        envvar="FENCEHOLD_LEADER_TIMEOUT",
-        rich_help_panel=_CLUSTER,
-        help="Silence of the leader after which another node takes over.",
         show_default="1s",
     ),
 ]
 Host = Annotated[
     str | None,
-    typer.Option(
-        envvar="FENCEHOLD_HOST",
-        rich_help_panel=_REST,
-        help="The address to listen on.",
-        show_default=SETTINGS["host"].default,
-    ),
+    _option("host", _REST, "The address to listen on.", show_default=SETTINGS["host"].default),
 ]
 Port = Annotated[
     int | None,
-    typer.Option(
+    _option(
+        "port",
+        _REST,
+        "The port; 0: any that is free.",
         parser=port_number,
         metavar="PORT",
-        envvar="FENCEHOLD_PORT",
-        rich_help_panel=_REST,
-        help="The port; 0: any that is free.",
         show_default=str(SETTINGS["port"].default),
     ),
 ]
 Insecure = Annotated[
     bool | None,
-    typer.Option(
+    _option(
+        "insecure",
+        _REST,
+        "Listen where other machines can connect, though nothing is encrypted or authenticated.",
         "--insecure",
-        envvar="FENCEHOLD_INSECURE",
-        rich_help_panel=_REST,
-        help="Listen where other machines can connect, though nothing is encrypted or authenticated.",
     ),
 ]
 PortFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        envvar="FENCEHOLD_PORT_FILE",
-        rich_help_panel=_REST,
-        help="Write the port to this file once connections are taken.",
-    ),
+    _option("port_file", _REST, "Write the port to this file once connections are taken.", metavar="FILE"),
 ]
-LogJson = Annotated[
-    bool | None,
-    typer.Option("--json", envvar="FENCEHOLD_JSON", rich_help_panel=_REST, help="Write the log as lines of JSON."),
-]
+LogJson = Annotated[bool | None, _option("json", _REST, "Write the log as lines of JSON.", "--json")]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

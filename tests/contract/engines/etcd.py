@@ -1,9 +1,6 @@
 """The etcd engine, on three members that all tests of a run share, each test under a prefix of its own."""
 
-import atexit
 import itertools
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +11,7 @@ import grpc
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.engines.etcd.address import Address, parse
 from rig.etcd import EtcdCluster
+from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster
 
 BOUNDS = Bounds(call_s=3.0)
@@ -24,12 +22,7 @@ _numbers = itertools.count(1)
 @cache
 def members() -> EtcdCluster:
     """Three members, started by the first who asks, and ended with the process."""
-    folder = tempfile.mkdtemp(prefix="fencehold-etcd-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    etcd = EtcdCluster(Path(folder))
-    atexit.register(etcd.stop)
-    etcd.start()
-    return etcd
+    return stand(EtcdCluster, own_folder("etcd"))
 
 
 def fresh_address() -> Address:
@@ -45,10 +38,7 @@ class SharedMembers:
     answer_s = 2 * BOUNDS.call_s
 
     def kill(self, count: int) -> None:
-        etcd = members()
-        first = etcd.leader()
-        for index in [first, *(at for at in range(self.size) if at != first)][:count]:
-            etcd.kill(index)
+        kill_some(members(), self.size, count)
 
     def restore(self) -> None:
         members().restore()

@@ -1,9 +1,6 @@
 """The ZooKeeper engine, on an ensemble of three that all tests of a run share."""
 
-import atexit
 import itertools
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from fencehold.engines.zookeeper.link import Lost
 from fencehold.errors import Unavailable
 from rig.zookeeper import ZookeeperEnsemble
 from tests.contract.engines.embedded import OneFault
+from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster
 
 PATIENCE_S = 3.0
@@ -23,12 +21,7 @@ _numbers = itertools.count(1)
 @cache
 def ensemble() -> ZookeeperEnsemble:
     """Three servers, started by the first who asks, and ended with the process."""
-    folder = tempfile.mkdtemp(prefix="fencehold-zookeeper-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    servers = ZookeeperEnsemble(Path(folder))
-    atexit.register(servers.stop)
-    servers.start()
-    return servers
+    return stand(ZookeeperEnsemble, own_folder("zookeeper"))
 
 
 def fresh_root() -> str:
@@ -48,10 +41,7 @@ class EnsembleCluster:
     answer_s = 10.0
 
     def kill(self, count: int) -> None:
-        servers = ensemble()
-        first = servers.leader()
-        for index in [first, *(at for at in range(self.size) if at != first)][:count]:
-            servers.kill(index)
+        kill_some(ensemble(), self.size, count)
 
     def restore(self) -> None:
         servers = ensemble()

@@ -75,7 +75,7 @@ def test_the_body_is_cancelled_when_its_hold_is_expired() -> None:
         async def leave_at_once() -> None:
             async with client.lock("orders") as hold:
                 await service.expire(hold)
-                await asyncio.sleep(1)
+                await asyncio.Event().wait()
 
         with pytest.raises(HoldLost):
             await leave_at_once()
