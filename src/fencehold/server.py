@@ -1,4 +1,4 @@
-"""The server: a node on an engine, and the doors to it, put together.
+"""The server: a node on an engine, the volatile machine beside it, and the doors to both, put together.
 
 Embedded use: ``Server(Config(data="…"))``; one of several nodes: ``Server(Config(engine="etcd://…", node="a"))``.
 The command line's ``serve`` does no more than this.
@@ -8,10 +8,9 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
@@ -25,6 +24,7 @@ from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.node import Node
 from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
+from fencehold.node.volatile import Volatile
 from fencehold.peers.line import PeerLine
 from fencehold.runtime.clock import Clock, MonotonicClock
 
@@ -63,14 +63,17 @@ class Server:
         declared = self._journal.declared
         # Not by its name alone: a journal with one owner has no other node, and is not mended by trying again.
         self.is_clustered = declared.shared and (declared.durable or bool(config.node))
+        clock = clock or MonotonicClock()
         self.node = Node(
             self._journal,
-            clock or MonotonicClock(),
+            clock,
             limits=config.limits,
             bounds=config.leader,
             patience=config.patience,
         )
-        self.door = Door(self.node, bounds=config.door)
+        self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader)
+        self.door = Door(self.node, volatile=self.volatile, bounds=config.door)
+        self.node.on_deposed = self._on_deposed
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -85,7 +88,7 @@ class Server:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
                 self.node.join(self._member(), PeerLine(self._member()))
-            await self._run(self.node.settled())
+            await self._run()
             if not self.is_clustered:
                 await self._listen()
         except BaseException:
@@ -95,15 +98,34 @@ class Server:
     async def _listen(self) -> None:
         self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
 
-    async def _run(self, settled: Coroutine[Any, Any, None]) -> None:
-        self._running = asyncio.create_task(self.node.run(), name="fencehold node")
-        settling = asyncio.create_task(settled)
+    async def _run(self) -> None:
+        self._running = asyncio.create_task(self._run_both(), name="fencehold server")
+        settling = asyncio.create_task(self.node.settled())
         try:
             await asyncio.wait({self._running, settling}, return_when=asyncio.FIRST_COMPLETED)
             if self._running.done():
                 await self._running
         finally:
             settling.cancel()
+
+    async def _run_both(self) -> None:
+        """Run the node and the volatile machine; neither goes on without the other."""
+        both = (
+            asyncio.create_task(self.node.run(), name="fencehold node"),
+            asyncio.create_task(self.volatile.run(), name="fencehold volatile machine"),
+        )
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.node.stop()
+            self.volatile.stop()
+            await asyncio.gather(*both, return_exceptions=True)
+        for task in both:
+            task.result()
+
+    def _on_deposed(self) -> None:
+        self.volatile.forget()
+        self.door.dismiss()
 
     def _member(self) -> Member:
         config = self.config
@@ -115,7 +137,7 @@ class Server:
         return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 
     async def serve(self) -> None:
-        """Wait until the node ends: after `stop`, or by an error that trying again cannot mend."""
+        """Wait until it ends: after `stop`, or by an error that trying again cannot mend."""
         if self._running is not None:
             await asyncio.shield(self._running)
 
@@ -123,6 +145,7 @@ class Server:
         """Answer what was asked, disconnect, let go of the journal."""
         self.door.drain()
         self.node.stop()
+        self.volatile.stop()
         if self._running is not None:
             running, self._running = self._running, None
             with contextlib.suppress(Exception):

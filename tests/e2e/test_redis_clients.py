@@ -57,6 +57,30 @@ def test_redis_cli_locks(port: int, version: int) -> None:
 
 
 @both
+def test_redis_cli_chooses_its_tier(port: int, version: int) -> None:
+    """TIER says which machine it speaks to, and changes it before the first lock only."""
+    script = f"TIER\nTIER EFFICIENCY\nTIER\nLOCK.ACQUIRE tier:{version} WAIT 0\nTIER CORRECTNESS\nLOCK.LIST\n"
+    lines = redis_cli(port, version, script)
+    assert lines[:3] == ["CORRECTNESS", "OK", "EFFICIENCY"]
+    assert any(line.startswith("USAGE the tier is chosen before the first session") for line in lines)
+    assert f"tier:{version}" in "\n".join(lines[4:])
+
+
+@both
+def test_redis_py_locks_in_both_tiers(port: int, version: int) -> None:
+    """One name is held in each, and what was held in the volatile one is free when its connection ends."""
+    name = f"py-tier:{version}"
+    with connect(port, version) as durable, connect(port, version) as waiter:
+        with connect(port, version) as volatile:
+            for client in (volatile, waiter):
+                assert client.execute_command("TIER", "EFFICIENCY") == "OK"
+            claim = as_map(volatile.execute_command("LOCK.ACQUIRE", name, "WAIT", 0))["fence"]
+            assert as_map(durable.execute_command("LOCK.ACQUIRE", name, "WAIT", 0))["fence"] < claim
+            assert waiter.execute_command("LOCK.ACQUIRE", name, "WAIT", 0) is None
+        assert as_map(waiter.execute_command("LOCK.ACQUIRE", name))["fence"] > claim
+
+
+@both
 def test_what_redis_cli_held_is_free_when_it_ends(port: int, version: int) -> None:
     """A plain client's locks live as long as its connection."""
     name = f"cli-gone:{version}"

@@ -76,7 +76,7 @@ async def _measure(url: str, clients: int, seconds: float, same_name: bool, prog
     return Figures(clients, round(elapsed, 3), round(done / elapsed, 1), p50, p99)
 
 
-async def _work(lock: aio.Lock, until: float, took: list[float]) -> int:
+async def _work(lock: aio.Lock[aio.Hold], until: float, took: list[float]) -> int:
     done = 0
     while (started_at := time.perf_counter()) < until:
         hold = await lock.acquire()

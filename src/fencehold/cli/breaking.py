@@ -8,7 +8,7 @@ import typer
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.looking import decoded, show
-from fencehold.cli.options import URL, Json, Name, Url
+from fencehold.cli.options import URL, Json, Name, Tier, Url
 from fencehold.cli.output import clean, note, say, say_json
 from fencehold.cli.wire import wired
 
@@ -16,6 +16,7 @@ from fencehold.cli.wire import wired
 def break_(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
@@ -24,7 +25,7 @@ def break_(
     The old holder is not stopped by this: raise the marks of your guards to the fence this prints, and its writes
     are refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
     """
-    with wired(url) as wire:
+    with wired(url, tier=tier) as wire:
         view = wire.call("LOCK.INFO", name)
         if not view["holds"]:
             raise fail(Exit.NO, f"nobody holds {clean(name)}")
@@ -35,7 +36,9 @@ def break_(
     if as_json:
         say_json({**broken, "holds": decoded(view)["holds"]})
     elif broken["ended"]:
-        say(f"broken; the fence is now {broken['fence']}: raise your guards' marks to it")
+        # No guard goes by a fence of the other tier.
+        guards = f"; the fence is now {broken['fence']}: raise your guards' marks to it"
+        say("broken" if tier == "EFFICIENCY" else f"broken{guards}")
     if not broken["ended"]:
         raise fail(Exit.NO, f"{clean(name)} has changed hands since: nothing was broken")
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from fencehold import aio
 from fencehold.cli.wire import CannotConnect
-from fencehold.client.endpoints import parse
+from fencehold.client.endpoints import SCHEMES, parse
 from fencehold.errors import FenceholdError, HoldLost, Unavailable
+from fencehold.types import CORRECTNESS, Tier
 
 _CLOSE_S = 2.0
 """How long to wait for the service to hear that we let go. Should it not, it sees the connection close."""
@@ -29,6 +30,7 @@ class Wanted(NamedTuple):
     """Shown beside the process to whoever asks who holds it."""
     shared: bool = False
     limit: int = 0
+    tier: Tier = CORRECTNESS
 
 
 class Holding(threading.Thread):
@@ -39,7 +41,7 @@ class Holding(threading.Thread):
         self._url = url
         self._wanted = wanted
         self._wake = wake
-        self._hold: aio.Hold | None = None
+        self._hold: aio.Claim | None = None
         self._failure: BaseException | None = None
         self._made = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -52,17 +54,14 @@ class Holding(threading.Thread):
 
     @property
     def fence(self) -> int:
-        """Of the hold that was granted."""
-        return 0 if self._hold is None else self._hold.fence
+        """Of the hold that was granted; 0 if it has none."""
+        return self._hold.fence if isinstance(self._hold, aio.Hold) else 0
 
     def variables(self) -> dict[str, str]:
         """What the command is told of it."""
         names = self._wanted.names
-        return {
-            "FENCEHOLD_FENCE": str(self.fence),
-            "FENCEHOLD_NAME": names[0],
-            "FENCEHOLD_NAMES": "\n".join(names),
-        }
+        fence = {"FENCEHOLD_FENCE": str(self.fence)} if self.fence else {}
+        return {**fence, "FENCEHOLD_NAME": names[0], "FENCEHOLD_NAMES": "\n".join(names)}
 
     def result(self) -> None:
         """Raise what kept it from being granted, if something did and it is over."""
@@ -111,21 +110,21 @@ class Holding(threading.Thread):
         try:
             client = await aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name="fencehold run")
         except Unavailable as error:
-            where = ", ".join(map(str, parse(self._url).endpoints))
-            raise CannotConnect(f"{where}: {error}") from error
+            raise CannotConnect(f"{_where(self._url)}: {error}") from error
         async with client, self._lock(client) as hold:
             hold.lost.add_callback(lambda _: self._wake())
             self._hold = hold
             self._wake()
             await self._enough.wait()
 
-    def _lock(self, client: aio.Client) -> aio.Lock:
-        names, timeout = self._wanted.names, self._wanted.timeout
-        if self._wanted.limit:
-            return client.semaphore(names[0], self._wanted.limit, timeout=timeout, on_lost="raise")
+    def _lock(self, client: aio.Client) -> aio.Lock[aio.Claim]:
+        wanted = self._wanted
+        names, timeout, shared, tier = wanted.names, wanted.timeout, wanted.shared, wanted.tier
+        if wanted.limit:
+            return client.semaphore(names[0], wanted.limit, timeout=timeout, on_lost="raise", tier=tier)
         if len(names) == 1:
-            return client.lock(names[0], timeout=timeout, shared=self._wanted.shared, on_lost="raise")
-        return client.multi(names, timeout=timeout, shared=self._wanted.shared, on_lost="raise")
+            return client.lock(names[0], timeout=timeout, shared=shared, on_lost="raise", tier=tier)
+        return client.multi(names, timeout=timeout, shared=shared, on_lost="raise", tier=tier)
 
     def _let_go(self) -> None:
         """In the loop: release what is held; stop waiting for what is not."""
@@ -133,3 +132,11 @@ class Holding(threading.Thread):
             self._enough.set()
         elif self._task is not None:
             self._task.cancel()
+
+
+def _where(url: str) -> str:
+    """What could not be reached; without the password that may be in a URL."""
+    scheme, _, rest = url.partition("://")
+    return (
+        ", ".join(map(str, parse(url).endpoints)) if scheme in SCHEMES else f"{scheme}://{rest.rpartition('@')[2]}"
+    )

@@ -20,7 +20,7 @@ import typer
 
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.options import URL, Json, Limit, Name, Shared, Timeout, Try, Url, lasting, wait_of
+from fencehold.cli.options import URL, Json, Limit, Name, Shared, Tier, Timeout, Try, Url, lasting, wait_of
 from fencehold.cli.output import ago, clean, note, say, say_json, to_person
 from fencehold.cli.tokens import Token, decode
 from fencehold.cli.wire import Wire, connect, wired
@@ -47,6 +47,7 @@ def acquire(
     attempt: Try = False,
     shared: Shared = False,
     limit: Limit = 0,
+    tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +58,7 @@ def acquire(
     """
     wait = wait_of(attempt, timeout)
     mode = _mode(shared, limit)
-    with _signals_raised(), contextlib.closing(Member(url, ttl)) as member:
+    with _signals_raised(), contextlib.closing(Member(url, ttl, tier)) as member:
         try:
             grant = _acquired(member, name, wait, mode)
             if grant is not None:
@@ -83,10 +84,11 @@ def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
 class Member:
     """A session of this process, on whichever node leads."""
 
-    def __init__(self, url: str, ttl: float) -> None:
+    def __init__(self, url: str, ttl: float, tier: str = "") -> None:
         self._url = url
+        self._tier = tier
         self.ttl = ttl
-        self.wire = connect(url)
+        self.wire = connect(url, tier=tier)
         try:
             self._opened = self.wire.call("SESSION.OPEN", "TTL", _ms(ttl), "GRACE", _ms(ttl), "META", _who())
         except BaseException:
@@ -94,12 +96,12 @@ class Member:
             raise
 
     def token(self, name: str, fence: int) -> Token:
-        return Token(self._opened["session"], self._opened["secret"], fence, name)
+        return Token(self._opened["session"], self._opened["secret"], fence, name, self._tier)
 
     def resume(self) -> None:
         """Take the session up again where the service is now."""
         self.close()
-        self.wire = connect(self._url)
+        self.wire = connect(self._url, tier=self._tier)
         self.wire.call("SESSION.RESUME", self._opened["session"], self._opened["secret"])
 
     def close(self) -> None:
@@ -158,7 +160,7 @@ def extend(
 ) -> None:
     """Let a hold last for its ttl from now. Exits 75 if it is lost."""
     held = _read(token)
-    with wired(url) as wire:
+    with wired(url, tier=held.tier) as wire:
         longest_ms = _resume(wire, held)["ttl_ms"]
         ttl_ms = longest_ms if ttl is None else _ms(ttl)
         if ttl_ms > longest_ms:
@@ -174,7 +176,7 @@ def extend(
 def release(token: TokenText, url: Url = URL, as_json: Json = False) -> None:
     """Give back what `acquire` took. Exits 75 if it was lost before."""
     held = _read(token)
-    with wired(url) as wire:
+    with wired(url, tier=held.tier) as wire:
         _resume(wire, held)
         try:
             wire.call("LOCK.RELEASE", held.name, held.fence)

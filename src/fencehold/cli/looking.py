@@ -9,7 +9,7 @@ import typer
 
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.options import URL, Json, Name, Prefix, Url
+from fencehold.cli.options import URL, Json, Name, Prefix, Tier, Url
 from fencehold.cli.output import ago, clean, console, left, say, say_json, say_rows, to_person
 from fencehold.cli.wire import Wire, facts, wired
 
@@ -17,9 +17,9 @@ MODES = {"X": "exclusive", "S": "shared", "P": "semaphore", "": "free"}
 _PAGE = 1_000
 
 
-def ls(prefix: Prefix = "", url: Url = URL, as_json: Json = False) -> None:
+def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """List the names that are held or waited for."""
-    with wired(url) as wire:
+    with wired(url, tier=tier) as wire:
         names = all_names(wire, prefix)
         if as_json:
             for name in names:
@@ -39,9 +39,9 @@ def all_names(wire: Wire, prefix: str = "") -> Iterator[dict[str, Any]]:
             return
 
 
-def info(name: Name, url: Url = URL, as_json: Json = False) -> None:
+def info(name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """Show who holds a name, since when, and who waits for it. Exits 1 if nobody holds it."""
-    with wired(url) as wire:
+    with wired(url, tier=tier) as wire:
         view = wire.call("LOCK.INFO", name)
     if as_json:
         say_json(decoded(view))
@@ -116,9 +116,9 @@ def _patience(waiter: dict[str, Any]) -> str:
     return "never" if waiter["left_ms"] < 0 else f"in {ago(waiter['left_ms'])}"
 
 
-def sessions(url: Url = URL, as_json: Json = False) -> None:
+def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """List the sessions: who is there, what each holds and waits for."""
-    with wired(url) as wire:
+    with wired(url, tier=tier) as wire:
         found = wire.call("SESSION.LIST")
     if as_json:
         for one in found:
@@ -140,9 +140,9 @@ def sessions(url: Url = URL, as_json: Json = False) -> None:
     say_rows(headers, rows, empty="no sessions")
 
 
-def status(url: Url = URL, as_json: Json = False) -> None:
+def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """Show what the node that leads says of itself: its version, role, position, counts."""
-    with wired(url, patience_s=0) as wire:
+    with wired(url, patience_s=0, tier=tier) as wire:
         found = {"url": f"fencehold://{wire.endpoint}", **facts(wire)}
     if as_json:
         say_json(found)

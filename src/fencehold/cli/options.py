@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fencehold import types as tiers
 from fencehold.client.endpoints import PORT
 
 URL = f"fencehold://127.0.0.1:{PORT}"
@@ -30,6 +31,19 @@ def lasting(text: str | float) -> float:
     return seconds
 
 
+def tier_word(text: str) -> str:
+    """A tier, as the protocol spells it; empty: the one a connection has that does not ask."""
+    word = text.strip().upper()
+    if word not in ("", "CORRECTNESS", "EFFICIENCY"):
+        raise typer.BadParameter(f"{text!r} is no tier: it is correctness or efficiency")
+    return word
+
+
+def tier_of(word: str) -> tiers.Tier:
+    """The tier of a word that `tier_word` has read."""
+    return tiers.EFFICIENCY if word == "EFFICIENCY" else tiers.CORRECTNESS
+
+
 def port_number(text: str | int) -> int | None:
     """A port. A Kubernetes Service called `fencehold` sets FENCEHOLD_PORT to tcp://…, which is none of ours."""
     if str(text).startswith("tcp://"):
@@ -46,6 +60,16 @@ Url = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for scripts.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What is locked.")]
 Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so.", show_default=False)]
+Tier = Annotated[
+    str,
+    typer.Option(
+        "--tier",
+        parser=tier_word,
+        metavar="TIER",
+        help="Of which tier: correctness, or efficiency.",
+        show_default="correctness",
+    ),
+]
 Try = Annotated[bool, typer.Option("--try", help="Do not wait at all.")]
 Shared = Annotated[bool, typer.Option("--shared", help="Together with others that share it.")]
 Limit = Annotated[

@@ -18,7 +18,7 @@ from fencehold.cli.child import Child
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import complain
 from fencehold.cli.holding import Holding, Wanted
-from fencehold.cli.options import URL, Limit, Shared, Timeout, Try, Url, duration, lasting, wait_of
+from fencehold.cli.options import URL, Limit, Shared, Tier, Timeout, Try, Url, duration, lasting, tier_of, wait_of
 from fencehold.cli.output import clean
 from fencehold.errors import LockTimeout, UsageError
 
@@ -67,15 +67,18 @@ def run(
     busy_exit: Annotated[
         int, typer.Option(min=0, max=255, help="The exit code if the lock is not to be had.")
     ] = Exit.NO,
+    tier: Tier = "",
     url: Url = URL,
 ) -> None:
     """Run a command while holding locks: fencehold run NAME... -- COMMAND...
 
-    Several names are held all or none. The command finds FENCEHOLD_FENCE and FENCEHOLD_NAME in its environment.
+    Several names are held all or none. The command finds FENCEHOLD_FENCE and FENCEHOLD_NAME in its environment;
+    with --tier efficiency there is no fence. A URL may also be one of a backend: redis://, postgresql://, …
     Its exit code is returned; if the hold is lost it is ended, and the exit code is 75.
     """
     names, command = split(words)
-    wanted = Wanted(names, ttl, wait_of(attempt, timeout), os.path.basename(command[0]), shared, limit)
+    owner = os.path.basename(command[0])
+    wanted = Wanted(names, ttl, wait_of(attempt, timeout), owner, shared, limit, tier_of(tier))
     _check(wanted)
     # For good: this process has nothing to do after this, and a last wake must not end it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)

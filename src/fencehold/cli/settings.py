@@ -122,6 +122,8 @@ def read(path: Path) -> File:
 
 def _read(known: dict[str, Any]) -> File:
     tables = {name: known.pop(name) for name in TABLES if name in known}
+    # The same file may speak to clients, too, see `client.configuring`.
+    known.pop("client", None)
     for key in known:
         if key not in SETTINGS:
             raise Wrong(_unknown(key, [*SETTINGS, *TABLES]))

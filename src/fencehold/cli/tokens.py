@@ -20,6 +20,8 @@ class Token(NamedTuple):
     secret: str
     fence: int
     name: str
+    tier: str = ""
+    """Of the session, if it was said: whoever gives it back need not know."""
 
     def __repr__(self) -> str:
         """Without the secret: a token may stand in a traceback or a log."""
@@ -27,7 +29,8 @@ class Token(NamedTuple):
 
     def encode(self) -> str:
         """As one word, safe in any shell."""
-        packed = json.dumps(tuple(self), separators=(",", ":")).encode()
+        parts = tuple(self) if self.tier else tuple(self)[:-1]
+        packed = json.dumps(parts, separators=(",", ":")).encode()
         return _VERSION + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
@@ -35,7 +38,7 @@ def decode(text: str) -> Token:
     """Read what `encode` wrote."""
     body = text.strip().removeprefix(_VERSION)
     try:
-        session, secret, fence, name = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        return Token(int(session), str(secret), int(fence), str(name))
+        session, secret, fence, name, *tier = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        return Token(int(session), str(secret), int(fence), str(name), *map(str, tier))
     except (ValueError, TypeError, binascii.Error):
         raise UsageError("that is no token: it is what `fencehold acquire` printed, whole") from None

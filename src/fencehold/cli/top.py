@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from fencehold.cli.looking import MODES, all_names, who
-from fencehold.cli.options import URL, Json, Prefix, Url, lasting
+from fencehold.cli.options import URL, Json, Prefix, Tier, Url, lasting
 from fencehold.cli.output import ago, clean, say_json, say_rows, table, to_person
 from fencehold.cli.screen import show_until_quit
 from fencehold.cli.wire import Wire, connect, facts, wired
@@ -38,15 +38,16 @@ def top(
     ] = 1.0,
     rows: Annotated[int, typer.Option(min=1, max=200, help="How many names to show in each list.")] = 8,
     once: Annotated[bool, typer.Option("--once", help="Look once; so it is when nobody watches.")] = False,
+    tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
     """Watch the most contended and the longest held names, live; q or ctrl-c ends it."""
     if to_person() and not once and not as_json:
-        with contextlib.closing(Live(url, prefix, rows)) as live:
+        with contextlib.closing(Live(url, prefix, rows, tier)) as live:
             show_until_quit(live.draw, interval)
         return
-    with wired(url) as wire:
+    with wired(url, tier=tier) as wire:
         frame = look(wire, prefix, rows)
     if as_json:
         _say_json(frame)
@@ -85,8 +86,8 @@ def _row(name: dict[str, Any]) -> tuple[str, ...]:
 class Live:
     """Look after look, at whichever node leads."""
 
-    def __init__(self, url: str, prefix: str, rows: int) -> None:
-        self._url, self._prefix, self._rows = url, prefix, rows
+    def __init__(self, url: str, prefix: str, rows: int, tier: str = "") -> None:
+        self._url, self._prefix, self._rows, self._tier = url, prefix, rows, tier
         self._wire: Wire | None = None
         self._before: Frame | None = None
 
@@ -95,7 +96,7 @@ class Live:
         try:
             if self._wire is None:
                 # Found anew each time: after a change of leaders another node has the answers.
-                self._wire = connect(self._url, patience_s=0)
+                self._wire = connect(self._url, patience_s=0, tier=self._tier)
             now = look(self._wire, self._prefix, self._rows)
         except FenceholdError as failure:
             self.close()

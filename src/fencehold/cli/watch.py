@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fencehold.cli.options import URL, Json, Prefix, Url
+from fencehold.cli.options import URL, Json, Prefix, Tier, Url
 from fencehold.cli.output import clean, console, note, say, say_json, to_person
 from fencehold.cli.wire import CannotConnect, Wire, wired
 from fencehold.errors import Unavailable
@@ -31,13 +31,14 @@ def watch(
         typer.Option("--from", metavar="POSITION", min=0, help="Begin after this position, if it is still known."),
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="End after so many events; 0: never.")] = 0,
+    tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
     """Show what happens to names, as it happens, until ctrl-c."""
     if to_person() and not as_json:
         note(f"watching {'names that begin with ' + clean(prefix) if prefix else 'everything'}; ctrl-c ends it")
-    for event in islice(Events(url, prefix, since).follow(), count or None):
+    for event in islice(Events(url, prefix, since, tier).follow(), count or None):
         if as_json:
             say_json(event)
         else:
@@ -47,8 +48,9 @@ def watch(
 class Events:
     """Events as they come. When a node ends, they go on where they were at the one that leads next."""
 
-    def __init__(self, url: str, prefix: str, since: int | None) -> None:
+    def __init__(self, url: str, prefix: str, since: int | None, tier: str = "") -> None:
         self._url = url
+        self._tier = tier
         self._prefix = prefix
         self._position = since
         """Of the last event that came, or after which they begin."""
@@ -59,7 +61,7 @@ class Events:
         """One after the other, until none can be had any more."""
         while True:
             try:
-                with wired(self._url) as wire:
+                with wired(self._url, tier=self._tier) as wire:
                     yield from self._of(wire)
             except CannotConnect:
                 raise

@@ -54,8 +54,8 @@ class CannotConnect(Unavailable):
 class Wire:
     """One connection, greeted, in RESP3."""
 
-    def __init__(self, endpoint: Endpoint, *login: str) -> None:
-        """Connect and greet.
+    def __init__(self, endpoint: Endpoint, *more: str) -> None:
+        """Connect and greet, with more words in the greeting if there are any.
 
         Raises:
             OSError: it cannot be reached.
@@ -67,7 +67,7 @@ class Wire:
         self._socket = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            words: tuple[str | int, ...] = ("HELLO", 3, *login, "SETNAME", f"fencehold-cli/{__version__}")
+            words: tuple[str | int, ...] = ("HELLO", 3, *more, "SETNAME", f"fencehold-cli/{__version__}")
             self.hello: dict[str, Any] = self.call(*words, timeout=GREET_TIMEOUT_S)
         except BaseException:
             self._socket.close()
@@ -158,19 +158,19 @@ class Wire:
 
 
 @contextlib.contextmanager
-def wired(url: str, *, patience_s: float = LEADER_S, named_only: bool = False) -> Iterator[Wire]:
+def wired(url: str, *, patience_s: float = LEADER_S, named_only: bool = False, tier: str = "") -> Iterator[Wire]:
     """A connection to the server of a URL, closed at the end."""
-    wire = connect(url, patience_s=patience_s, named_only=named_only)
+    wire = connect(url, patience_s=patience_s, named_only=named_only, tier=tier)
     try:
         yield wire
     finally:
         wire.close()
 
 
-def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False) -> Wire:
+def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False, tier: str = "") -> Wire:
     """Connect to the node that leads, which the nodes of the URL may know; failing that, to one that answers.
 
-    With `named_only`, only to those that the URL names.
+    With `named_only`, only to those that the URL names. A `tier` that is given is asked for.
 
     Raises:
         CannotConnect: none answers.
@@ -179,7 +179,7 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False)
     address = parse(url)
     until = time.monotonic() + patience_s
     while True:
-        wire = _found(address, named_only)
+        wire = _found(address, named_only, tier)
         if wire.leads or time.monotonic() >= until:
             return wire
         wire.close()
@@ -193,9 +193,9 @@ def login_of(address: Address) -> tuple[str, ...]:
     return ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
 
 
-def _found(address: Address, named_only: bool) -> Wire:
+def _found(address: Address, named_only: bool, tier: str) -> Wire:
     """The node that leads, or the first that answers."""
-    login = login_of(address)
+    words = (*login_of(address), *(("TIER", tier) if tier else ()))
     to_try, tried = deque(address.endpoints), set[Endpoint]()
     waiting: list[Wire] = []
     failures: list[str] = []
@@ -205,7 +205,7 @@ def _found(address: Address, named_only: bool) -> Wire:
             continue
         tried.add(endpoint)
         try:
-            wire = Wire(endpoint, *login)
+            wire = Wire(endpoint, *words)
         except (OSError, FenceholdError) as failure:
             failures.append(f"{endpoint}: {getattr(failure, 'strerror', None) or failure}")
             continue

@@ -38,6 +38,8 @@ class Making(NamedTuple):
     clock: Clock = clock
     draw: Callable[[], float] = random.random
     """A number between 0 and 1, drawn by lot."""
+    tier: str = ""
+    """`EFFICIENCY` or `CORRECTNESS`, to be said to a service that has both; empty: nothing is said."""
 
     def checked(self) -> Self:
         """The same, if it makes sense; with a TLS context if the URL asks for one."""
@@ -57,5 +59,6 @@ class Making(NamedTuple):
             meta=session_meta(self.name, self.meta, __version__),
             user=address.user,
             secret=address.secret,
+            tier=self.tier,
         )
         return SessionProtocol(settings.checked(), Rotation(address.endpoints, self.draw))

@@ -19,6 +19,8 @@ class Settings(NamedTuple):
     meta: str = ""
     user: str = ""
     secret: str = ""
+    tier: str = ""
+    """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
 
     def checked(self) -> "Settings":
         """These settings, if they make sense."""
@@ -37,6 +39,8 @@ class Settings(NamedTuple):
             words += ["AUTH", self.user or "default", self.secret]
         if self.name:
             words += ["SETNAME", self.name]
+        if self.tier:
+            words += ["TIER", self.tier]
         return command(*words)
 
     def opening(self) -> bytes:

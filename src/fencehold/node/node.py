@@ -29,7 +29,7 @@ from fencehold.node.standby import Line, StandingBy
 from fencehold.node.standbys import Member, Standbys
 from fencehold.node.suspicion import Patience
 from fencehold.runtime.clock import Clock
-from fencehold.types import Epoch, Position
+from fencehold.types import Epoch, Position, Tier
 
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """How long to wait before opening a journal that failed again; the last one from then on."""
@@ -46,6 +46,9 @@ _DEPOSED = (Sealed, OutOfPlace, Trimmed)
 
 class Node:
     """One replica that serves, or stands by to."""
+
+    tier = Tier.CORRECTNESS
+    """What its locks are for."""
 
     def __init__(
         self,
@@ -83,6 +86,8 @@ class Node:
         """Whom it was to replace and where the journal ended then, until it has taken the epoch."""
         self._saver = Saver(journal)
         self._due: Alarm | None = None
+        self.on_promoted: Callable[[], None] = _ignore
+        """Called when it begins to lead."""
         self.on_deposed: Callable[[], None] = _ignore
         """Called when it led and does so no more, though it goes on."""
         self.on_changed: Callable[[], None] = _ignore
@@ -281,6 +286,7 @@ class Node:
         self._due = Alarm(leader.tick)
         self._leader = leader
         self._was_admitted = True
+        self.on_promoted()
         self._leading.set()
         self._settled.set()
         self.on_changed()
@@ -289,14 +295,15 @@ class Node:
         finally:
             self._leader = None
             self._leading.clear()
+            if not self._stopping and self._line is not None:
+                # Before anything is awaited: from here on another node may answer.
+                self.standbys.dismiss()
+                self.on_deposed()
             ticking.cancel()
             self._due.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ticking
             await self._saver.end()
-            if not self._stopping and self._line is not None:
-                self.standbys.dismiss()
-                self.on_deposed()
         await self._hand_over()
 
     async def _hand_over(self) -> None:

@@ -18,6 +18,13 @@ def test_a_token_comes_back_as_it_was(session: int, secret: str, fence: int, nam
     assert all(char.isalnum() or char in "-_." for char in text)
 
 
+def test_a_token_knows_its_tier() -> None:
+    """If one was said; those of before have none."""
+    token = Token(1, "secret", 2, "name", "EFFICIENCY")
+    assert decode(token.encode()) == token
+    assert decode(Token(1, "secret", 2, "name").encode()).tier == ""
+
+
 @pytest.mark.parametrize("text", ["", "fh1.", "fh1.!!!!", "fh1.WzFd", "fh1.eyJhIjoxfQ", "hello", "ü"])
 def test_what_is_no_token_is_refused(text: str) -> None:
     """With one sentence, and without repeating it."""

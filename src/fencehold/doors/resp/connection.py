@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
     from fencehold.doors.resp.member import Member
     from fencehold.doors.resp.watching import Watching
+    from fencehold.node.node import Node
 
 Handler = Callable[["Connection", list[bytes], "Slot"], None]
 
@@ -70,7 +71,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, door: "Door") -> None:
         self.door = door
-        self.node = door.node
+        self.node: Node = door.node
+        """Whose machine it belongs to: of the tier it chose, before its first session."""
         self.version = 2
         self.number = 0
         """Of those that came through the door, from 1."""

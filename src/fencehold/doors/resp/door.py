@@ -13,11 +13,12 @@ import json
 from itertools import count
 from typing import NamedTuple
 
-from fencehold.doors.resp import greeting, locking, looking, nodes, sessions
+from fencehold.doors.resp import greeting, locking, looking, nodes, sessions, tiers
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
 from fencehold.errors import UsageError
 from fencehold.node.node import Node
+from fencehold.node.volatile import Volatile
 from fencehold.runtime.ids import Secrets, new_secret
 
 
@@ -43,8 +44,17 @@ class Bounds(NamedTuple):
 class Door:
     """One listening socket and the connections that came through it."""
 
-    def __init__(self, node: Node, *, bounds: Bounds | None = None, new_secret: Secrets = new_secret) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        volatile: Volatile | None = None,
+        bounds: Bounds | None = None,
+        new_secret: Secrets = new_secret,
+    ) -> None:
         self.node = node
+        """Whose machine a connection belongs to that does not ask for the other tier."""
+        self.volatile = volatile
         self.bounds = bounds or Bounds()
         self.new_secret = new_secret
         self.turn = Turn()
@@ -57,6 +67,7 @@ class Door:
             **locking.HANDLERS,
             **looking.HANDLERS,
             **nodes.HANDLERS,
+            **tiers.HANDLERS,
         }
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -83,14 +94,14 @@ class Door:
         if self._sweeping is not None:
             self._sweeping.cancel()
         if self._server is not None:
-            self._server.close()
+            _close(self._server)
         for connection in tuple(self.connections):
             connection.stop_reading()
             if connection.member is not None and connection.member.implicit:
                 connection.member.close()
 
     def dismiss(self) -> None:
-        """Another node leads: let everybody go there. What was not answered here is asked again there."""
+        """Another node leads: let everybody go there, whatever the tier. What was not answered is asked again."""
         for connection in tuple(self.connections):
             connection.end()
 
@@ -153,6 +164,19 @@ class Door:
         for connection in self.connections:
             if connection.member is not None and connection.member.implicit:
                 connection.member.keep_alive()
+
+
+def _close(server: asyncio.Server) -> None:
+    """Listen no more."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, asyncio.SelectorEventLoop):
+        server.close()
+        return
+    # What asyncio's own loop accepts in one turn it attaches to the server in the next; a server that is closed by
+    # then loses the socket without closing it. So nothing more is accepted, and the server closed a turn later.
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    loop.call_soon(server.close)
 
 
 def check_host(host: str, *, insecure: bool) -> None:

@@ -4,6 +4,7 @@ from fencehold import __version__
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.tiers import choose
 
 _NAME_BYTES_MAX = 128
 
@@ -26,6 +27,7 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
             "id": connection.number,
             "mode": "standalone",
             "role": connection.node.role,
+            "tier": connection.node.tier.name,
             "modules": [],
         }
     )
@@ -37,6 +39,8 @@ def _read_rest(connection: Connection, words: list[bytes]) -> None:
         match word.upper():
             case b"SETNAME":
                 connection.name = _name(next(rest, b""))
+            case b"TIER":
+                choose(connection, next(rest, b""))
             case b"AUTH":
                 raise Wrong("this server has no users: connect without AUTH")
             case _:
@@ -105,17 +109,18 @@ def config(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    node = connection.node
+    node, place = connection.node, connection.door.node
     state = node.replica.machine.state
     facts = {
         "fencehold_version": __version__,
+        "tier": node.tier.name,
         "engine": node.journal.declared.engine,
         "durable": int(node.journal.declared.durable),
-        "node": node.member.name,
-        "address": node.member.address,
-        "leader": node.leader.name,
-        "leader_address": node.leader.address,
-        "standbys": len(node.standbys.all()),
+        "node": place.member.name,
+        "address": place.member.address,
+        "leader": place.leader.name,
+        "leader_address": place.leader.address,
+        "standbys": len(place.standbys.all()),
         "role": node.role,
         "epoch": node.epoch,
         "position": node.position,

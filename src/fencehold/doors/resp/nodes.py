@@ -1,4 +1,7 @@
-"""Nodes on the wire: a standby that follows the leader, and what there is to know of the nodes."""
+"""Nodes on the wire: a standby that follows the leader, and what there is to know of the nodes.
+
+They are about the node and its journal, whichever tier the connection belongs to.
+"""
 
 from functools import partial
 
@@ -24,7 +27,7 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
     name = _bounded(words[1], "the name", _NAME_BYTES_MAX)
     address = _bounded(words[2], "the address", _ADDRESS_BYTES_MAX)
     position = number(words[3], "the position")
-    node = connection.node
+    node = connection.door.node
     if not node.leads:
         refuse(slot, node.refusal(), 0)
         return
@@ -40,7 +43,7 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
 def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """NODE.LIST: what this node knows of itself and, if it leads, of those who follow it."""
     exactly(words, 0)
-    node = connection.node
+    node = connection.door.node
     slot.reply(
         {
             "node": node.member.name,
@@ -62,7 +65,7 @@ def _standby(connection: Connection, standby: Standby) -> dict[str, object]:
         "node": standby.member.name,
         "address": standby.member.address,
         "position": standby.position,
-        "lag": max(0, connection.node.position - standby.position),
+        "lag": max(0, connection.door.node.position - standby.position),
         "heard_ms_ago": round((connection.door.now() - standby.heard_at) * 1000),
     }
 

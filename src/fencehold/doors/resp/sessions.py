@@ -57,7 +57,7 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
     session = node.replica.machine.state.sessions.get(number_) if node.leads else None
     if session is None or not _is_its_secret(session, secret):
         # What the state says may not be durable yet, and a client that hears this gives up all it holds.
-        node.ask(_nothing, partial(_not_found, slot, number_))
+        node.ask(_nothing, partial(_not_found, slot, number_, node.tier.name))
         return
     # Attached before it is durable: the end of the old connection must not suspend it any more.
     member = connection.member = Member(connection, session.id, session.ttl_ms, implicit=False, resumed=True)
@@ -74,12 +74,12 @@ def _nothing(_: State) -> None:
     """To be answered when what the state says is durable."""
 
 
-def _not_found(slot: Slot, session: int, found: FenceholdError | None) -> None:
+def _not_found(slot: Slot, session: int, tier: str, found: FenceholdError | None) -> None:
     if found is not None:
         refuse(slot, found, 0)
     else:
-        # The same words for both: whoever guesses learns nothing.
-        slot.error("NOSESSION", f"session {session} has ended, or the secret is not its own")
+        # The same words for all: whoever guesses learns nothing.
+        slot.error("NOSESSION", f"session {session} has ended, is not of the {tier} tier, or has another secret")
 
 
 def _resumed(connection: Connection, member: Member, slot: Slot, grace_ms: int, outcome: Told, at_ms: int) -> None:

@@ -1,0 +1,119 @@
+"""The volatile machine: a second machine beside the node's own, over memory, for locks that only save work.
+
+1. Nothing of it waits for the journal: it is a node over the memory engine, with a leader, sessions,
+   queues and events of its own. The two machines know nothing of one another's names and sessions.
+2. It serves where the node beside it leads, and from then on. Elsewhere it refuses as that node does, with the
+   address of the one that leads: all who want a name of this tier meet at one machine.
+3. A node that is deposed forgets it at once, before it lets go of who was connected. What leads next, here or
+   elsewhere, begins with an empty machine, as after a restart: no session of an earlier *life* is known.
+4. Fences and positions of a life begin at the time of day in microseconds. No machine grants or writes that often,
+   so they are above those of every earlier life, as far as the clocks of the nodes agree: a late release meets no
+   new holder, and a watcher that comes back is told what it missed.
+5. A node that is alone is never deposed. While its journal fails and is tried again, this machine goes on.
+6. What ends it but `stop` is a failure as much as one of the node beside it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from fencehold.core.commands import Entry, RaiseFence
+from fencehold.core.limits import Limits
+from fencehold.core.machine import Machine
+from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.errors import Unavailable
+from fencehold.journal.port import Snapshot
+from fencehold.node.leader import Bounds
+from fencehold.node.node import Node
+from fencehold.runtime.calendar import now_us
+from fencehold.runtime.clock import Clock
+from fencehold.types import Position, Tier
+
+
+class Life(Node):
+    """One life of the volatile machine; before it begins and after it ended it refuses."""
+
+    tier = Tier.EFFICIENCY
+
+    def __init__(self, beside: Node, clock: Clock, limits: Limits, bounds: Bounds) -> None:
+        self._store = MemoryStore()
+        super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds)
+        self._beside = beside
+
+    def begin_at(self, number: int) -> None:
+        """Let its positions and fences be above a number. To be said before `run`."""
+        machine = Machine(self._limits)
+        machine.state.position = number - 1
+        machine.apply(number, Entry(0, (RaiseFence(number),)))
+        position = Position(number)
+        self._store.snapshot = Snapshot(position, b"".join(machine.snapshot()))
+        self._store.trimmed = position
+
+    @property
+    def role(self) -> str:
+        """`leader` while it serves; else that of the node beside it, or `waiting` for its turn."""
+        if self.leads:
+            return "leader"
+        return "waiting" if self._beside.leads else self._beside.role
+
+    def refusal(self) -> Unavailable:
+        """Why it answers nothing: mostly that another node leads."""
+        return Unavailable("not up yet") if self._beside.leads else self._beside.refusal()
+
+
+class Volatile:
+    """The lives of the volatile machine of one server, one after the other."""
+
+    def __init__(
+        self,
+        beside: Node,
+        clock: Clock,
+        *,
+        limits: Limits | None = None,
+        bounds: Bounds | None = None,
+        now_us: Callable[[], int] = now_us,
+    ) -> None:
+        self._new_life = partial(Life, beside, clock, limits or Limits(), bounds or Bounds())
+        self._now_us = now_us
+        self._last = 0
+        """The greatest fence or position of the lives before this one: the time of day may have been set back."""
+        self._due = asyncio.Event()
+        """It is to serve, or to stop."""
+        self._stopping = False
+        self.node = self._new_life()
+        beside.on_promoted = self.begin
+
+    def begin(self) -> None:
+        """The node beside it leads: serve, unless it does already."""
+        if not self._due.is_set():
+            self.node.begin_at(max(self._now_us(), self._last + 1))
+            self._due.set()
+
+    def forget(self) -> None:
+        """The node beside it leads no more: end this life. The next one waits to begin.
+
+        Whoever is connected to this one is to be let go.
+        """
+        self._due.clear()
+        self.node.stop()
+        machine = self.node.replica.machine
+        self._last = max(self._last, machine.fence, machine.position)
+        if not self._stopping:
+            self.node = self._new_life()
+
+    def stop(self) -> None:
+        """Have `run` return when all that was taken is answered."""
+        self._stopping = True
+        self.node.stop()
+        self._due.set()
+
+    async def run(self) -> None:
+        """Serve whenever it is to, until stopped.
+
+        Raises: what cannot be mended by trying again.
+        """
+        while not self._stopping:
+            await self._due.wait()
+            # Not so if it was forgotten before this had its turn.
+            if self._due.is_set():
+                await self.node.run()
