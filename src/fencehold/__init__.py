@@ -12,7 +12,7 @@ from fencehold.version import __version__
 if TYPE_CHECKING:
     from fencehold import aio, errors
     from fencehold.client.blocking.client import Client, connect
-    from fencehold.client.blocking.hold import Hold, Loss
+    from fencehold.client.blocking.hold import Claim, Hold, Loss
     from fencehold.client.blocking.lock import Lock
     from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock, Watch
     from fencehold.client.current import current_hold
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
-    from fencehold.types import Link
+    from fencehold.guarantees import Guarantees
+    from fencehold.types import CORRECTNESS, EFFICIENCY, Link, Tier
 
 _HOMES = {
     "fencehold.client.blocking.client": ("Client", "connect"),
-    "fencehold.client.blocking.hold": ("Hold", "Loss"),
+    "fencehold.client.blocking.hold": ("Claim", "Hold", "Loss"),
     "fencehold.client.blocking.lock": ("Lock",),
     "fencehold.client.blocking.recipes": ("Election", "Leadership", "RLock", "RWLock", "Watch"),
     "fencehold.client.current": ("current_hold",),
@@ -62,17 +63,22 @@ _HOMES = {
         "Unsupported",
         "UsageError",
     ),
-    "fencehold.types": ("Link",),
+    "fencehold.guarantees": ("Guarantees",),
+    "fencehold.types": ("CORRECTNESS", "EFFICIENCY", "Link", "Tier"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "CORRECTNESS",
+    "EFFICIENCY",
+    "Claim",
     "Client",
     "Deadlock",
     "Election",
     "Event",
     "Explanation",
     "FenceholdError",
+    "Guarantees",
     "Hold",
     "HoldLost",
     "Holder",
@@ -93,6 +99,7 @@ __all__ = [
     "Refused",
     "SessionExpired",
     "State",
+    "Tier",
     "Unavailable",
     "Unsupported",
     "UsageError",

@@ -1,9 +1,21 @@
 """Fencehold on an event loop: ``async with fencehold.aio.connect("fencehold://host") as client``."""
 
 from fencehold.client.aio.client import Client, connect
-from fencehold.client.aio.hold import Hold, Loss
+from fencehold.client.aio.hold import Claim, Hold, Loss
 from fencehold.client.aio.lock import Lock
 from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock
 from fencehold.client.aio.watch import Watch
 
-__all__ = ["Client", "Election", "Hold", "Leadership", "Lock", "Loss", "RLock", "RWLock", "Watch", "connect"]
+__all__ = [
+    "Claim",
+    "Client",
+    "Election",
+    "Hold",
+    "Leadership",
+    "Lock",
+    "Loss",
+    "RLock",
+    "RWLock",
+    "Watch",
+    "connect",
+]

@@ -5,6 +5,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from enum import Enum
 from types import ModuleType
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from fencehold.client.aio import lock as aio_lock
 from fencehold.client.aio import recipes as aio_recipes
 from fencehold.client.aio import watch as aio_watch
 from fencehold.client.blocking import client, hold, lock, recipes
-from fencehold.client.making import DEFAULT_URL
 from fencehold.client.trust import State
+from fencehold.types import Tier
 
 WIDTH = 112
 
@@ -24,6 +25,7 @@ PAIRS: dict[str, tuple[type, type]] = {
     "Client": (client.Client, aio_client.Client),
     "Lock": (lock.Lock, aio_lock.Lock),
     "Hold": (hold.Hold, aio_hold.Hold),
+    "Claim": (hold.Claim, aio_hold.Claim),
     "Loss": (hold.Loss, aio_hold.Loss),
     "RWLock": (recipes.RWLock, aio_recipes.RWLock),
     "RLock": (recipes.RLock, aio_recipes.RLock),
@@ -33,8 +35,9 @@ PAIRS: dict[str, tuple[type, type]] = {
 }
 """The classes with a blocking and an async flavour."""
 RECORDS: dict[str, type] = {
-    name: getattr(fencehold, name) for name in ("Explanation", "Holder", "Waiting", "Party", "Event")
+    name: getattr(fencehold, name) for name in ("Explanation", "Holder", "Waiting", "Party", "Event", "Guarantees")
 }
+CHOICES: dict[str, type[Enum]] = {"State": State, "Tier": Tier}
 
 
 class Signature(NamedTuple):
@@ -57,8 +60,8 @@ def text_of(name: str, hidden: set[str]) -> str:
     """The block of signatures for a class, a record or `connect`."""
     if name == "connect":
         return "\n".join(_both(_function(client, name), _function(aio_client, name))) + "\n"
-    if name == "State":
-        return "".join(f"State.{state.name}\n" for state in State)
+    if name in CHOICES:
+        return "".join(f"{name}.{choice.name}\n" for choice in CHOICES[name])
     if name in RECORDS:
         return "".join(f"{member}\n" for member in members(RECORDS[name]))
     ours, theirs = ({m.name: m for m in members(kind)} for kind in PAIRS[name])
@@ -68,9 +71,8 @@ def text_of(name: str, hidden: set[str]) -> str:
 
 def members(kind: type) -> list[Signature]:
     """The public members of a class and of what it is made of, in the order of the source."""
-    others = {each for pair in PAIRS.values() for each in pair} - {kind}
-    ours = [each for each in kind.__mro__ if each.__module__.startswith("fencehold.") and each not in others]
-    if any(issubclass(kind, other) for other in others):
+    ours = [each for each in kind.__mro__ if each.__module__.startswith("fencehold.")]
+    if any(issubclass(kind, hold) and kind is not hold for hold in PAIRS["Hold"]):
         # A hold with one more word: the others are on the page of holds.
         ours = [kind]
     return list({member.name: member for each in reversed(ours) for member in _own_members(each)}.values())
@@ -88,9 +90,15 @@ def _own_members(kind: type) -> list[Signature]:
 
 
 def _members(tree: ast.ClassDef) -> Iterator[Signature]:
+    results: dict[str, list[str]] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
-            yield _signature(node)
+            found = _signature(node)
+            if any(ast.unparse(mark) == "overload" for mark in node.decorator_list):
+                results.setdefault(node.name, []).append(found.result)
+            else:
+                # What it can be called with is said once, and all that can come of it.
+                yield found._replace(result=" | ".join(results.get(node.name, [found.result])))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield Signature(node.target.id, (), _words(node.annotation), False, False)
 
@@ -123,7 +131,7 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
 def _words(node: ast.AST | None) -> str:
     if node is None:
         return ""
-    text = re.sub(r"\b(views|ssl|asyncio)\.", "", ast.unparse(node)).replace("DEFAULT_URL", repr(DEFAULT_URL))
+    text = re.sub(r"\b(views|ssl|asyncio|os)\.", "", ast.unparse(node))
     return re.sub(r"(?<=: )'(\w+)'|^'(\w+)'$", r"\1\2", text)
 
 
@@ -152,8 +160,9 @@ def _both(blocking: Signature | None, other: Signature | None) -> list[str]:
         return _wrapped(str(blocking), "  # not in aio")
     mark = "  # aio: await" if other.is_async else ""
     more = [parameter for parameter in other.parameters if parameter not in blocking.parameters]
-    same = blocking._replace(parameters=(*blocking.parameters, *more), is_async=other.is_async)
-    if more and str(same) == str(other):
+    # Where they stand among the others does not matter: options are keyword-only.
+    is_more = {*blocking.parameters, *more} == set(other.parameters) and blocking.result == other.result
+    if more and is_more:
         return [*_wrapped(str(blocking), mark), f"    # aio, also: {', '.join(more)}"]
     if blocking.parameters == other.parameters and blocking.result != other.result:
         mark = f"  # aio: {'await ' if other.is_async else ''}-> {other.result}"

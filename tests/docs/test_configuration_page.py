@@ -16,6 +16,8 @@ from fencehold.cli.configuration import configured
 from fencehold.cli.credentials import VARIABLE
 from fencehold.cli.options import duration
 from fencehold.cli.settings import SETTINGS, read
+from fencehold.client.configuring import DEFAULTS
+from fencehold.client.configuring import read as read_by_clients
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.node.leader import Bounds as LeaderBounds
@@ -114,7 +116,7 @@ def test_every_option_of_serve_can_be_said_in_a_file() -> None:
 
 def test_the_file_on_the_page_is_taken(tmp_path: Path) -> None:
     """As it is, but for where the password is."""
-    (block,) = [block for block in blocks(PAGE) if block.language == "toml"]
+    block = next(block for block in blocks(PAGE) if "engine" in block.text and block.language == "toml")
     password = tmp_path / "password"
     password.write_text("s3cret")
     file = tmp_path / "fencehold.toml"
@@ -122,6 +124,25 @@ def test_the_file_on_the_page_is_taken(tmp_path: Path) -> None:
     known = configured({}, read(file))
     assert known.server.engine == "etcd://fencehold:s3cret@10.0.0.1,10.0.0.2,10.0.0.3/locks"
     assert known.server.leader.tick_s == 0.25
+
+
+def test_the_file_for_clients_on_the_page_is_taken(tmp_path: Path) -> None:
+    """As it is; and it names everything that such a file can say."""
+    block = next(block for block in blocks(PAGE) if "[client]" in block.text and block.language == "toml")
+    file = tmp_path / "fencehold.toml"
+    file.write_text(block.text)
+    said = read_by_clients(file)
+    assert [name for name, value in said._asdict().items() if value is None] == ["url"]
+    assert read(file).settings == {}
+
+
+def test_what_a_client_does_without_a_word_is_said() -> None:
+    """Where a parameter is not given, the page says what holds instead."""
+    shown = {name: re.findall(r"otherwise `([^`]+)`", cells[1]) for name, cells in table("## The client").items()}
+    wanted = {name: value for name, value in DEFAULTS._asdict().items() if value}
+    assert {name: shown[name] for name in wanted} == {
+        name: [f'"{value}"' if isinstance(value, str) else f"{value:g}"] for name, value in wanted.items()
+    }
 
 
 def test_every_parameter_of_connect_is_there() -> None:

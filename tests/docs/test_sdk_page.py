@@ -10,7 +10,7 @@ import pytest
 
 import fencehold
 from tests.docs.pages import ROOT, blocks, prose, spans
-from tests.docs.signatures import PAIRS, RECORDS, members, text_of
+from tests.docs.signatures import CHOICES, PAIRS, RECORDS, members, text_of
 
 PAGE = ROOT / "docs/reference/sdk.md"
 MARKED = re.compile(r"(<!-- signatures: (\w+) -->\n\n```text\n)(.*?)(```\n)", re.DOTALL)
@@ -38,7 +38,7 @@ def test_signatures_are_as_they_are(request: pytest.FixtureRequest) -> None:
 def test_everything_has_its_block_of_signatures() -> None:
     """No class of the SDK is left out."""
     shown = [block.marks["signatures"] for block in blocks(PAGE) if "signatures" in block.marks]
-    assert sorted(shown) == sorted(["connect", "State", *PAIRS, *RECORDS])
+    assert sorted(shown) == sorted(["connect", *CHOICES, *PAIRS, *RECORDS])
 
 
 @pytest.mark.parametrize("module", ["fencehold", "fencehold.aio"])
@@ -49,7 +49,7 @@ def test_every_public_name_is_on_the_page(module: str) -> None:
     assert [name for name in names if name not in words] == []
 
 
-@pytest.mark.parametrize("name", ["Client", "Lock", "Hold", "Loss", "Election"])
+@pytest.mark.parametrize("name", ["Client", "Lock", "Hold", "Claim", "Loss", "Election"])
 @pytest.mark.parametrize("flavour", [0, 1], ids=["blocking", "aio"])
 def test_every_member_is_explained(name: str, flavour: int) -> None:
     """Every public method and property is spoken of, beyond its signature."""

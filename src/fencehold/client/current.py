@@ -3,14 +3,15 @@
 1. It is set where a body begins, by `with`, `async with` or `once`, and never by `acquire`, which has no body.
 2. It follows the context, as context variables do: tasks and `to_thread` calls begun in a body are inside it.
 3. A body that is over is nobody's, also for those who were begun in it, or who left another body before it.
+4. A body under a claim hides no hold around it: what is asked for here is a fence.
 """
 
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
-from fencehold.client.holding import Holding
+from fencehold.client.holding import Claiming, Holding
 
-Held = TypeVar("Held", bound=Holding)
+Held = TypeVar("Held", bound=Claiming)
 
 
 class Body(Generic[Held]):
@@ -39,6 +40,8 @@ _innermost: ContextVar[Body[Any] | None] = ContextVar("fencehold", default=None)
 def current_hold() -> Holding | None:
     """The hold of the innermost `with`, `async with` or `once` body that this runs in; None outside of any."""
     body = _around()
+    while body is not None and not isinstance(body.hold, Holding):
+        body = body.outer
     return None if body is None else body.hold
 
 

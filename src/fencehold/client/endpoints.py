@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from fencehold.errors import UsageError
 
+SCHEMES = ("fencehold", "fenceholds")
 PORT = 7420
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 1.0
@@ -44,7 +45,7 @@ def parse(url: str) -> Address:
     """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS."""
     # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
     scheme, separator, rest = url.partition("://")
-    if scheme not in ("fencehold", "fenceholds") or not separator:
+    if scheme not in SCHEMES or not separator:
         raise UsageError(f"a URL starts with fencehold:// or fenceholds://, not {url[:20]!r}")
     login, _, hosts = rest.split("/", 1)[0].rpartition("@")
     user, _, secret = login.partition(":")

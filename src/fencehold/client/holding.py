@@ -1,4 +1,7 @@
-"""Holding: what every hold tells of itself, awaited or not."""
+"""Claiming and holding: what every claim and every hold tells of itself, awaited or not.
+
+A claim has names; a hold has a fence, too. Where a fence is needed, a claim will not do.
+"""
 
 import warnings
 
@@ -6,7 +9,7 @@ from fencehold.client.clock import Clock, clock
 from fencehold.client.trust import Grant, State
 
 
-class Holding:
+class Claiming:
     """A grant as its holder sees it. Nothing here waits for anything."""
 
     __slots__ = ("__weakref__", "_clock", "_grant")
@@ -26,14 +29,14 @@ class Holding:
         return self._grant.terms.names
 
     @property
-    def fence(self) -> int:
-        """Greater than that of every earlier hold on these names."""
-        return self._grant.fence
-
-    @property
     def state(self) -> State:
         """HELD, in JEOPARDY, LOST or RELEASED, at this moment."""
         return self._grant.state(self._clock())
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether a lock is behind it. Not, where a client may go on without one when there is nobody to ask."""
+        return self._grant.is_protected
 
     def safe_for(self) -> float:
         """Seconds for which the hold can certainly be trusted. Bound what you call by it."""
@@ -54,10 +57,27 @@ class Holding:
             raise self._grant.why()
 
     def __repr__(self) -> str:
-        names = self.name if len(self.names) == 1 else self.names
-        return f"<{type(self).__name__} {names!r} fence={self.fence} {self.state.value}>"
+        return f"<{type(self).__name__} {self._shown()} {self.state.value}>"
+
+    def _shown(self) -> str:
+        shown = repr(self.name if len(self.names) == 1 else self.names)
+        return shown if self.is_protected else f"{shown} unprotected"
 
     def __del__(self) -> None:
         # Not released here: whoever lost track of it may still be working under it.
-        if not self._grant.ending:
+        if not self._grant.ending and self._grant.is_protected:
             warnings.warn(f"{self!r} was never released; it lives as long as its session", ResourceWarning, 2)
+
+
+class Holding(Claiming):
+    """A grant with a fence."""
+
+    __slots__ = ()
+
+    @property
+    def fence(self) -> int:
+        """Greater than that of every earlier hold on these names."""
+        return self._grant.fence
+
+    def _shown(self) -> str:
+        return f"{super()._shown()} fence={self.fence}"

@@ -51,6 +51,26 @@ class Terms:
         """Whether the names stay ungranted for a while after an unclean end."""
         return self._options[3] > 0
 
+    @property
+    def ttl(self) -> float | None:
+        """Seconds after which a hold ends unless extended; None: with its session."""
+        return self._options[0] / 1000 or None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is to be had together with others who share it."""
+        return self._options[1] == "S"
+
+    @property
+    def limit(self) -> int:
+        """How many may have it at once; 0 if it is no semaphore."""
+        return self._options[2]
+
+    @property
+    def meta(self) -> str:
+        """What is shown to whoever asks who holds it."""
+        return self._options[4]
+
     def waiting(self, timeout: float | None) -> "Terms":
         """The same terms with another time to wait."""
         other = Terms.__new__(Terms)

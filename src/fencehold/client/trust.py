@@ -85,6 +85,9 @@ class Grant:
 
     __slots__ = ("ending", "extensions", "fence", "on_lost", "own_end", "terms", "trust")
 
+    is_protected = True
+    """Whether a lock is behind it."""
+
     def __init__(self, terms: Terms, fence: int, trust: Trust) -> None:
         self.terms = terms
         self.fence = fence

@@ -94,6 +94,11 @@ class Event(NamedTuple):
     detail: str
 
 
+def may_concern(event: Event, name: str) -> bool:
+    """Whether somebody else may have a name after this event."""
+    return name in event.names or event.kind in ("gap", "session_ended")
+
+
 def explanation(reply: dict[bytes, Any]) -> Explanation:
     """Read the answer to LOCK.INFO."""
     return Explanation(

@@ -28,7 +28,9 @@ _PROBE = command("LOCK.SETTLE", 0)
 
 def driver_of(client: AnyClient) -> Driver:
     """What carries a client's session."""
-    channel: Channel = client.portal().channel if isinstance(client, BlockingClient) else client._channel
+    channel = client.portal().channel if isinstance(client, BlockingClient) else client._channel
+    if not isinstance(channel, Channel):
+        raise UsageError("only clients of a Fencehold service can be put to the test here")
     return channel.driver
 
 

@@ -50,13 +50,13 @@ def until_true(true: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def service_on_a_thread() -> Iterator[str]:
-    """A server on a thread of its own; gives its URL."""
+def service_on_a_thread(port: int = 0) -> Iterator[str]:
+    """A server on a thread of its own, on any port that is free if none is given; gives its URL."""
     loop = asyncio.new_event_loop()
     server: list[Server] = []
 
     async def start() -> None:
-        server.append(Server(Config(port=0)))
+        server.append(Server(Config(port=port)))
         await server[0].start()
 
     thread = threading.Thread(target=loop.run_forever, name="server")

@@ -1,57 +1,17 @@
 """An acquire cancelled at any await point leaves nothing held and nothing queued (G9)."""
 
 import asyncio
-from collections.abc import Coroutine, Generator
 from typing import Any
 
 import pytest
 
 from fencehold import aio
+from tests.cancelling import steps_of
 from tests.unit.client.service import run, service, until
 
 pytestmark = pytest.mark.guarantee("G9")
 
 STEPS_MAX = 12
-
-
-class CancelAt:
-    """Await a coroutine, and cancel the task at the k-th time it is suspended.
-
-    Early: when it is about to sleep. Late: when what it sleeps for has happened, but it has not been told yet.
-    """
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], step: int, *, late: bool) -> None:
-        self._coroutine = coroutine
-        self._step = step
-        self._late = late
-        self.steps = 0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        task = asyncio.current_task()
-        assert task is not None
-        inner = self._coroutine.__await__()
-        resume: BaseException | None = None
-        while True:
-            try:
-                slept_for = inner.send(None) if resume is None else inner.throw(resume)
-            except StopIteration as end:
-                return end.value
-            resume = None
-            if self.steps == self._step:
-                self._cancel(task, slept_for)
-            self.steps += 1
-            try:
-                yield slept_for
-            except BaseException as error:
-                resume = error
-
-    def _cancel(self, task: "asyncio.Task[Any]", slept_for: Any) -> None:
-        if self._late and slept_for is not None:
-            # Called before the task's own callback, which is added after this: the result is there, unseen.
-            slept_for.add_done_callback(lambda _: task.cancel())
-            slept_for._asyncio_future_blocking = True
-        else:
-            task.cancel()
 
 
 async def _body(client: aio.Client, timeout: float | None) -> None:
@@ -70,17 +30,6 @@ async def _is_clean(client: aio.Client) -> bool:
     return not seen.holders and not seen.queue
 
 
-async def _steps_of(coroutine: Coroutine[Any, Any, Any], step: int, late: bool) -> int:
-    """Run it in a task that is cancelled at a step; says how many steps there were."""
-    stepped = CancelAt(coroutine, step, late=late)
-
-    async def task() -> None:
-        await stepped
-
-    await asyncio.gather(asyncio.create_task(task()), return_exceptions=True)
-    return stepped.steps
-
-
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("form", [_body, _acquire])
 @pytest.mark.parametrize("timeout", [None, 5, 0])
@@ -91,7 +40,7 @@ def test_cancelled_at_every_await_point(form: Any, timeout: float | None, late: 
         async with service() as url, aio.connect(url) as client, aio.connect(url) as other:
             cancelled = 0
             for step in range(STEPS_MAX):
-                steps = await _steps_of(form(client, timeout), step, late)
+                steps = await steps_of(form(client, timeout), step, late)
                 await until(lambda: _is_clean(other))
                 assert not client._channel.protocol.session.holds
                 cancelled += steps > step
@@ -109,7 +58,7 @@ def test_cancelled_at_every_await_point_while_another_holds_it(late: bool) -> No
             for step in range(STEPS_MAX):
                 held = await other.lock("a").acquire()
                 assert held is not None
-                waiting = asyncio.create_task(_steps_of(_body(client, None), step, late))
+                waiting = asyncio.create_task(steps_of(_body(client, None), step, late))
                 await until(lambda waiting=waiting: _queued_or_done(other, waiting))  # type: ignore[misc]
                 await held.release()
                 await waiting

@@ -1,32 +1,43 @@
-"""The channel: the short way from the verbs to the session protocol, and back by a future."""
+"""The channel: the carrier to the service. The short way from the verbs to the session protocol, and back by a
+future."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from fencehold.client import views
+from fencehold.client.aio.carrier import Who
+from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.identity import Owners
 from fencehold.client.protocol import SessionProtocol
-from fencehold.client.terms import Terms
+from fencehold.client.terms import Terms, ms_of
 from fencehold.client.trust import Grant
-from fencehold.errors import UsageError
+from fencehold.client.wire import command
+from fencehold.guarantees import Guarantees
 
 
 class Channel:
     """One protocol, its driver, and the loop both live on."""
 
-    __slots__ = ("clock", "driver", "loop", "owners", "protocol")
+    at_once = None
 
-    def __init__(self, protocol: SessionProtocol, driver: Driver) -> None:
+    __slots__ = ("clock", "driver", "guarantees", "loop", "owners", "protocol", "watches")
+
+    def __init__(self, protocol: SessionProtocol, driver: Driver, guarantees: Guarantees) -> None:
         self.protocol = protocol
         self.driver = driver
         self.loop = driver.loop
         self.clock = driver.clock
         self.owners = Owners()
+        self.guarantees = guarantees
+        self.watches = Watches(self)
 
-    async def acquire(self, terms: Terms, task: "asyncio.Task[Any]", owner: bytes | None = None) -> Grant | None:
+    async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""
         future: asyncio.Future[Any] = self.loop.create_future()
-        request = self.protocol.acquire(terms, owner or self.owners.of(task), future, self.clock())
+        request = self.protocol.acquire(terms, owner or self.owners.of(who), future, self.clock())
         self.driver.soon()
         try:
             return await future  # type: ignore[no-any-return]
@@ -41,6 +52,28 @@ class Channel:
         self.protocol.release(grant, future, self.clock())
         self.driver.soon()
         return future
+
+    async def extend(self, grant: Grant, ttl: float | None) -> None:
+        """Move the end of a grant."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.protocol.extend(grant, 0 if ttl is None else ms_of(ttl), future, self.clock())
+        self.driver.soon()
+        await future
+
+    def forget(self, grant: Grant) -> None:
+        self.protocol.forget(grant)
+
+    async def explain(self, name: str, *, stale: bool = False) -> views.Explanation:
+        words = command("LOCK.INFO", name, "STALE") if stale else command("LOCK.INFO", name)
+        return views.explanation(await self.read(words))
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        words: list[str | int] = ["LOCK.BREAK", name, "FENCE", fence]
+        reply = await self.read(command(*(words if fence else words[:2])))
+        return int(reply[b"fence"])
+
+    def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
+        return Watch(self, self.watches, name, is_wanted=lambda event: views.may_concern(event, name))
 
     async def read(self, words: bytes) -> Any:
         """Send a command that may be sent twice, and return the reply as it came."""
@@ -58,6 +91,7 @@ class Channel:
 
     async def close(self) -> None:
         """End the session, then everything."""
+        self.watches.end()
         future: asyncio.Future[None] = self.loop.create_future()
         self.protocol.close(future, self.clock())
         self.driver.soon()
@@ -65,11 +99,3 @@ class Channel:
             await asyncio.shield(future)
         finally:
             await self.driver.wait_closed()
-
-
-def current_task() -> "asyncio.Task[Any]":
-    """The task that asks."""
-    task = asyncio.current_task()
-    if task is None:
-        raise UsageError("this is called inside a task")
-    return task

@@ -1,4 +1,4 @@
-"""A hold: a fence, and how long it may be trusted. It, and not a task, is the owner.
+"""A claim, and a hold: names, a fence, and how long they may be trusted. It, and not a task, is the owner.
 
 1. Nothing is given back by forgetting it: an abandoned hold warns, and lives as long as its session.
 2. Inside `async with`, losing the hold cancels the body, as `asyncio.timeout` does: once, and told apart from any
@@ -7,24 +7,23 @@
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from fencehold.client.aio.channel import Channel
-from fencehold.client.holding import Holding
-from fencehold.client.terms import ms_of
+from fencehold.client.aio.carrier import Carrier
+from fencehold.client.holding import Claiming, Holding
 from fencehold.client.trust import Grant
 from fencehold.errors import FenceholdError
 
 
-class Hold(Holding):
-    """Having names. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
+class Claim(Claiming):
+    """Having names, to avoid doing work twice. There is no fence, so it protects nothing from a late write."""
 
-    __slots__ = ("_cancelling", "_channel", "_loss", "_task")
+    __slots__ = ("_cancelling", "_carrier", "_loss", "_task")
 
-    def __init__(self, channel: Channel, grant: Grant) -> None:
-        self._channel = channel
-        super().__init__(grant, channel.clock)
+    def __init__(self, carrier: Carrier, grant: Grant) -> None:
+        self._carrier = carrier
+        super().__init__(grant, carrier.clock)
         self._loss: Loss | None = None
         self._task: asyncio.Task[Any] | None = None
         """The task whose body is cancelled when the hold is lost."""
@@ -43,7 +42,7 @@ class Hold(Holding):
 
     def deadline(self) -> float:
         """The end of trust on the loop's clock, as `asyncio.timeout_at` takes it."""
-        return self._channel.loop.time() + self.safe_for()
+        return self._carrier.loop.time() + self.safe_for()
 
     async def extend(self, ttl: float | None) -> None:
         """Let the hold end `ttl` seconds from now; None: with its session.
@@ -53,11 +52,7 @@ class Hold(Holding):
             OutcomeUnknown: it may have been extended.
         """
         self._alive()
-        channel = self._channel
-        future: asyncio.Future[None] = channel.loop.create_future()
-        channel.protocol.extend(self._grant, 0 if ttl is None else ms_of(ttl), future, channel.clock())
-        channel.driver.soon()
-        await future
+        await self._carrier.extend(self._grant, ttl)
 
     async def release(self) -> None:
         """Give the names back. Done even if the caller is cancelled while waiting for the answer.
@@ -68,7 +63,7 @@ class Hold(Holding):
             OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
         """
         self._alive()
-        await self._channel.release(self._grant)
+        await self._carrier.release(self._grant)
 
     # The body of an `async with`.
 
@@ -87,7 +82,7 @@ class Hold(Holding):
         try:
             if keep > 0 and not self._grant.ending:
                 await self.extend(keep)
-                self._channel.protocol.forget(self._grant)
+                self._carrier.forget(self._grant)
             elif self._grant.ending != "released":
                 await self.release()
         except FenceholdError as failure:
@@ -97,12 +92,12 @@ class Hold(Holding):
                 raise failure from error
             error.add_note(str(failure))
 
-    def _leave_held(self) -> "asyncio.Future[None] | None":
+    def _leave_held(self) -> Awaitable[None] | None:
         """The body is over and raised nothing: release what is still held; None if it is not, see `_leave`."""
         if self._grant.ending:
             return None
         self._task = None
-        return self._channel.release(self._grant)
+        return self._carrier.release(self._grant)
 
     def _stop_guarding(self) -> bool:
         """Says whether the body was cancelled for the loss, and for nothing else."""
@@ -119,15 +114,21 @@ class Hold(Holding):
             self._loss._fire()
 
 
+class Hold(Claim, Holding):
+    """Having names. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
+
+    __slots__ = ()
+
+
 class Loss:
     """The loss of one hold: wait for it, or be called back."""
 
     __slots__ = ("_callbacks", "_event", "_hold")
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Claim) -> None:
         self._hold = hold
         self._event = asyncio.Event()
-        self._callbacks: list[Callable[[Hold], object]] = []
+        self._callbacks: list[Callable[[Any], object]] = []
 
     def is_set(self) -> bool:
         """Whether the hold is lost."""
@@ -138,10 +139,10 @@ class Loss:
         """Why; empty while it is not lost."""
         return self._hold._grant.ending if self.is_set() else ""
 
-    def add_callback(self, callback: Callable[[Hold], object]) -> None:
+    def add_callback(self, callback: Callable[[Any], object]) -> None:
         """Have this called in the loop when the hold is lost; at once if it is. It must not block."""
         if self.is_set():
-            self._hold._channel.loop.call_soon(callback, self._hold)
+            self._hold._carrier.loop.call_soon(callback, self._hold)
         else:
             self._callbacks.append(callback)
 
@@ -159,4 +160,4 @@ class Loss:
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             # One that fails is the loop's to report, and keeps no other from being called.
-            self._hold._channel.loop.call_soon(callback, self._hold)
+            self._hold._carrier.loop.call_soon(callback, self._hold)

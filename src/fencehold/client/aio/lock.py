@@ -1,7 +1,7 @@
 """Locks: terms under which names are asked for, again and again, by any number of tasks.
 
-A lock object holds nothing: each acquire makes a `Hold`. The lock remembers whose holds it made, so that `release`
-and the end of an `async with` find the right one.
+A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was asked for. The lock
+remembers whose holds it made, so that `release` and the end of an `async with` find the right one.
 """
 
 import asyncio
@@ -9,39 +9,44 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from fencehold.client import views
-from fencehold.client.aio.channel import Channel, current_task
-from fencehold.client.aio.hold import Hold
+from fencehold.client.admission import admit
+from fencehold.client.aio.carrier import Carrier, current_task
+from fencehold.client.aio.hold import Claim
 from fencehold.client.current import Body
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
-from fencehold.client.wire import command
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
+from fencehold.guarantees import Guarantees
 
 OnLost: TypeAlias = Literal["cancel", "raise"]
 """What happens to the body of an `async with` whose hold is lost: cancelled at once, or told at its end."""
 
+Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, whichever way it varies
+"""What an acquire makes: a `Hold`, or a `Claim`."""
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Job: TypeAlias = Callable[Given, Coroutine[Any, Any, Result]]
 """A coroutine function."""
 
 
-class Lock:
+class Lock(Generic[Held]):
     """Names under certain terms. Use it with `async with`, by `acquire`, or as a decorator."""
 
-    __slots__ = ("_acquired", "_channel", "_entered", "_on_lost", "_terms")
+    __slots__ = ("_acquired", "_carrier", "_entered", "_held", "_on_lost", "_terms")
 
-    def __init__(self, channel: Channel, terms: Terms, on_lost: OnLost = "cancel") -> None:
+    def __init__(self, carrier: Carrier, terms: Terms, held: type[Held], on_lost: OnLost = "cancel") -> None:
         if on_lost not in ("cancel", "raise"):
             raise UsageError(f"on_lost is 'cancel' or 'raise', not {on_lost!r}")
-        self._channel = channel
+        admit(terms, carrier.guarantees)
+        self._carrier = carrier
+        self._held = held
         self._terms = terms
         self._on_lost = on_lost
-        self._entered: dict[asyncio.Task[Any], list[Body[Hold]]] = {}
-        self._acquired: Holds[Hold] = Holds()
+        self._entered: dict[asyncio.Task[Any], list[Body[Held]]] = {}
+        self._acquired: Holds[Held] = Holds()
 
     @property
     def name(self) -> str:
@@ -53,7 +58,12 @@ class Lock:
         """All names asked for, in the order every client asks in."""
         return self._terms.names
 
-    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Hold | None:
+    @property
+    def guarantees(self) -> Guarantees:
+        """What is guaranteed by where the names are asked for."""
+        return self._carrier.guarantees
+
+    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
         """Wait for the names; None if they were not to be had in time. Cancelling it leaves nothing behind.
 
         Args:
@@ -69,10 +79,10 @@ class Lock:
         if timeout is not ... or not blocking:
             terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
         task = current_task()
-        grant = await self._channel.acquire(terms, task)
+        grant = await self._carrier.acquire(terms, task)
         if grant is None:
             return None
-        hold = Hold(self._channel, grant)
+        hold = self._held(self._carrier, grant)
         self._acquired.add(task, hold)
         return hold
 
@@ -102,17 +112,16 @@ class Lock:
     async def locked(self) -> bool:
         """Whether anyone holds any of the names. True only at the moment of the answer."""
         for name in self.names:
-            reply = await self._channel.read(command("LOCK.INFO", name))
-            if reply[b"holds"]:
+            if (await self._carrier.explain(name)).holders:
                 return True
         return False
 
-    async def _acquire_unowned(self, owner: bytes | None = None) -> Hold | None:
+    async def _acquire_unowned(self, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
-        grant = await self._channel.acquire(self._terms, current_task(), owner)
-        return None if grant is None else Hold(self._channel, grant)
+        grant = await self._carrier.acquire(self._terms, current_task(), owner)
+        return None if grant is None else self._held(self._carrier, grant)
 
-    async def acquire_or_raise(self, owner: bytes | None = None) -> Hold:
+    async def acquire_or_raise(self, owner: bytes | None = None) -> Held:
         """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
         hold = await self._acquire_unowned(owner)
         if hold is None:
@@ -121,15 +130,15 @@ class Lock:
 
     def _stranger(self) -> bytes:
         """An owner that has nothing and waits for nothing."""
-        return self._channel.owners.anew(current_task())
+        return self._carrier.owners.anew(current_task())
 
-    async def __aenter__(self) -> Hold:
+    async def __aenter__(self) -> Held:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
         task = current_task()
-        grant = await self._channel.acquire(self._terms, task)
+        grant = await self._carrier.acquire(self._terms, task)
         if grant is None:
             raise await self._timeout()
-        hold = Hold(self._channel, grant)
+        hold = self._held(self._carrier, grant)
         if self._on_lost == "cancel":
             hold._enter_body(task)
         self._entered.setdefault(task, []).append(Body(hold))
@@ -165,7 +174,7 @@ class Lock:
 
         return run
 
-    def _inside(self, task: "asyncio.Task[Any]") -> list[Hold]:
+    def _inside(self, task: "asyncio.Task[Any]") -> list[Held]:
         """What a task has by being inside an `async with`."""
         return [body.hold for body in self._entered.get(task, ())]
 
@@ -173,5 +182,5 @@ class Lock:
         seen: views.Explanation | None = None
         # Saying who holds it is a courtesy: the answer is that it was not to be had.
         with suppress(FenceholdError):
-            seen = views.explanation(await self._channel.read(command("LOCK.INFO", self.name, "STALE")))
+            seen = await self._carrier.explain(self.name, stale=True)
         return views.not_to_be_had(self._terms, seen)

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from fencehold.client.aio.channel import current_task
+from fencehold.client.aio.carrier import current_task
+from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Job, Lock
 from fencehold.client.current import Body
 from fencehold.client.jobs import Busy
@@ -21,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def once(
-    lock: Lock, at_least: float, busy: Busy
+    lock: Lock[Claim], at_least: float, busy: Busy
 ) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
     """Decorate a coroutine function so that one call of it runs at a time, anywhere; None is a skipped one."""
 
@@ -34,7 +35,7 @@ def once(
             hold = await (lock._acquire_unowned(owner) if busy == "skip" else lock.acquire_or_raise(owner))
             if hold is None:
                 return None
-            clock = lock._channel.clock
+            clock = lock._carrier.clock
             began_at = clock()
             hold._enter_body(current_task())
             body = Body(hold)

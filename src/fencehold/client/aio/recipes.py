@@ -2,59 +2,63 @@
 
 from collections.abc import AsyncGenerator
 from types import EllipsisType, TracebackType
-from typing import Any
+from typing import Any, Generic
 
-from fencehold.client.aio.channel import Channel, current_task
-from fencehold.client.aio.hold import Hold
-from fencehold.client.aio.lock import Lock, OnLost
-from fencehold.client.aio.watch import Watch, Watches
+from fencehold.client.admission import admit
+from fencehold.client.aio.carrier import Carrier, current_task
+from fencehold.client.aio.hold import Claim, Hold
+from fencehold.client.aio.lock import Held, Lock, OnLost
 from fencehold.client.current import Body
 from fencehold.client.made import Levels
 from fencehold.client.terms import Terms
-from fencehold.client.views import Event, Holder, explanation
-from fencehold.client.wire import command
+from fencehold.client.views import Holder
 from fencehold.errors import NotOwner, SessionExpired, UsageError
 
 CLOSED = (UsageError, SessionExpired)
 """What asking who leads raises when the client is, or is being, closed."""
 
 
-class RWLock:
+class RWLock(Generic[Held]):
     """One name, for many readers or one writer. A waiting writer is not overtaken by later readers."""
 
-    __slots__ = ("_channel", "_on_lost", "_options", "name")
+    __slots__ = ("_carrier", "_held", "_on_lost", "_options", "name")
 
-    def __init__(self, channel: Channel, name: str, on_lost: OnLost, options: dict[str, Any]) -> None:
-        self._channel = channel
+    def __init__(
+        self, carrier: Carrier, name: str, held: type[Held], on_lost: OnLost, options: dict[str, Any]
+    ) -> None:
+        admit(Terms((name,), shared=True), carrier.guarantees)
+        self._carrier = carrier
+        self._held = held
         self._on_lost: OnLost = on_lost
         self._options = options
         self.name = name
 
-    def read(self) -> Lock:
+    def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return Lock(self._channel, Terms((self.name,), shared=True, **self._options), self._on_lost)
+        terms = Terms((self.name,), shared=True, **self._options)
+        return Lock(self._carrier, terms, self._held, self._on_lost)
 
-    def write(self) -> Lock:
+    def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return Lock(self._channel, Terms((self.name,), **self._options), self._on_lost)
+        return Lock(self._carrier, Terms((self.name,), **self._options), self._held, self._on_lost)
 
 
-class RLock:
+class RLock(Generic[Held]):
     """A lock that the task which has it may take again, with the same fence. Other tasks are strangers."""
 
     __slots__ = ("_levels", "_lock")
 
-    def __init__(self, lock: Lock, levels: Levels[Hold]) -> None:
+    def __init__(self, lock: Lock[Held], levels: Levels[Any]) -> None:
         self._lock = lock
-        self._levels = levels
-        """Shared by all of a client, so that another object of the same name is no stranger."""
+        self._levels: Levels[Held] = levels
+        """Shared by all of a client in one tier, so that another object of the same name is no stranger."""
 
     @property
     def name(self) -> str:
         """The name asked for."""
         return self._lock.name
 
-    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Hold | None:
+    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
         """As `Lock.acquire`; granted at once if this task has it.
 
         Raises:
@@ -88,7 +92,7 @@ class RLock:
         """Whether anyone has it."""
         return await self._lock.locked()
 
-    async def __aenter__(self) -> Hold:
+    async def __aenter__(self) -> Held:
         task = current_task()
         hold = self._levels.held(task, self.name)
         if hold is not None:
@@ -120,25 +124,26 @@ class Leadership(Hold):
         return self.fence
 
 
-class Election:
+class Election(Generic[Held]):
     """One leader at a time for a name, and a way to see who it is."""
 
-    __slots__ = ("_channel", "_leadership", "_terms", "_watches", "name")
+    __slots__ = ("_carrier", "_held", "_term", "_terms", "name")
 
-    def __init__(self, channel: Channel, watches: Watches, terms: Terms) -> None:
-        self._channel = channel
-        self._watches = watches
+    def __init__(self, carrier: Carrier, terms: Terms, held: type[Held]) -> None:
+        admit(terms, carrier.guarantees)
+        self._carrier = carrier
         self._terms = terms
-        self._leadership: Leadership | None = None
+        self._held = held
+        self._term: Claim | None = None
         self.name = terms.names[0]
 
-    async def campaign(self, *, timeout: float | None = None) -> Leadership | None:
+    async def campaign(self, *, timeout: float | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
-        grant = await self._channel.acquire(self._terms.waiting(timeout), current_task())
+        grant = await self._carrier.acquire(self._terms.waiting(timeout), current_task())
         if grant is None:
             return None
-        self._leadership = Leadership(self._channel, grant)
-        return self._leadership
+        term = self._term = self._held(self._carrier, grant)
+        return term
 
     async def resign(self) -> None:
         """End this client's term.
@@ -147,33 +152,30 @@ class Election:
             NotOwner: it has none.
             HoldLost: it had lost it before.
         """
-        leadership, self._leadership = self._leadership, None
-        if leadership is None:
+        term, self._term = self._term, None
+        if term is None:
             raise NotOwner(f"this client does not lead {self.name!r}")
-        await leadership.release()
+        await term.release()
 
     async def leader(self) -> Holder | None:
         """Who leads at this moment; None if nobody does."""
-        reply = await self._channel.read(command("LOCK.INFO", self.name))
-        return next(iter(explanation(reply).holders), None)
+        return next(iter((await self._carrier.explain(self.name)).holders), None)
 
     async def observe(self) -> AsyncGenerator[Holder | None, None]:
         """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
-        async with Watch(self._channel, self._watches, self.name) as watch:
+        async with self._carrier.changes(self.name) as changes:
             seen = await self.leader()
             yield seen
-            async for event in watch:
-                if not may_concern(event, self.name):
-                    continue
+            async for _ in changes:
                 try:
                     leader = await self.leader()
                 except CLOSED:
                     return
-                if (leader and leader.fence) != (seen and seen.fence):
+                if is_another(leader, seen):
                     seen = leader
                     yield seen
 
 
-def may_concern(event: Event, name: str) -> bool:
-    """Whether somebody else may lead after this event."""
-    return name in event.names or event.kind in ("gap", "session_ended")
+def is_another(leader: Holder | None, seen: Holder | None) -> bool:
+    """Whether another term has begun, or one has ended."""
+    return (leader and (leader.fence, leader.party)) != (seen and (seen.fence, seen.party))

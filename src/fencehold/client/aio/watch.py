@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from fencehold.client.aio.channel import Channel
 from fencehold.client.views import Event, event
 from fencehold.client.wire import command
+
+if TYPE_CHECKING:
+    from fencehold.client.aio.channel import Channel
 
 EVENTS_MAX = 10_000
 """Events that wait to be looked at, for each watch. Beyond, the oldest are dropped and a `gap` says so."""
@@ -16,7 +19,7 @@ EVENTS_MAX = 10_000
 class Watches:
     """All watches of a client: one stream of events, handed to whom it concerns."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: "Channel") -> None:
         self._channel = channel
         self._watches: list[Watch] = []
         self._position = 0
@@ -61,8 +64,16 @@ class Watches:
 class Watch:
     """Events of names with a prefix. Iterate over it; leave it with `async with`, or by `close`."""
 
-    def __init__(self, channel: Channel, watches: Watches, prefix: str) -> None:
+    def __init__(
+        self,
+        channel: "Channel",
+        watches: Watches,
+        prefix: str,
+        *,
+        is_wanted: Callable[[Event], bool] = lambda _: True,
+    ) -> None:
         self.prefix = prefix
+        self._is_wanted = is_wanted
         self._watches = watches
         self._loop = channel.loop
         self._events: deque[Event] = deque()
@@ -99,7 +110,8 @@ class Watch:
 
     def _wants(self, seen: Event) -> bool:
         """Whether an event concerns this watch."""
-        return not self.prefix or not seen.names or any(name.startswith(self.prefix) for name in seen.names)
+        is_near = not self.prefix or not seen.names or any(name.startswith(self.prefix) for name in seen.names)
+        return is_near and self._is_wanted(seen)
 
     def _put(self, seen: Event) -> None:
         """An event happened."""

@@ -4,126 +4,71 @@ import os
 import ssl
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Self
 from weakref import WeakSet
 
 from fencehold.client import views
-from fencehold.client.blocking.hold import Hold
-from fencehold.client.blocking.lock import Lock
-from fencehold.client.blocking.portal import Portal
-from fencehold.client.blocking.recipes import Election, RLock, RWLock, Watch, once
-from fencehold.client.jobs import Busy, wait_when
-from fencehold.client.made import Levels
-from fencehold.client.making import Making, where
-from fencehold.client.terms import Meta, Terms, one, permits, several
-from fencehold.client.wire import command
+from fencehold.client.blocking.lines import Line
+from fencehold.client.blocking.portal import Portal, portal_to
+from fencehold.client.blocking.recipes import Watch
+from fencehold.client.blocking.verbs import Verbs
+from fencehold.client.configuring import Said, planned
+from fencehold.client.plan import OnUnavailable, Plan
+from fencehold.client.sources import Source
+from fencehold.client.terms import one
 from fencehold.errors import UsageError
+from fencehold.guarantees import Guarantees
+from fencehold.types import Tier
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
 
-
-class Client:
+class Client(Verbs):
     """A client for threads. Made by `connect`; closed by `close` or at the end of `with`.
 
     Any number of threads may use it at once. A child process that inherits it by a fork gets a session of its own
     when it first uses it, and none of the parent's holds.
     """
 
-    def __init__(self, making: Making) -> None:
-        self._making = making
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self._plan = plan
         self._closed = False
         self._starting = threading.Lock()
-        self._portal: Portal | None = None
-        self._levels: Levels[Hold] = Levels()
+        self._portals: dict[Source, Portal] = {}
+        self._lines: dict[Tier, Line] = {}
+        self._first = self._line_to(plan.first)
         _clients.add(self)
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: float = 0,
-    ) -> Lock:
-        """A lock on a name.
+    @property
+    def guarantees(self) -> Guarantees:
+        """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
+        return self._plan.first.guarantees
+
+    def watch(self, prefix: str = "", *, tier: Tier | None = None) -> Watch:
+        """What happens to names with a prefix, as an iterator of `Event`.
 
         Args:
-            ttl: seconds after which the hold ends unless extended; None: it lives as long as the session.
-            timeout: seconds to wait for it; None or -1: for ever; 0: not at all.
-            shared: hold it together with others who share it.
-            meta: shown to whoever asks who holds it. Put a trace id under `trace`.
-            delay: seconds the name stays ungranted after an unclean end, for resources that check no fence.
+            tier: in which tier; by default where state is protected, if there is that.
         """
-        return Lock(self, Terms(one(name), ttl=ttl, timeout=timeout, shared=shared, meta=meta, delay=delay))
+        return Watch(self._line_of(tier), prefix)
 
-    def multi(
-        self,
-        names: Iterable[str],
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-    ) -> Lock:
-        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
-        return Lock(self, Terms(several(names), ttl=ttl, timeout=timeout, shared=shared, meta=meta))
-
-    def rwlock(
-        self, name: str, *, ttl: float | None = None, timeout: float | None = None, meta: Meta = None
-    ) -> RWLock:
-        """A lock for readers and a writer: `.read()` and `.write()` are locks."""
-        return RWLock(self, one(name)[0], {"ttl": ttl, "timeout": timeout, "meta": meta})
-
-    def semaphore(
-        self, name: str, limit: int, *, ttl: float | None = None, timeout: float | None = None, meta: Meta = None
-    ) -> Lock:
-        """A lock that `limit` may have at once. All who use the name must give the same limit."""
-        return Lock(self, Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta))
-
-    def rlock(
-        self, name: str, *, ttl: float | None = None, timeout: float | None = None, meta: Meta = None
-    ) -> RLock:
-        """A lock that the thread which has it may take again."""
-        return RLock(self.lock(name, ttl=ttl, timeout=timeout, meta=meta), self._levels)
-
-    def election(self, name: str, *, meta: Meta = None) -> Election:
-        """An election: campaign, observe, resign."""
-        return Election(self, Terms(one(name), meta=meta))
-
-    def once(
-        self, name: str, *, at_most: float, at_least: float = 0, busy: Busy = "skip", meta: Meta = None
-    ) -> Callable[[Callable[Given, Result]], Callable[Given, Result | None]]:
-        """Decorate a job so that it runs in one place at a time.
+    def explain(self, name: str, *, tier: Tier | None = None) -> views.Explanation:
+        """Who has a name, since when, and who waits for it.
 
         Args:
-            at_most: seconds after which its hold ends, come what may; the run is told by `HoldLost` at its end.
-            at_least: seconds for which the name is kept even if the run is quicker, while this client lives.
-            busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
+            tier: in which tier; by default where state is protected, if there is that.
         """
-        timeout = wait_when(busy, at_most, at_least)
-        return once(self.lock(name, ttl=at_most, timeout=timeout, meta=meta), at_least, busy)
+        return self._line_of(tier).portal().explain(one(name)[0])
 
-    def watch(self, prefix: str = "") -> Watch:
-        """What happens to names with a prefix, as an iterator of `Event`."""
-        return Watch(self, prefix)
-
-    def explain(self, name: str) -> views.Explanation:
-        """Who has a name, since when, and who waits for it."""
-        return views.explanation(self.portal().read(command("LOCK.INFO", *one(name))))
-
-    def break_hold(self, name: str, *, fence: int = 0) -> int:
-        """By an operator: take a name from whoever holds it. Returns a fence above every holder's.
+    def break_hold(self, name: str, *, fence: int = 0, tier: Tier | None = None) -> int:
+        """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
+            tier: in which tier; by default where state is protected, if there is that.
         """
-        words: list[str | int] = ["LOCK.BREAK", *one(name), "FENCE", fence]
-        return int(self.portal().read(command(*(words if fence else words[:2])))[b"fence"])
+        return self._line_of(tier).portal().break_hold(one(name)[0], fence)
 
     def ready(self) -> None:
         """Wait until a session is open. `connect` has done so once.
@@ -137,27 +82,40 @@ class Client:
     def close(self) -> None:
         """End the session: all it holds is free at once. Then no thread and no socket is left."""
         self._closed = True
-        portal, self._portal = self._portal, None
-        if portal is not None:
+        portals, self._portals = self._portals, {}
+        for portal in portals.values():
             portal.close()
 
     def portal(self) -> Portal:
         """The thread that talks to the service; started when it is first needed, in each process."""
-        portal = self._portal
-        return portal if portal is not None else self._start()
+        return self._first.portal()
 
-    def _start(self) -> Portal:
+    def _line(self, names: tuple[str, ...], tier: Tier) -> Line:
+        if self._plan.rules.rules:
+            self._plan.rules.check(names, tier)
+        line = self._lines.get(tier)
+        if line is None:
+            line = self._lines[tier] = self._line_to(self._plan.source(tier))
+        return line
+
+    def _line_of(self, tier: Tier | None) -> Line:
+        return self._first if tier is None else self._line((), tier)
+
+    def _line_to(self, source: Source) -> Line:
+        return Line(lambda: self._portals.get(source) or self._start(source), source.guarantees)
+
+    def _start(self, source: Source) -> Portal:
         with self._starting:
             if self._closed:
                 raise UsageError("the client is closed")
-            if self._portal is None:
-                self._portal = Portal(self._making)
-            return self._portal
+            if source not in self._portals:
+                self._portals[source] = portal_to(source)
+            return self._portals[source]
 
     def _on_forked(self) -> None:
-        """In a child: the parent's thread is not here, and whoever held this lock neither."""
+        """In a child: the parent's threads are not here, and whoever held this lock neither."""
         self._starting = threading.Lock()
-        self._portal = None
+        self._portals = {}
 
     def __enter__(self) -> Self:
         return self
@@ -168,37 +126,52 @@ class Client:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_portal", None) is not None:
+        if getattr(self, "_portals", None):
             warnings.warn("a Fencehold client was not closed", ResourceWarning, 2, source=self)
 
 
 def connect(
     url: str | None = None,
     *,
-    ttl: float = 30,
-    grace: float = 1,
+    correctness: str | None = None,
+    efficiency: str | None = None,
+    rules: Mapping[str, Tier | str] | None = None,
+    on_unavailable: OnUnavailable | None = None,
+    ttl: float | None = None,
+    grace: float | None = None,
     name: str | None = None,
     meta: Mapping[str, object] | None = None,
-    connect_timeout: float = 5.0,
+    connect_timeout: float | None = None,
     tls: ssl.SSLContext | None = None,
+    config: str | os.PathLike[str] | None = None,
 ) -> Client:
     """Connect to a service: ``with connect(…) as client`` or ``client = connect(…)``, to be closed.
 
+    What is not said here is looked for in the file, and has a default otherwise.
+
     Args:
-        url: ``fencehold://host[:port][,host…]``, all nodes of the service; ``fenceholds://`` for TLS.
-            None: what ``$FENCEHOLD_URL`` says, or this machine.
-        ttl: seconds a session lives without a keep-alive: how long a holder that hangs keeps others waiting.
-        grace: seconds a session lives after its connection was closed: how soon a crash is seen.
+        url: ``fencehold://host[:port][,host…]``, all nodes of the service; ``fenceholds://`` for TLS; or a backend
+            to be used directly: ``memory://``, ``redis://…``, ``postgresql://…`` and others.
+            None: what ``$FENCEHOLD_URL`` or the file says, or this machine.
+        correctness: instead of one URL for both tiers, the one for what protects state…
+        efficiency: …and the one for what only avoids doing work twice.
+        rules: names, or beginnings of names with a ``*``, that are for one tier whatever a caller says.
+        on_unavailable: ``"proceed"``: who asks for EFFICIENCY when its backend is away goes on without a lock, and
+            the claim says so. ``"raise"`` is the default, and CORRECTNESS never goes on without.
+        ttl: seconds a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
+        grace: seconds a session lives after its connection was closed: how soon a crash is seen; 1.
         name: what this client is called when others ask who holds something.
         meta: more to be said of it.
-        connect_timeout: seconds a call waits for the service to be reached.
+        connect_timeout: seconds a call waits for the service to be reached; 5.
         tls: the TLS context to connect with.
+        config: a TOML file with a table ``[client]``; None: the one that ``$FENCEHOLD_CONFIG`` names, if any.
 
     Raises:
         UsageError: what was given makes no sense.
         Unavailable: no node was reached in time.
     """
-    client = Client(Making(where(url), ttl, grace, name or "", meta, connect_timeout, tls).checked())
+    said = Said(url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout)
+    client = Client(planned(said, config, tls))
     try:
         client.ready()
     except BaseException:

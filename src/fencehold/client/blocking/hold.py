@@ -1,24 +1,24 @@
-"""A hold, for threads. See the async one for its rules; here a body cannot be cancelled, so it has to ask."""
+"""A claim and a hold, for threads. See the async ones for the rules; here a body is not cancelled: it asks."""
 
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from fencehold.client.blocking.portal import Portal
-from fencehold.client.holding import Holding
-from fencehold.client.terms import ms_of
+from fencehold.client.holding import Claiming, Holding
 from fencehold.client.trust import Grant
 from fencehold.errors import FenceholdError
 
 
-class Hold(Holding):
-    """Having names. Pass `fence` to whatever the names protect; call `check` before each step."""
+class Claim(Claiming):
+    """Having names, to avoid doing work twice. There is no fence, so it protects nothing from a late write."""
 
     __slots__ = ("_loss", "_portal")
 
     def __init__(self, portal: Portal, grant: Grant) -> None:
         self._portal = portal
-        super().__init__(grant)
+        super().__init__(grant, portal.channel.clock)
         self._loss: Loss | None = None
 
     @property
@@ -44,7 +44,7 @@ class Hold(Holding):
             OutcomeUnknown: it may have been extended.
         """
         self._alive()
-        self._portal.extend(self._grant, 0 if ttl is None else ms_of(ttl))
+        self._portal.extend(self._grant, ttl)
 
     def release(self) -> None:
         """Give the names back. Done even if the caller is interrupted while waiting for the answer.
@@ -80,15 +80,21 @@ class Hold(Holding):
             self._loss._fire()
 
 
+class Hold(Claim, Holding):
+    """Having names. Pass `fence` to whatever the names protect; call `check` before each step."""
+
+    __slots__ = ()
+
+
 class Loss:
     """The loss of one hold: wait for it like for a `threading.Event`, or be called back."""
 
     __slots__ = ("_callbacks", "_event", "_hold")
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Claim) -> None:
         self._hold = hold
         self._event = threading.Event()
-        self._callbacks: list[Callable[[Hold], object]] = []
+        self._callbacks: list[Callable[[Any], object]] = []
 
     def is_set(self) -> bool:
         """Whether the hold is lost."""
@@ -103,7 +109,7 @@ class Loss:
         """Wait for the loss; False if it did not happen in time. A hold that is released is never lost."""
         return self._event.wait(timeout)
 
-    def add_callback(self, callback: Callable[[Hold], object]) -> None:
+    def add_callback(self, callback: Callable[[Any], object]) -> None:
         """Have this called when the hold is lost, in a thread of its own; at once if it is."""
         self._callbacks.append(callback)
         if self.is_set():

@@ -5,33 +5,36 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from fencehold.client import views
-from fencehold.client.blocking.hold import Hold
+from fencehold.client.admission import admit
+from fencehold.client.blocking.hold import Claim
+from fencehold.client.blocking.lines import Line
 from fencehold.client.current import Body
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
-from fencehold.client.wire import command
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
+from fencehold.guarantees import Guarantees
 
-if TYPE_CHECKING:
-    from fencehold.client.blocking.client import Client
-
+Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, whichever way it varies
+"""What an acquire makes: a `Hold`, or a `Claim`."""
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class Lock:
+class Lock(Generic[Held]):
     """Names under certain terms. Use it with `with`, by `acquire`, or as a decorator."""
 
-    __slots__ = ("_acquired", "_client", "_entered", "_terms")
+    __slots__ = ("_acquired", "_entered", "_held", "_line", "_terms")
 
-    def __init__(self, client: "Client", terms: Terms) -> None:
-        self._client = client
+    def __init__(self, line: Line, terms: Terms, held: type[Held]) -> None:
+        admit(terms, line.guarantees)
+        self._line = line
+        self._held = held
         self._terms = terms
-        self._entered: dict[int, list[Body[Hold]]] = {}
-        self._acquired: Holds[Hold] = Holds()
+        self._entered: dict[int, list[Body[Held]]] = {}
+        self._acquired: Holds[Held] = Holds()
 
     @property
     def name(self) -> str:
@@ -43,7 +46,12 @@ class Lock:
         """All names asked for, in the order every client asks in."""
         return self._terms.names
 
-    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Hold | None:
+    @property
+    def guarantees(self) -> Guarantees:
+        """What is guaranteed by where the names are asked for."""
+        return self._line.guarantees
+
+    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
         """Wait for the names; None if they were not to be had in time. An interrupt leaves nothing behind.
 
         Args:
@@ -88,16 +96,16 @@ class Lock:
 
     def locked(self) -> bool:
         """Whether anyone holds any of the names. True only at the moment of the answer."""
-        portal = self._client.portal()
-        return any(portal.read(command("LOCK.INFO", name))[b"holds"] for name in self.names)
+        portal = self._line.portal()
+        return any(portal.explain(name).holders for name in self.names)
 
-    def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Hold | None:
+    def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
-        portal = self._client.portal()
+        portal = self._line.portal()
         grant = portal.acquire(terms, owner)
-        return None if grant is None else Hold(portal, grant)
+        return None if grant is None else self._held(portal, grant)
 
-    def acquire_or_raise(self, owner: bytes | None = None) -> Hold:
+    def acquire_or_raise(self, owner: bytes | None = None) -> Held:
         """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
         hold = self._acquire_unowned(self._terms, owner)
         if hold is None:
@@ -106,9 +114,9 @@ class Lock:
 
     def _stranger(self) -> bytes:
         """An owner that has nothing and waits for nothing."""
-        return self._client.portal().owners.anew(threading.current_thread())
+        return self._line.portal().owners.anew(threading.current_thread())
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> Held:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
         hold = self.acquire_or_raise()
         self._entered.setdefault(threading.get_ident(), []).append(Body(hold))
@@ -136,7 +144,7 @@ class Lock:
 
         return run
 
-    def _inside(self, thread: int) -> list[Hold]:
+    def _inside(self, thread: int) -> list[Held]:
         """What a thread has by being inside a `with`."""
         return [body.hold for body in self._entered.get(thread, ())]
 
@@ -144,5 +152,5 @@ class Lock:
         seen: views.Explanation | None = None
         # Saying who holds it is a courtesy: the answer is that it was not to be had.
         with suppress(FenceholdError):
-            seen = views.explanation(self._client.portal().read(command("LOCK.INFO", self.name, "STALE")))
+            seen = self._line.portal().explain(self.name, stale=True)
         return views.not_to_be_had(self._terms, seen)

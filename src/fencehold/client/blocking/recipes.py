@@ -1,66 +1,63 @@
-"""What is made of locks, for threads: readers and writers, re-entrant locks, elections, watches, jobs."""
+"""What is made of locks, for threads: readers and writers, re-entrant locks, elections, watches."""
 
 import threading
-from collections.abc import Callable, Generator
-from functools import wraps
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Self, cast
 
-from fencehold.client.aio.recipes import CLOSED, may_concern
+from fencehold.client.admission import admit
+from fencehold.client.aio.channel import Channel
+from fencehold.client.aio.recipes import CLOSED, is_another
 from fencehold.client.aio.watch import Watch as AsyncWatch
-from fencehold.client.blocking.hold import Hold
-from fencehold.client.blocking.lock import Lock
-from fencehold.client.clock import clock
+from fencehold.client.aio.wrapping import channel_of
+from fencehold.client.blocking.hold import Claim, Hold
+from fencehold.client.blocking.lines import Line
+from fencehold.client.blocking.lock import Held, Lock
+from fencehold.client.blocking.portal import Portal
 from fencehold.client.current import Body
-from fencehold.client.jobs import Busy
 from fencehold.client.made import Levels
 from fencehold.client.terms import Terms
-from fencehold.client.views import Event, Holder, explanation
-from fencehold.client.wire import command
-from fencehold.errors import NotOwner, UsageError
-
-if TYPE_CHECKING:
-    from fencehold.client.blocking.client import Client
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+from fencehold.client.views import Event, Holder
+from fencehold.errors import NotOwner, Unsupported, UsageError
 
 
-class RWLock:
+class RWLock(Generic[Held]):
     """One name, for many readers or one writer. A waiting writer is not overtaken by later readers."""
 
-    __slots__ = ("_client", "_options", "name")
+    __slots__ = ("_held", "_line", "_options", "name")
 
-    def __init__(self, client: "Client", name: str, options: dict[str, Any]) -> None:
-        self._client = client
+    def __init__(self, line: Line, name: str, held: type[Held], options: dict[str, Any]) -> None:
+        admit(Terms((name,), shared=True), line.guarantees)
+        self._line = line
+        self._held = held
         self._options = options
         self.name = name
 
-    def read(self) -> Lock:
+    def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return Lock(self._client, Terms((self.name,), shared=True, **self._options))
+        return Lock(self._line, Terms((self.name,), shared=True, **self._options), self._held)
 
-    def write(self) -> Lock:
+    def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return Lock(self._client, Terms((self.name,), **self._options))
+        return Lock(self._line, Terms((self.name,), **self._options), self._held)
 
 
-class RLock:
+class RLock(Generic[Held]):
     """A lock that the thread which has it may take again. The fence is the same inside."""
 
     __slots__ = ("_levels", "_lock")
 
-    def __init__(self, lock: Lock, levels: Levels[Hold]) -> None:
+    def __init__(self, lock: Lock[Held], levels: Levels[Any]) -> None:
         self._lock = lock
-        self._levels = levels
-        """Shared by all of a client, so that another object of the same name is no stranger."""
+        self._levels: Levels[Held] = levels
+        """Shared by all of a client in one tier, so that another object of the same name is no stranger."""
 
     @property
     def name(self) -> str:
         """The name asked for."""
         return self._lock.name
 
-    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Hold | None:
+    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
         """As `Lock.acquire`; granted at once if this thread has it.
 
         Raises:
@@ -94,7 +91,7 @@ class RLock:
         """Whether anyone has it."""
         return self._lock.locked()
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> Held:
         thread = threading.current_thread()
         hold = self._levels.held(thread, self.name)
         if hold is not None:
@@ -124,25 +121,27 @@ class Leadership(Hold):
         return self.fence
 
 
-class Election:
+class Election(Generic[Held]):
     """One leader at a time for a name, and a way to see who it is."""
 
-    __slots__ = ("_client", "_leadership", "_terms", "name")
+    __slots__ = ("_held", "_line", "_term", "_terms", "name")
 
-    def __init__(self, client: "Client", terms: Terms) -> None:
-        self._client = client
+    def __init__(self, line: Line, terms: Terms, held: type[Held]) -> None:
+        admit(terms, line.guarantees)
+        self._line = line
         self._terms = terms
-        self._leadership: Leadership | None = None
+        self._held = held
+        self._term: Claim | None = None
         self.name = terms.names[0]
 
-    def campaign(self, *, timeout: float | None = None) -> Leadership | None:
+    def campaign(self, *, timeout: float | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
-        portal = self._client.portal()
+        portal = self._line.portal()
         grant = portal.acquire(self._terms.waiting(timeout))
         if grant is None:
             return None
-        self._leadership = Leadership(portal, grant)
-        return self._leadership
+        term = self._term = self._held(portal, grant)
+        return term
 
     def resign(self) -> None:
         """End this client's term.
@@ -151,31 +150,33 @@ class Election:
             NotOwner: it has none.
             HoldLost: it had lost it before.
         """
-        leadership, self._leadership = self._leadership, None
-        if leadership is None:
+        term, self._term = self._term, None
+        if term is None:
             raise NotOwner(f"this client does not lead {self.name!r}")
-        leadership.release()
+        term.release()
 
     def leader(self) -> Holder | None:
         """Who leads at this moment; None if nobody does."""
-        reply = self._client.portal().read(command("LOCK.INFO", self.name))
-        return next(iter(explanation(reply).holders), None)
+        return next(iter(self._line.portal().explain(self.name).holders), None)
 
     def observe(self) -> Generator[Holder | None, None, None]:
         """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
-        with Watch(self._client, self.name) as watch:
+        portal = self._line.portal()
+        context = portal.channel.changes(self.name)
+        changes = portal.run(context.__aenter__())
+        try:
             seen = self.leader()
             yield seen
-            for event in watch:
-                if not may_concern(event, self.name):
-                    continue
+            for _ in _one_by_one(portal, changes):
                 try:
                     leader = self.leader()
                 except CLOSED:
                     return
-                if (leader and leader.fence) != (seen and seen.fence):
+                if is_another(leader, seen):
                     seen = leader
                     yield seen
+        finally:
+            portal.run_soon(cast("Coroutine[Any, Any, Any]", context.__aexit__(None, None, None)))
 
 
 class Watch:
@@ -183,22 +184,19 @@ class Watch:
 
     __slots__ = ("_portal", "_watch")
 
-    def __init__(self, client: "Client", prefix: str) -> None:
-        self._portal = client.portal()
-        self._watch = AsyncWatch(self._portal.channel, self._portal.watches, prefix)
+    def __init__(self, line: Line, prefix: str) -> None:
+        if not line.guarantees.watches:
+            raise Unsupported(f"{line.guarantees.backend}:// tells no events; the Fencehold service does")
+        self._portal = line.portal()
+        channel = cast("Channel", channel_of(self._portal.channel))
+        self._watch = AsyncWatch(channel, channel.watches, prefix)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
-        if self._portal.is_closed():
-            raise StopIteration
-        try:
-            return self._portal.run(self._watch.__anext__())
-        except (StopAsyncIteration, UsageError) as error:
-            if isinstance(error, UsageError) and not self._portal.is_closed():
-                raise
-            raise StopIteration from None
+        event: Event = next(_one_by_one(self._portal, self._watch))
+        return event
 
     def close(self) -> None:
         """Watch no longer. It does not wait, and may come after the client was closed."""
@@ -216,31 +214,13 @@ class Watch:
         self.close()
 
 
-def once(
-    lock: Lock, at_least: float, busy: Busy
-) -> Callable[[Callable[Given, Result]], Callable[Given, Result | None]]:
-    """Decorate a function so that one call of it runs at a time, anywhere; None is a skipped one."""
-
-    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result | None]:
-        @wraps(function)
-        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
-            # A stranger: once it is over, this thread may wait for a name that is kept, like anybody else.
-            owner = lock._stranger() if at_least else None
-            hold = lock._acquire_unowned(lock._terms, owner) if busy == "skip" else lock.acquire_or_raise(owner)
-            if hold is None:
-                return None
-            began_at = clock()
-            body = Body(hold)
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                body.leave()
-                hold._leave(error, keep=at_least - (clock() - began_at))
+def _one_by_one(portal: Portal, things: AsyncIterator[Any]) -> Iterator[Any]:
+    """What an async iterator gives, until it ends or the client is closed."""
+    while not portal.is_closed():
+        try:
+            thing = portal.run(cast("Coroutine[Any, Any, Any]", things.__anext__()))
+        except (StopAsyncIteration, UsageError) as error:
+            if isinstance(error, UsageError) and not portal.is_closed():
                 raise
-            body.leave()
-            hold._leave(None, keep=at_least - (clock() - began_at))
-            return result
-
-        return run
-
-    return decorate
+            return
+        yield thing

@@ -1,0 +1,104 @@
+"""The carrier: what carries the verbs of a client to whatever grants locks, a service or a backend used directly.
+
+1. A grant that was made by a carrier is given back and extended through the same one.
+2. Whatever ends the waiting for an acquire, nothing stays behind of it.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from fencehold.client.clock import Clock
+from fencehold.client.identity import Owners
+from fencehold.client.terms import Terms
+from fencehold.client.trust import Grant
+from fencehold.client.views import Explanation
+from fencehold.errors import UsageError
+from fencehold.guarantees import Guarantees
+
+Who: TypeAlias = "asyncio.Task[Any] | threading.Thread"
+"""Who inside a client asks."""
+
+
+class Answer(NamedTuple):
+    """What is known at once of an acquire."""
+
+    grant: Grant | None
+    is_known: bool
+    """Without a grant: whether the name is certainly another's now; else it is for the loop to find out."""
+
+
+class AtOnce(Protocol):
+    """A way for a thread to ask by itself, where handing over to the loop would take longer than the answer."""
+
+    def acquire(self, terms: Terms, who: Who) -> Answer:
+        """Try to have names, without waiting for them."""
+
+    def release(self, grant: Grant) -> bool:
+        """Give a grant back; False if that has to be done on the loop.
+
+        Raises:
+            HoldLost: it was gone already.
+        """
+
+
+class Carrier(Protocol):
+    """Belongs to the event loop that made it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def owners(self) -> Owners: ...
+
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """For threads; None where the loop has to be asked."""
+
+    async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        """Acquire for a task or thread, or for an owner made `anew`; None if it was not to be had in time."""
+
+    def release(self, grant: Grant) -> Awaitable[None]:
+        """Give a grant back. It is done whether or not the result is awaited."""
+
+    async def extend(self, grant: Grant, ttl: float | None) -> None:
+        """Let a grant end that many seconds from now; None: with its session."""
+
+    def forget(self, grant: Grant) -> None:
+        """Trust a grant no longer, and leave it to run out where it was granted."""
+
+    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
+        """Who has a name and who waits for it; as of some moment ago, if `stale` will do."""
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        """Take a name from whoever holds it up to a fence, if one is given."""
+
+    def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
+        """Something whenever a name may have changed hands; ends when the client is closed."""
+
+    async def ready(self) -> None:
+        """Wait until it can be used."""
+
+    async def close(self) -> None:
+        """Give everything back and disconnect."""
+
+
+def current_task() -> "asyncio.Task[Any]":
+    """The task that asks."""
+    task = asyncio.current_task()
+    if task is None:
+        raise UsageError("this is called inside a task")
+    return task
+
+
+def name_of(who: Who) -> str:
+    """What a task or thread is called."""
+    return who.name if isinstance(who, threading.Thread) else who.get_name()

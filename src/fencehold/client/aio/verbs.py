@@ -1,0 +1,310 @@
+"""The verbs of an async client: every kind of lock, each for either tier.
+
+With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from fencehold.client.aio.carrier import Carrier
+from fencehold.client.aio.hold import Claim, Hold
+from fencehold.client.aio.lock import Job, Lock, OnLost
+from fencehold.client.aio.once import once
+from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock
+from fencehold.client.jobs import Busy, wait_when
+from fencehold.client.made import Levels
+from fencehold.client.terms import Meta, Terms, one, permits, several
+from fencehold.types import CORRECTNESS, Tier
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Verbs:
+    """What a client can be asked for."""
+
+    def __init__(self) -> None:
+        self._levels: dict[Tier, Levels[Any]] = {tier: Levels() for tier in Tier}
+        """By tier: having a name to avoid work is not having it to protect state."""
+
+    def _carrier(self, names: tuple[str, ...], tier: Tier) -> Carrier:
+        """The carrier for names in a tier.
+
+        Raises:
+            Unsupported, UsageError: they cannot be had in it.
+        """
+        raise NotImplementedError
+
+    @overload
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        shared: bool = False,
+        meta: Meta = None,
+        delay: float = 0,
+        on_lost: OnLost = "cancel",
+        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        shared: bool = False,
+        meta: Meta = None,
+        delay: float = 0,
+        on_lost: OnLost = "cancel",
+        tier: Tier,
+    ) -> Lock[Claim]: ...
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        shared: bool = False,
+        meta: Meta = None,
+        delay: float = 0,
+        on_lost: OnLost = "cancel",
+        tier: Tier = CORRECTNESS,
+    ) -> Lock[Any]:
+        """A lock on a name.
+
+        Args:
+            ttl: seconds after which the hold ends unless extended; None: it lives as long as the session.
+            timeout: seconds to wait for it; None or -1: for ever; 0: not at all.
+            shared: hold it together with others who share it.
+            meta: shown to whoever asks who holds it. Put a trace id under `trace`.
+            delay: seconds the name stays ungranted after an unclean end, for resources that check no fence.
+            on_lost: cancel the body of an `async with` when the hold is lost, or only raise at its end.
+            tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
+        """
+        terms = Terms(one(name), ttl=ttl, timeout=timeout, shared=shared, meta=meta, delay=delay)
+        return self._lock(terms, tier, on_lost)
+
+    @overload
+    def multi(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        shared: bool = False,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def multi(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        shared: bool = False,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier,
+    ) -> Lock[Claim]: ...
+
+    def multi(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        shared: bool = False,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier = CORRECTNESS,
+    ) -> Lock[Any]:
+        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
+        terms = Terms(several(names), ttl=ttl, timeout=timeout, shared=shared, meta=meta)
+        return self._lock(terms, tier, on_lost)
+
+    @overload
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+    ) -> RWLock[Hold]: ...
+
+    @overload
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier,
+    ) -> RWLock[Claim]: ...
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier = CORRECTNESS,
+    ) -> RWLock[Any]:
+        """A lock for readers and a writer: `.read()` and `.write()` are locks."""
+        names = one(name)
+        carrier = self._carrier(names, tier)
+        options = {"ttl": ttl, "timeout": timeout, "meta": meta}
+        return RWLock(carrier, name, _held(carrier, tier), on_lost, options)
+
+    @overload
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier,
+    ) -> Lock[Claim]: ...
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier = CORRECTNESS,
+    ) -> Lock[Any]:
+        """A lock that `limit` may have at once. All who use the name must give the same limit."""
+        terms = Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta)
+        return self._lock(terms, tier, on_lost)
+
+    @overload
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+    ) -> RLock[Hold]: ...
+
+    @overload
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier,
+    ) -> RLock[Claim]: ...
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Meta = None,
+        on_lost: OnLost = "cancel",
+        tier: Tier = CORRECTNESS,
+    ) -> RLock[Any]:
+        """A lock that the task which has it may take again."""
+        terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
+        return RLock(self._lock(terms, tier, on_lost), self._levels[tier])
+
+    @overload
+    def election(
+        self,
+        name: str,
+        *,
+        meta: Meta = None,
+        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+    ) -> Election[Leadership]: ...
+
+    @overload
+    def election(
+        self,
+        name: str,
+        *,
+        meta: Meta = None,
+        tier: Tier,
+    ) -> Election[Claim]: ...
+
+    def election(
+        self,
+        name: str,
+        *,
+        meta: Meta = None,
+        tier: Tier = CORRECTNESS,
+    ) -> Election[Any]:
+        """An election: campaign, observe, resign."""
+        terms = Terms(one(name), meta=meta)
+        carrier = self._carrier(terms.names, tier)
+        return Election(carrier, terms, Leadership if _held(carrier, tier) is Hold else Claim)
+
+    def once(
+        self,
+        name: str,
+        *,
+        at_most: float,
+        at_least: float = 0,
+        busy: Busy = "skip",
+        meta: Meta = None,
+        tier: Tier = CORRECTNESS,
+    ) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
+        """Decorate a job so that it runs in one place at a time.
+
+        Args:
+            at_most: seconds after which a run is ended, come what may.
+            at_least: seconds for which the name is kept even if the run is quicker, while this client lives.
+            busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
+            tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
+        """
+        terms = Terms(one(name), ttl=at_most, timeout=wait_when(busy, at_most, at_least), meta=meta)
+        return once(self._lock(terms, tier), at_least, busy)
+
+    def _lock(self, terms: Terms, tier: Tier, on_lost: OnLost = "cancel") -> Lock[Any]:
+        carrier = self._carrier(terms.names, tier)
+        return Lock(carrier, terms, _held(carrier, tier), on_lost)
+
+
+def _held(carrier: Carrier, tier: Tier) -> type[Claim]:
+    """What an acquire makes: with a fence, if there is one."""
+    return Hold if tier is CORRECTNESS or carrier.guarantees.fenced else Claim

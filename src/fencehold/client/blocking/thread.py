@@ -1,0 +1,188 @@
+"""A thread with an event loop, on which what a blocking client talks through lives, and the way in and out of it.
+
+1. Callers hand over what they want and sleep on a plain lock; no task and no future is made for it.
+2. What several threads hand over at once wakes the loop once.
+3. A child process has no such thread: threads do not survive a fork. It starts its own.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from fencehold.client.requests import Acquire
+from fencehold.errors import UsageError
+
+Result = TypeVar("Result")
+
+
+class Slip:
+    """A promise that a thread sleeps on."""
+
+    __slots__ = ("_done", "_error", "_lock", "_result", "request")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.request: Acquire | None = None
+        """What is to be withdrawn if nobody waits any more."""
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, result: Any, /) -> None:
+        self._result, self._done = result, True
+        self._lock.release()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._error, self._done = error, True
+        self._lock.release()
+
+    def wait(self) -> Any:
+        """Sleep until it is kept. An interrupt ends the sleep, not what was asked."""
+        self._lock.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class LoopThread:
+    """The thread and its loop."""
+
+    def __init__(self) -> None:
+        self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._awake = self._closing = self._over = False
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="fencehold", daemon=True)
+        self._thread.start()
+
+    # Called by any thread.
+
+    def post(self, call: Callable[..., object], *args: Any) -> None:
+        """Have something called on the loop."""
+        if self.loop.is_closed():
+            raise closed()
+        try:
+            self._posted.append((call, args))
+            if self.loop.is_closed():
+                # After the append: either this is seen here, or what was appended is seen there and refused.
+                raise closed()
+            if not self._awake:
+                self._awake = True
+                self.loop.call_soon_threadsafe(self._drain)
+        except BaseException:
+            # Interrupted halfway: nobody may take the loop for awake that was not woken.
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._drain)
+            raise
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the loop; a caller that stops waiting has it cancelled."""
+        slip = Slip()
+        tasks: list[asyncio.Task[Result]] = []
+        try:
+            self.post(self._start, slip, coroutine, tasks)
+            return slip.wait()  # type: ignore[no-any-return]
+        except BaseException:
+            self.post(lambda: [task.cancel() for task in tasks])
+            raise
+
+    def run_soon(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Have a coroutine run on the loop, whatever becomes of it; not at all if the client is closed."""
+        try:
+            self.post(self._start, Slip(), coroutine, [])
+        except UsageError:
+            coroutine.close()
+
+    def is_closed(self) -> bool:
+        """Whether the client is closed, or being closed."""
+        return self._closing
+
+    def close(self) -> None:
+        """End what lives here, then the loop and the thread."""
+        if self.loop.is_closed():
+            return
+        self._closing = True
+        try:
+            self.run(self.end())
+        finally:
+            self.loop.call_soon_threadsafe(self._stop)
+            self._thread.join()
+
+    # On the loop's thread.
+
+    async def end(self) -> None:
+        """End what lives here."""
+        raise NotImplementedError
+
+    def act(self) -> None:
+        """After what was handed over at once."""
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self.loop.run_until_complete(self._end_tasks())
+        finally:
+            self.loop.close()
+            self._refuse_posted()
+
+    def _stop(self) -> None:
+        self._over = True
+        self.loop.stop()
+
+    async def _end_tasks(self) -> None:
+        """End what was begun too late to see that the client is closed."""
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _refuse_posted(self) -> None:
+        """What was handed over when nobody looked any more: whoever sleeps on it is to hear so."""
+        while self._posted:
+            _, args = self._posted.popleft()
+            for arg in args:
+                if isinstance(arg, Slip) and not arg.done():
+                    arg.set_exception(closed())
+                elif isinstance(arg, Coroutine):
+                    arg.close()
+
+    def _drain(self) -> None:
+        # Before the first look: what is posted from here on wakes the loop again.
+        self._awake = False
+        posted = self._posted
+        while posted:
+            call, args = posted.popleft()
+            call(*args)
+        self.act()
+
+    def _start(
+        self, slip: Slip, coroutine: Coroutine[Any, Any, Result], tasks: "list[asyncio.Task[Result]]"
+    ) -> None:
+        if self._over:
+            coroutine.close()
+            slip.set_exception(closed())
+            return
+        task = self.loop.create_task(coroutine)
+        tasks.append(task)
+        task.add_done_callback(lambda done: _keep(slip, done))
+
+
+def closed() -> UsageError:
+    """For whoever asks a client that is closed."""
+    return UsageError("the client is closed")
+
+
+def _keep(slip: Slip, task: "asyncio.Task[Any]") -> None:
+    if task.cancelled():
+        slip.set_exception(closed())
+    elif (error := task.exception()) is not None:
+        slip.set_exception(error)
+    else:
+        slip.set_result(task.result())

@@ -1,0 +1,59 @@
+"""Rules: which tier a name is for, whatever a caller says.
+
+1. A rule is a name, or a beginning of names with a `*` at its end. Of several that match, the longest says.
+2. A name that is CORRECTNESS by a rule is never had for EFFICIENCY: that is refused, before anything happens.
+   Asking for more than a rule says is never wrong.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fencehold.errors import UsageError
+from fencehold.types import Tier
+
+
+class Rules(NamedTuple):
+    """What was said about names; the longest first."""
+
+    rules: tuple[tuple[str, Tier], ...] = ()
+
+    def tier(self, name: str) -> Tier | None:
+        """What is said about a name; None if nothing is."""
+        for pattern, tier in self.rules:
+            if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
+                return tier
+        return None
+
+    def check(self, names: tuple[str, ...], tier: Tier) -> None:
+        """Raise `UsageError` if a name must not be had in a tier."""
+        if tier is Tier.CORRECTNESS:
+            return
+        for name in names:
+            if self.tier(name) is Tier.CORRECTNESS:
+                raise UsageError(
+                    f"{name!r} is CORRECTNESS by the rules of this client: it cannot be had with "
+                    "tier=EFFICIENCY, which would let two work on it at once"
+                )
+
+
+def rules_of(said: Mapping[str, Tier | str] | None) -> Rules:
+    """Read rules as they were given: `{"wallet:*": CORRECTNESS}`; a tier may be its name.
+
+    Raises:
+        UsageError: a rule makes no sense.
+    """
+    found = [(_pattern(pattern), _tier(pattern, tier)) for pattern, tier in (said or {}).items()]
+    return Rules(tuple(sorted(found, key=lambda rule: (len(rule[0]), rule[0]), reverse=True)))
+
+
+def _pattern(pattern: str) -> str:
+    if not isinstance(pattern, str) or not pattern or "*" in pattern[:-1]:
+        raise UsageError(f"a rule is for a name, or for a beginning of names and `*`: {pattern!r}")
+    return pattern
+
+
+def _tier(pattern: str, tier: Tier | str) -> Tier:
+    try:
+        return tier if isinstance(tier, Tier) else Tier(tier.lower())
+    except (ValueError, AttributeError) as error:
+        raise UsageError(f"the rule for {pattern!r} says CORRECTNESS or EFFICIENCY, not {tier!r}") from error

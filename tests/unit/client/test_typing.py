@@ -1,0 +1,161 @@
+"""What a type checker says: a `Claim` has no fence, so it is refused wherever one is needed; a `Hold` has.
+
+One run of mypy looks at a sample. Each line of it that ends in `# refused: CODE` gives that error, and no other
+line gives any.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+SAMPLE = """
+from typing import assert_type
+
+import fencehold
+from fencehold import CORRECTNESS, EFFICIENCY, Claim, Hold, Holding, Leadership, Tier, aio
+
+
+def guard(hold: Holding) -> int:
+    return hold.fence
+
+
+def guarded_by_threads(hold: Hold) -> None: ...
+
+
+def guarded_by_tasks(hold: aio.Hold) -> None: ...
+
+
+def threads(client: fencehold.Client, tier: Tier) -> None:
+    with client.lock("x") as hold:
+        assert_type(hold, Hold)
+        guard(hold)
+        guarded_by_threads(hold)
+        guarded_by_tasks(hold)  # refused: arg-type
+    with client.lock("x", tier=CORRECTNESS) as hold:
+        guard(hold)
+    with client.lock("x", tier=EFFICIENCY) as claim:
+        assert_type(claim, Claim)
+        claim.fence  # refused: attr-defined
+        guard(claim)  # refused: arg-type
+        guarded_by_threads(claim)  # refused: arg-type
+        claim.check()
+        print(claim.is_protected)
+    with client.lock("x", tier=tier) as claim:
+        claim.fence  # refused: attr-defined
+
+    acquired = client.lock("x").acquire()
+    guard(acquired)  # refused: arg-type
+    if acquired is not None:
+        guard(acquired)
+    claimed = client.lock("x", tier=EFFICIENCY).acquire()
+    if claimed is not None:
+        guard(claimed)  # refused: arg-type
+
+    with client.multi(["x", "y"]) as hold, client.multi(["x", "y"], tier=EFFICIENCY) as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    with client.semaphore("x", 2) as hold, client.semaphore("x", 2, tier=EFFICIENCY) as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    with client.rlock("x") as hold, client.rlock("x", tier=EFFICIENCY) as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    with client.rwlock("x").read() as hold, client.rwlock("x", tier=EFFICIENCY).read() as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    with client.rwlock("x").write() as hold, client.rwlock("x", tier=EFFICIENCY).write() as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+
+    term = client.election("x").campaign()
+    if term is not None:
+        assert_type(term, Leadership)
+        guard(term)
+        print(term.epoch)
+    turn = client.election("x", tier=EFFICIENCY).campaign()
+    if turn is not None:
+        assert_type(turn, Claim)
+        guard(turn)  # refused: arg-type
+        print(turn.epoch)  # refused: attr-defined
+
+    anything: fencehold.Lock[Claim] = client.lock("x")
+    protected: fencehold.Lock[Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
+
+
+async def tasks(client: aio.Client, tier: Tier) -> None:
+    async with client.lock("x") as hold:
+        assert_type(hold, aio.Hold)
+        guard(hold)
+        guarded_by_tasks(hold)
+        guarded_by_threads(hold)  # refused: arg-type
+    async with client.lock("x", tier=CORRECTNESS) as hold:
+        guard(hold)
+    async with client.lock("x", tier=EFFICIENCY) as claim:
+        assert_type(claim, aio.Claim)
+        claim.fence  # refused: attr-defined
+        guard(claim)  # refused: arg-type
+        guarded_by_tasks(claim)  # refused: arg-type
+        print(claim.is_protected)
+    async with client.lock("x", tier=tier) as claim:
+        claim.fence  # refused: attr-defined
+
+    acquired = await client.lock("x").acquire()
+    guard(acquired)  # refused: arg-type
+    if acquired is not None:
+        guard(acquired)
+    claimed = await client.lock("x", tier=EFFICIENCY).acquire()
+    if claimed is not None:
+        guard(claimed)  # refused: arg-type
+
+    async with client.multi(["x", "y"]) as hold, client.multi(["x", "y"], tier=EFFICIENCY) as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    async with client.semaphore("x", 2) as hold, client.semaphore("x", 2, tier=EFFICIENCY) as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    async with client.rlock("x") as hold, client.rlock("x", tier=EFFICIENCY) as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    async with client.rwlock("x").read() as hold, client.rwlock("x", tier=EFFICIENCY).read() as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+    async with client.rwlock("x").write() as hold, client.rwlock("x", tier=EFFICIENCY).write() as claim:
+        guard(hold)
+        guard(claim)  # refused: arg-type
+
+    term = await client.election("x").campaign()
+    if term is not None:
+        assert_type(term, aio.Leadership)
+        guard(term)
+        print(term.epoch)
+    turn = await client.election("x", tier=EFFICIENCY).campaign()
+    if turn is not None:
+        assert_type(turn, aio.Claim)
+        guard(turn)  # refused: arg-type
+        print(turn.epoch)  # refused: attr-defined
+
+    anything: aio.Lock[aio.Claim] = client.lock("x")
+    protected: aio.Lock[aio.Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
+"""
+
+_REFUSED = re.compile(r"# refused: ([\w-]+)$")
+_ERROR = re.compile(r":(\d+): error: .*\[([\w-]+)\]$")
+
+
+@pytest.mark.slow
+def test_a_claim_is_refused_where_a_fence_is_needed(tmp_path: Path) -> None:
+    """By every verb of both clients; and a hold is taken."""
+    sample = tmp_path / "sample.py"
+    sample.write_text(SAMPLE)
+    said, failed, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(sample)])
+    assert failed == ""
+    found = {(int(match[1]), match[2]) for match in map(_ERROR.search, said.splitlines()) if match}
+    wanted = {
+        (at, match[1])
+        for at, line in enumerate(SAMPLE.splitlines(), 1)
+        if (match := _REFUSED.search(line)) is not None
+    }
+    assert found == wanted, said
+    assert len(wanted) == 30
