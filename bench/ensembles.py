@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bench.contest import Fixture
 from bench.servers import new_folder
-from fencehold.engines.etcd import address
 from fencehold.engines.etcd.keys import Keys
+from fencehold.etcd import address
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from rig.zookeeper import ZookeeperEnsemble
@@ -14,7 +14,7 @@ from rig.zookeeper import ZookeeperEnsemble
 MEMBERS = 3
 
 
-class _Ensemble(Fixture):
+class Ensemble(Fixture):
     """Has a folder while it runs."""
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ class _Ensemble(Fixture):
         raise NotImplementedError
 
 
-class Etcd(_Ensemble):
+class Etcd(Ensemble):
     """An etcd as its users have it."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Etcd(_Ensemble):
         return self.cluster.endpoints[self.cluster.leader()]
 
 
-class Zookeeper(_Ensemble):
+class Zookeeper(Ensemble):
     """A ZooKeeper that syncs every write."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Zookeeper(_Ensemble):
         return ",".join(self.ensemble.endpoints)
 
 
-class Nodes(_Ensemble):
+class Nodes(Ensemble):
     """Nodes of Fencehold on an etcd that is set up before them: one leads, the others stand by."""
 
     def __init__(self, etcd: Etcd) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from fencehold.engines.etcd import Bounds, EtcdJournal
-from fencehold.engines.etcd.address import Address, parse
+from fencehold.etcd.address import Address, parse
 from rig.etcd import EtcdCluster
 from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster

@@ -13,12 +13,15 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Self
 
 from fencehold.engines.etcd import records, snapshots
-from fencehold.engines.etcd.address import Address, parse
-from fencehold.engines.etcd.cluster import Answer, Bounds, Cluster
 from fencehold.engines.etcd.keys import POSITION_MAX, Keys
 from fencehold.engines.etcd.opening import epoch_in, open_journal
 from fencehold.engines.etcd.pages import Pages
-from fencehold.engines.etcd.transactions import (
+from fencehold.engines.etcd.trimming import Trimmer
+from fencehold.engines.etcd.watch import Tail
+from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.etcd.address import Address, parse
+from fencehold.etcd.cluster import Answer, Bounds, Cluster
+from fencehold.etcd.transactions import (
     Message,
     copy_of,
     count,
@@ -31,9 +34,6 @@ from fencehold.engines.etcd.transactions import (
     transaction,
     value_in,
 )
-from fencehold.engines.etcd.trimming import Trimmer
-from fencehold.engines.etcd.watch import Tail
-from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.types import Epoch, Position
 

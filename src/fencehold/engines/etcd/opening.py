@@ -7,10 +7,11 @@ What cannot come about by any order of our own calls is damage, and told as such
 from typing import NamedTuple
 
 from fencehold.engines.etcd import records
-from fencehold.engines.etcd.cluster import Cluster
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.snapshots import Pointer, load, pointer_of
-from fencehold.engines.etcd.transactions import (
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
+from fencehold.etcd.cluster import Cluster
+from fencehold.etcd.transactions import (
     count_in,
     first_of,
     get,
@@ -19,7 +20,6 @@ from fencehold.engines.etcd.transactions import (
     transaction,
     value_in,
 )
-from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
 from fencehold.journal.port import Opened
 from fencehold.types import BEGINNING, Epoch, Position
 

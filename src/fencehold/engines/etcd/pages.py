@@ -11,11 +11,11 @@ from typing import NamedTuple
 from aetcd import rpc
 
 from fencehold.engines.etcd import records
-from fencehold.engines.etcd.cluster import Cluster, TooMuch
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.snapshots import pointer_at
-from fencehold.engines.etcd.transactions import Message
 from fencehold.errors import Damaged, Trimmed
+from fencehold.etcd.cluster import Cluster, TooMuch
+from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
 from fencehold.types import Position
 

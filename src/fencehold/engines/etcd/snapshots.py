@@ -17,9 +17,10 @@ import msgspec
 from aetcd import rpc
 
 from fencehold.engines.etcd import records
-from fencehold.engines.etcd.cluster import Cluster
 from fencehold.engines.etcd.keys import POSITION_MAX, Keys
-from fencehold.engines.etcd.transactions import (
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
+from fencehold.etcd.cluster import Cluster
+from fencehold.etcd.transactions import (
     Message,
     count,
     count_in,
@@ -33,7 +34,6 @@ from fencehold.engines.etcd.transactions import (
     transaction,
     value_in,
 )
-from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.port import Snapshot
 from fencehold.runtime.ids import new_secret
 from fencehold.types import BEGINNING, Position

@@ -9,11 +9,11 @@
    of entries.
 """
 
-from fencehold.engines.etcd.cluster import Cluster, Compacted
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.snapshots import pointer_of
-from fencehold.engines.etcd.transactions import first_of, get, transaction
 from fencehold.errors import OutcomeUnknown, Unavailable
+from fencehold.etcd.cluster import Cluster, Compacted
+from fencehold.etcd.transactions import first_of, get, transaction
 from fencehold.types import Position
 
 STEP_ENTRIES = 1_000

@@ -15,11 +15,11 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
-from fencehold.engines.etcd.cluster import Cluster
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.pages import Pages
-from fencehold.engines.etcd.transactions import Message
 from fencehold.errors import Unavailable
+from fencehold.etcd.cluster import Cluster
+from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
 from fencehold.types import Position
 

@@ -7,9 +7,9 @@ from typing import Any
 from aetcd import rpc
 
 from fencehold.engines.etcd import Bounds, EtcdJournal
-from fencehold.engines.etcd.address import Address
-from fencehold.engines.etcd.cluster import Cluster
 from fencehold.engines.etcd.keys import Keys
+from fencehold.etcd.address import Address
+from fencehold.etcd.cluster import Cluster
 from fencehold.types import Epoch
 
 

@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from fencehold.engines.etcd import Bounds, EtcdJournal
-from fencehold.engines.etcd.address import Address
 from fencehold.errors import Unavailable
+from fencehold.etcd.address import Address
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
 from rig.processes import free_port

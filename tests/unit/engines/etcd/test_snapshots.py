@@ -9,9 +9,9 @@ import pytest
 from aetcd import rpc
 
 from fencehold.engines.etcd import EtcdJournal
-from fencehold.engines.etcd.address import Address
 from fencehold.engines.etcd.snapshots import CHUNK_BYTES
 from fencehold.errors import Damaged, UsageError
+from fencehold.etcd.address import Address
 from fencehold.journal.port import Opened, Snapshot
 from fencehold.types import Position
 from tests.contract.engines.etcd import fresh_address

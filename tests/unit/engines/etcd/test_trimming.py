@@ -6,9 +6,9 @@ import pytest
 from aetcd import rpc
 
 from fencehold.engines.etcd import EtcdJournal
-from fencehold.engines.etcd.address import Address
-from fencehold.engines.etcd.cluster import Compacted
 from fencehold.engines.etcd.trimming import STEP_ENTRIES
+from fencehold.etcd.address import Address
+from fencehold.etcd.cluster import Compacted
 from fencehold.journal.port import Snapshot
 from fencehold.types import Epoch, Position
 from rig.etcd import EtcdCluster

@@ -1,8 +1,8 @@
-"""The address of a journal in etcd: a URL, read once, and wrong ones told what is wrong.
+"""An address in etcd: a URL, read once, and wrong ones told what is wrong.
 
-``etcd://[user:password@]host[:2379][,host…][/prefix][?compact=false]``, and ``etcds://`` for TLS, which also
-takes ``ca=FILE`` (who signed the members' certificates; without it those gRPC trusts), ``cert=FILE`` and
-``key=FILE`` (what the members are shown).
+``etcd://[user:password@]host[:2379][,host…][/prefix]``, and ``etcds://`` for TLS, which also takes ``ca=FILE``
+(who signed the members' certificates; without it those gRPC trusts), ``cert=FILE`` and ``key=FILE`` (what the
+members are shown). A journal's may say ``?compact=false``.
 
 The password is in no message and in no `repr`.
 """
@@ -32,7 +32,7 @@ class Address(NamedTuple):
     endpoints: tuple[str, ...]
     """`host:port`, in the order they are named."""
     prefix: str = PREFIX
-    """What all keys of the journal begin with. It begins and ends with a slash."""
+    """What all keys begin with. It begins and ends with a slash."""
     user: str = ""
     password: str = ""
     tls: Files | None = None
@@ -46,8 +46,8 @@ class Address(NamedTuple):
         return f"{'etcd' if self.tls is None else 'etcds'}://{','.join(self.endpoints)}{self.prefix.rstrip('/')}"
 
 
-def parse(url: str) -> Address:
-    """Read a URL.
+def parse(url: str, *, compacts: bool = True) -> Address:
+    """Read a URL; `compacts` says whether it may be told not to.
 
     Raises:
         UsageError: it is not one; the message says what to write instead.
@@ -55,7 +55,7 @@ def parse(url: str) -> Address:
     # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
     scheme, separator, rest = url.partition("://")
     if scheme not in ("etcd", "etcds") or not separator:
-        raise UsageError("the URL of a journal in etcd starts with etcd://, or etcds:// for TLS")
+        raise UsageError("the URL of an etcd starts with etcd://, or etcds:// for TLS")
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
     if "@" in path or "@" in query:
@@ -63,7 +63,7 @@ def parse(url: str) -> Address:
         raise UsageError("after the hosts no @ may stand: write / in a password as %2F, ? as %3F, @ as %40")
     login, _, hosts = authority.rpartition("@")
     user, password = _login(login)
-    options = _options(query, is_tls=scheme == "etcds")
+    options = _options(query, is_tls=scheme == "etcds", compacts=compacts)
     return Address(
         endpoints=_endpoints(hosts),
         prefix=_prefix(path),
@@ -104,8 +104,8 @@ def _prefix(path: str) -> str:
     return f"/{'/'.join(segments)}/" if segments else PREFIX
 
 
-def _options(query: str, *, is_tls: bool) -> dict[str, str]:
-    known = ("compact", *_FILES) if is_tls else ("compact",)
+def _options(query: str, *, is_tls: bool, compacts: bool) -> dict[str, str]:
+    known = (*(("compact",) if compacts else ()), *(_FILES if is_tls else ()))
     try:
         options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
     except ValueError as error:
@@ -114,7 +114,7 @@ def _options(query: str, *, is_tls: bool) -> dict[str, str]:
         if name in _FILES and not is_tls:
             raise UsageError(f"{name}= is for TLS: the URL must start with etcds://")
         if name not in known:
-            raise UsageError(f"unknown option {name}=: known are {', '.join(known)}")
+            raise UsageError(f"unknown option {name}=: known are {', '.join(known) or 'none'}")
     return options
 
 

@@ -12,18 +12,19 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 from aetcd import rpc
 
-from fencehold.engines.etcd.address import Address
-from fencehold.engines.etcd.failures import Failed, Failure, Meaning, understand
-from fencehold.engines.etcd.member import Member, Standing, credentials_of
-from fencehold.engines.etcd.transactions import Message
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.etcd.address import Address
+from fencehold.etcd.failures import Failed, Failure, LeaseExists, Meaning, understand
+from fencehold.etcd.member import Member, Standing, credentials_of
+from fencehold.etcd.transactions import Message
 
 _HAS_LEADER = ("hasleader", "true")
 """Asks a member to refuse at once while it knows no leader, instead of waiting for one."""
@@ -37,6 +38,10 @@ _PUT: Method = attrgetter("kv.Put")
 _DELETE: Method = attrgetter("kv.DeleteRange")
 _COMPACT: Method = attrgetter("kv.Compact")
 _RANGE: Method = attrgetter("kv.Range")
+_GRANT: Method = attrgetter("leases.LeaseGrant")
+_REVOKE: Method = attrgetter("leases.LeaseRevoke")
+_KEEP_ALIVE: Method = attrgetter("keep_alive")
+_TIME_TO_LIVE: Method = attrgetter("leases.LeaseTimeToLive")
 
 
 class Bounds(NamedTuple):
@@ -64,6 +69,10 @@ class TooMuch(FenceholdError):
     """The answer is larger than this side takes: ask for less."""
 
 
+class NoLease(FenceholdError):
+    """The lease named is not there, and never will be again. Nothing happened."""
+
+
 class Compacted(FenceholdError):
     """The revision asked for was compacted."""
 
@@ -83,21 +92,24 @@ class Cluster:
         self._is_closed = False
         self._under_way = 0
         self._idle = asyncio.Event()
+        self._work: dict[str, asyncio.Task[object]] = {}
+        """What is done for all calls at once."""
 
     @property
     def asked(self) -> str:
         """The endpoint of the member that is asked now; empty before any was."""
         return "" if self._chosen is None else self._chosen.endpoint
 
-    async def transact(self, request: Message) -> Answer:
+    async def transact(self, request: Message, within_s: float | None = None) -> Answer:
         """One transaction.
 
         Raises:
             Unavailable: certainly nothing happened.
             OutcomeUnknown: it may have happened, or may yet.
             UsageError: etcd takes no request of this size.
+            NoLease: nothing happened: a lease that it names is gone.
         """
-        return await self._call(_TXN, request)
+        return await self._call(_TXN, request, within_s=within_s)
 
     async def put(self, key: bytes, value: bytes) -> None:
         """Raises: as `transact`."""
@@ -129,6 +141,42 @@ class Cluster:
         method = _RANGE if isinstance(request, rpc.RangeRequest) else _TXN
         return (await self._call(method, request, is_read=True)).message
 
+    async def grant_lease(self, lease: int, ttl_s: int) -> int:
+        """Make a lease, by a number that nobody else draws; returns its ttl, which may be longer.
+
+        Raises: as `transact`.
+        """
+        try:
+            answer = await self._call(_GRANT, rpc.LeaseGrantRequest(ID=lease, TTL=ttl_s))
+        except LeaseExists:
+            return ttl_s
+        return int(answer.message.TTL)
+
+    async def keep_alive(self, lease: int, within_s: float) -> Message:
+        """Renew a lease; the answer's TTL is 0 if it is gone.
+
+        Raises:
+            Unavailable, OutcomeUnknown: nobody said so in time.
+        """
+        return (await self._call(_KEEP_ALIVE, rpc.LeaseKeepAliveRequest(ID=lease), within_s=within_s)).message
+
+    async def revoke_lease(self, lease: int) -> None:
+        """End a lease, and delete all its keys.
+
+        Raises: as `transact`.
+        """
+        with suppress(NoLease):
+            await self._call(_REVOKE, rpc.LeaseRevokeRequest(ID=lease))
+
+    async def keys_of_lease(self, lease: int) -> list[bytes]:
+        """The keys that go with a lease, as the leader remembers them: who acts upon it makes sure.
+
+        Raises:
+            Unavailable: nobody answered.
+        """
+        request = rpc.LeaseTimeToLiveRequest(ID=lease, keys=True)
+        return list((await self._call(_TIME_TO_LIVE, request, is_read=True)).message.keys)
+
     def stream(self) -> Any | None:
         """A stream of watches from the chosen member; None while there is none, until a call finds one."""
         return None if self._chosen is None else self._chosen.streams.Watch(metadata=self._metadata)
@@ -144,15 +192,18 @@ class Cluster:
         while self._under_way:
             self._idle.clear()
             await self._idle.wait()
+        await asyncio.gather(*self._work.values(), return_exceptions=True)
         for member in self._members:
             await member.close()
 
     # A call: tries until one is answered, or the deadline passes.
 
-    async def _call(self, method: Method, request: Message, *, is_read: bool = False) -> Answer:
+    async def _call(
+        self, method: Method, request: Message, *, is_read: bool = False, within_s: float | None = None
+    ) -> Answer:
         if self._is_closed:
-            raise Unavailable(f"{self._address}: this journal was closed")
-        until = asyncio.get_running_loop().time() + self.bounds.call_s
+            raise Unavailable(f"{self._address}: it was closed")
+        until = asyncio.get_running_loop().time() + (within_s or self.bounds.call_s)
         is_doubted = False
         self._under_way += 1
         try:
@@ -173,10 +224,15 @@ class Cluster:
         """Raise what the call has come to, if trying again is no use."""
         if failure.meaning is Meaning.COMPACTED:
             raise Compacted(failure.text)
+        if failure.meaning is Meaning.NO_LEASE:
+            # Of an earlier try as well: what it may have put has gone with the lease.
+            raise NoLease(failure.text)
         if failure.meaning is Meaning.TOO_MUCH and is_read:
             raise TooMuch(failure.text)
         is_over = self._left_s(until) <= self.bounds.pause_s
         if is_doubted:
+            if failure.kind is LeaseExists:
+                raise LeaseExists(failure.text)
             if is_over or failure.meaning is Meaning.REFUSED:
                 raise OutcomeUnknown(f"{self._address}: no answer that tells the outcome: {failure.text}")
         elif failure.meaning is Meaning.REFUSED:
@@ -186,8 +242,8 @@ class Cluster:
 
     async def _try(self, method: Method, request: Message, until: float) -> Message:
         if not self._has_token:
-            await self._log_in(until)
-        member = self._chosen or await self._choose(until)
+            await self._joined("log in", lambda: self._log_in(until))
+        member = self._chosen or await self._found(until)
         try:
             return await method(member)(request, timeout=self._try_s(until), metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
@@ -206,8 +262,30 @@ class Cluster:
 
     # Who is asked, and as whom.
 
+    async def _found(self, until: float) -> Member:
+        if self._chosen is None:
+            await self._joined("choose", lambda: self._choose(until))
+        if self._chosen is None:
+            raise Failed(Failure(Meaning.NOT_NOW, "the member that was chosen failed at once"))
+        return self._chosen
+
+    async def _joined(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Do what all calls need that are under way: once for all of them, whoever of them stops waiting."""
+        task = self._work.get(what)
+        if task is None:
+            task = self._work[what] = asyncio.create_task(work())
+            task.add_done_callback(lambda done: self._on_work_done(what, done))
+        await asyncio.wait({task})
+        task.result()
+
+    def _on_work_done(self, what: str, task: "asyncio.Task[object]") -> None:
+        del self._work[what]
+        if not task.cancelled():
+            # Whoever waits for it is told; if nobody does any more, there is nobody to tell.
+            task.exception()
+
     async def _log_in(self, until: float) -> None:
-        member = self._chosen or await self._choose(until)
+        member = self._chosen or await self._found(until)
         request = rpc.AuthenticateRequest(name=self._address.user, password=self._address.password)
         try:
             # All the time there is: etcd makes the checking of a password slow on purpose.

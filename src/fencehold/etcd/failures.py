@@ -18,6 +18,7 @@ class Meaning(Enum):
     NOT_NOW = "certainly nothing happened; another member, or this one a little later, may do it"
     NOBODY = "certainly nothing happened: no member can be connected to"
     LOGIN = "certainly nothing happened; the token has run out"
+    NO_LEASE = "certainly nothing happened: the lease it names is not there"
     COMPACTED = "certainly nothing happened; what it asked for was compacted before"
     TOO_MUCH = "the answer is larger than this side takes"
     DOUBT = "it may have happened, or may yet"
@@ -29,6 +30,10 @@ class Failed(Exception):
     def __init__(self, failure: "Failure") -> None:
         super().__init__(failure.text)
         self.failure = failure
+
+
+class LeaseExists(FenceholdError):
+    """The lease is there already: an earlier try has made it."""
 
 
 class Failure(NamedTuple):
@@ -66,7 +71,7 @@ _KNOWN = {
     ),
     "etcdserver: permission denied": Failure(
         Meaning.REFUSED,
-        "etcd denies it: grant the user's role readwrite on the journal's prefix "
+        "etcd denies it: grant the user's role readwrite on the prefix of the URL "
         "(and add ?compact=false to the URL if only compacting is denied)",
         NotAdmitted,
     ),
@@ -90,6 +95,8 @@ _KNOWN = {
     "etcdserver: too many requests": Failure(Meaning.NOT_NOW, "it is overloaded"),
     "etcdserver: not capable": Failure(Meaning.NOT_NOW, "a member is starting"),
     "etcdserver: rpc not supported for learner": Failure(Meaning.NOT_NOW, "a member is a learner"),
+    "etcdserver: requested lease not found": Failure(Meaning.NO_LEASE, "the lease is gone"),
+    "etcdserver: lease already exists": Failure(Meaning.REFUSED, "the lease is there already", LeaseExists),
     "etcdserver: mvcc: required revision has been compacted": Failure(Meaning.COMPACTED, "compacted"),
 }
 

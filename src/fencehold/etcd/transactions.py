@@ -40,8 +40,31 @@ def is_unchanged(key: bytes, revision: int) -> Message:
     return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
 
 
-def put(key: bytes, value: bytes) -> Message:
-    return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value))
+def is_created_at(key: bytes, revision: int) -> Message:
+    """It is the one that was made at this revision, and was there ever since."""
+    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=key, create_revision=revision)
+
+
+def is_empty(start: bytes, end: bytes) -> Message:
+    """There is no key in a range."""
+    return rpc.Compare(
+        result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=start, range_end=end, create_revision=0
+    )
+
+
+def has_none_before(start: bytes, end: bytes, revision: int) -> Message:
+    """No key in a range, which is not empty, was made before this revision."""
+    return rpc.Compare(
+        result=rpc.Compare.GREATER,
+        target=rpc.Compare.CREATE,
+        key=start,
+        range_end=end,
+        create_revision=revision - 1,
+    )
+
+
+def put(key: bytes, value: bytes, lease: int = 0) -> Message:
+    return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value, lease=lease))
 
 
 def delete(key: bytes) -> Message:
@@ -60,6 +83,40 @@ def count(key: bytes) -> Message:
 def first_of(start: bytes, end: bytes) -> Message:
     """The first key of a range, and how many there are."""
     return rpc.RequestOp(request_range=rpc.RangeRequest(key=start, range_end=end, limit=1, keys_only=True))
+
+
+def newest(start: bytes, end: bytes, limit: int, before: int = 0) -> Message:
+    """The keys of a range that were made last (before a revision, if one is given), newest first."""
+    return rpc.RequestOp(
+        request_range=rpc.RangeRequest(
+            key=start,
+            range_end=end,
+            limit=limit,
+            keys_only=True,
+            sort_order=rpc.RangeRequest.DESCEND,
+            sort_target=rpc.RangeRequest.CREATE,
+            max_create_revision=before - 1 if before else 0,
+        )
+    )
+
+
+def oldest(start: bytes, end: bytes) -> Message:
+    """The key of a range that was made first."""
+    return rpc.RequestOp(
+        request_range=rpc.RangeRequest(
+            key=start,
+            range_end=end,
+            limit=1,
+            keys_only=True,
+            sort_order=rpc.RangeRequest.ASCEND,
+            sort_target=rpc.RangeRequest.CREATE,
+        )
+    )
+
+
+def keys_in(answer: Message) -> list[tuple[bytes, int]]:
+    """The keys that a range has, in the order asked for, and when each was made."""
+    return [(pair.key, pair.create_revision) for pair in answer.response_range.kvs]
 
 
 def value_in(answer: Message) -> bytes | None:

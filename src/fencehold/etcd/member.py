@@ -1,9 +1,10 @@
 """One member of etcd, and the connection to it.
 
 A member that did not answer lately is greeted before anything is asked of it: a greeting changes nothing, so
-what fails there is certain to have done nothing, and a member that hangs costs a greeting and not an append.
+what fails there is certain to have done nothing, and a member that hangs costs a greeting and not the call.
 """
 
+import asyncio
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
-from fencehold.engines.etcd.address import Files
-from fencehold.engines.etcd.failures import why_not_connected
 from fencehold.errors import UsageError
+from fencehold.etcd import forked
+from fencehold.etcd.address import Files
+from fencehold.etcd.failures import why_not_connected
 
 MESSAGE_BYTES_MAX = 16 << 20
 """The largest answer taken; a page of entries that is larger is asked for again in halves."""
@@ -57,6 +59,7 @@ class Member:
         self.kv = rpc.KVStub(self._channel)
         self.auth = rpc.AuthStub(self._channel)
         self.streams = rpc.WatchStub(self._channel)
+        self.leases = rpc.LeaseStub(self._channel)
         self._maintenance = rpc.MaintenanceStub(self._channel)
         self.trouble = ""
         """Why it could not be had when it could not."""
@@ -83,18 +86,46 @@ class Member:
         # It answered, if only that it tells its state to administrators alone.
         return Standing.FOLLOWS
 
+    async def keep_alive(self, request: Any, *, timeout: float, metadata: Sequence[tuple[str, str]]) -> Any:  # noqa: ASYNC109 - called as gRPC's own are
+        """One renewal of a lease, as if it were a call of its own."""
+        stream = self.leases.LeaseKeepAlive(timeout=timeout, metadata=metadata)
+        try:
+            await stream.write(request)
+            answer = await stream.read()
+        except asyncio.InvalidStateError as error:
+            raise _broken() from error
+        finally:
+            stream.cancel()
+        if answer is grpc.aio.EOF:
+            raise _broken()
+        return answer
+
     async def close(self) -> None:
         await self._channel.close()
+        forked.on_closed(self._channel)
 
     @staticmethod
     def _connect(endpoint: str, credentials: Any, interceptors: Sequence[Any]) -> Any:
+        if forked.is_child():
+            return forked.ChildChannel(endpoint, credentials)
         if credentials is None:
-            return grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=list(interceptors))
-        return grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS, interceptors=list(interceptors))
+            channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=list(interceptors))
+        else:
+            channel = grpc.aio.secure_channel(
+                endpoint, credentials, options=_OPTIONS, interceptors=list(interceptors)
+            )
+        forked.on_opened(channel)
+        return channel
+
+
+def _broken() -> Any:
+    return grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), details="the stream broke"
+    )
 
 
 def credentials_of(files: Files | None) -> Any:
-    """What TLS needs, read anew each time a journal is opened, so that certificates can be replaced; None without.
+    """What TLS needs, read anew each time it is opened, so that certificates can be replaced; None without.
 
     Raises:
         UsageError: a file cannot be read.
@@ -102,6 +133,8 @@ def credentials_of(files: Files | None) -> Any:
     if files is None:
         return None
     ca, cert, key = (_contents(name, path) for name, path in files._asdict().items())
+    if forked.is_child():
+        return forked.context_of(files)
     return grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=cert)
 
 
@@ -109,6 +142,4 @@ def _contents(name: str, path: Path | None) -> bytes | None:
     try:
         return None if path is None else path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"{name}={path} cannot be read: {error.strerror}; correct the URL of the journal"
-        ) from error
+        raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error

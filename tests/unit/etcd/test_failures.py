@@ -5,8 +5,8 @@ from typing import Any
 import grpc
 import pytest
 
-from fencehold.engines.etcd.failures import Meaning, understand
 from fencehold.errors import NotAdmitted, Unavailable, UsageError
+from fencehold.etcd.failures import Meaning, understand
 
 
 def error(code: str, details: str) -> Any:

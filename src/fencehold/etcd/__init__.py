@@ -1,0 +1,5 @@
+"""Calls to etcd, for whoever keeps something there: the journal's engine, and the backend that locks directly.
+
+`address` reads the URL, `transactions` says how they look, `failures` what a failed call means, `member`, `forked`
+and `cluster` make calls. Nothing here knows what the keys are for.
+"""
