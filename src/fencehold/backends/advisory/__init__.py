@@ -1,0 +1,33 @@
+"""`postgresql+advisory://`: advisory locks of one session, which the server frees when its connection ends."""
+
+from fencehold.backends.advisory.store import AdvisoryStore, place_of
+from fencehold.backends.leasing import Leasing
+from fencehold.backends.port import Ask, Backend, Settings
+
+
+class Advisory(Leasing):
+    """As any store's, but what is held can be lost all at once, and that is told at once."""
+
+    def __init__(self, store: AdvisoryStore, settings: Settings) -> None:
+        super().__init__(store, settings)
+        self._advisory = store
+        store.on_gone = self._on_gone
+
+    def withdraw(self, ask: Ask, ttl: float) -> None:
+        # Nothing here runs out by itself: what is withdrawn is withdrawn now. When the client is closed, all is.
+        if self._is_open:
+            self._advisory.forsake(ask)
+
+    def _on_gone(self, token: str, reason: str) -> None:
+        for lease in self.keeping.leases:
+            if not token or lease.ask.token == token:
+                self.keeping.leases.lose(lease, reason)
+
+
+def backend(url: str, settings: Settings) -> Backend:
+    """The backend at a URL. Nothing is connected to yet.
+
+    Raises:
+        UsageError: the URL cannot be read; the message says what to write instead.
+    """
+    return Advisory(AdvisoryStore(place_of(url), settings), settings)

@@ -1,0 +1,191 @@
+"""The session: one connection, with which all that a client holds stands and falls.
+
+1. *The server frees what is held when it knows that the connection has ended*: at once if the process ended; if
+   the machine or the network is gone, after `Patience.frees_s`, which is set for the session.
+2. *The client lets go first.* It asks for a sign of life at least every third of the ttl, and hangs up if none
+   comes in time; the server listens for longer than that before it gives a client up.
+3. What ends the connection from the server's side ends the holds before the client can know: it is told as soon
+   as it hears of it.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from fencehold.backends.advisory.notes import Notes
+from fencehold.backends.libpq.address import Address
+from fencehold.backends.libpq.dialling import dial, told
+from fencehold.backends.libpq.failures import Rejected
+from fencehold.backends.libpq.line import Line
+from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, Unsupported
+
+PING = b"SELECT 1"
+_POOLED = (
+    "there is a pooler in between, and with one that lends connections to others after each transaction locks are "
+    "held by whoever comes next: connect to the server itself; or, if it keeps a connection for each client, say "
+    "pooler=session in the URL"
+)
+_PAUSE_S = 0.05
+_PAUSE_S_MAX = 1.0
+
+
+class Patience(NamedTuple):
+    """How long each side waits for the other."""
+
+    ttl: float
+    answer_s: float
+    """The client, for an answer."""
+    idle_s: int
+    """The server, before it asks whether a client is there that says nothing…"""
+    again_s: int
+    """…before it asks again…"""
+    times: int = 3
+    """…and how often."""
+
+    @property
+    def frees_s(self) -> float:
+        """After so many seconds the server has given up a client that is gone without a word."""
+        return float(self.idle_s + self.again_s * self.times)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """As the server is told."""
+        return {
+            "tcp_keepalives_idle": str(self.idle_s),
+            "tcp_keepalives_interval": str(self.again_s),
+            "tcp_keepalives_count": str(self.times),
+            "tcp_user_timeout": str(round(self.frees_s * 1_000)),
+            "statement_timeout": f"{max(1_000, round(self.answer_s * 1_000))}",
+            "idle_session_timeout": "0",
+            # Made once, and not compiled: running them takes less than either.
+            "plan_cache_mode": "force_generic_plan",
+            "jit": "off",
+            # Notes are worth nothing after a crash.
+            "synchronous_commit": "off",
+        }
+
+
+def patience(ttl: float, connect_timeout: float) -> Patience:
+    """For a client with this ttl."""
+    return Patience(ttl, min(connect_timeout, max(ttl / 3, 1.0)), math.ceil(max(ttl, 2.0)), math.ceil(ttl / 4))
+
+
+class Session:
+    """Made when needed, and made anew when lost. Belongs to the event loop it was made on."""
+
+    def __init__(
+        self, address: Address, notes: Notes, patience: Patience, connect_s: float, *, is_pooled: bool
+    ) -> None:
+        self._address = address
+        self._notes = notes
+        self._patience = patience
+        self._connect_s = connect_s
+        self._is_pooled = is_pooled
+        self._line: Line | None = None
+        self._making: asyncio.Task[Line] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._pause_s = 0.0
+        self._not_before = 0.0
+        self._failure = ""
+        self.on_word: Callable[[str], None] = _nothing
+        self.on_end: Callable[[str], None] = _nothing
+        self.needed: Callable[[], bool] = _never
+        """Whether anything is held: only then a sign of life is asked for."""
+
+    @property
+    def current(self) -> Line | None:
+        """The connection, if there is one now."""
+        return self._line
+
+    async def line(self) -> Line:
+        """The connection.
+
+        Raises:
+            Unavailable, PermissionDenied, Unsupported: there is none.
+        """
+        if self._line is not None:
+            return self._line
+        if self._making is None:
+            if asyncio.get_running_loop().time() < self._not_before:
+                raise Unavailable(self._failure)
+            self._making = asyncio.create_task(self._made())
+            self._making.add_done_callback(self._on_made)
+        # Others wait for the same one, and go on if this one is cancelled.
+        return await asyncio.shield(self._making)
+
+    async def close(self) -> None:
+        for task in (self._making, self._beating):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._line is not None:
+            line = self._line
+            with suppress(FenceholdError, Rejected):
+                await line.ask(self._notes.farewell)
+            line.end("the client was closed")
+
+    async def _made(self) -> Line:
+        line, greeting = await dial(self._address, self._connect_s, self._patience.answer_s)
+        try:
+            if greeting.is_pooled and not self._is_pooled:
+                raise Unsupported(f"{self._address}: {_POOLED}")
+            await self._begin(line, greeting.pid)
+        except BaseException:
+            line.end("it was not wanted")
+            raise
+        line.on_notify, line.on_end = self.on_word, self._on_end
+        self._line = line
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._beat())
+        return line
+
+    async def _begin(self, line: Line, pid: int) -> None:
+        values = ", ".join(f"('{name}', '{value}')" for name, value in self._patience.settings.items())
+        setting = f"SELECT set_config(name, asked.value, false) FROM (VALUES {values}) AS asked (name, value) "
+        await told(line, self._address, f"{setting} JOIN pg_settings USING (name)".encode())
+        await self._make_table(line)
+        await told(line, self._address, self._notes.sweep)
+        await told(line, self._address, f'LISTEN "{self._notes.channel}{pid}"'.encode())
+
+    async def _make_table(self, line: Line) -> None:
+        ((there,),) = await told(line, self._address, self._notes.is_made)
+        if there == b"t":
+            return
+        try:
+            await told(line, self._address, self._notes.making)
+        except PermissionDenied as error:
+            raise PermissionDenied(
+                f"{error}; the table {self._notes.name} is not there, and this user may not make it: have whoever "
+                f"may run this, and grant its use:\n{self._notes.script}"
+            ) from error
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._patience.ttl / 3)
+            if self._line is not None and self.needed():
+                # The line ends if there is no answer; nothing else is to be known.
+                self._line.ask(PING)
+
+    def _on_end(self, why: str) -> None:
+        self._line = None
+        self.on_end(why)
+
+    def _on_made(self, task: "asyncio.Task[Line]") -> None:
+        self._making = None
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            self._pause_s = 0.0
+            return
+        self._failure = str(error)
+        self._pause_s = min(max(_PAUSE_S, 2 * self._pause_s), _PAUSE_S_MAX)
+        self._not_before = asyncio.get_running_loop().time() + self._pause_s
+
+
+def _nothing(_: str) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,327 @@
+"""The store: a lock of the session for each name that is held.
+
+1. A name is the 64-bit number that BLAKE2b makes of it. Two names with the same number are one lock; among a
+   million names the chance that there are any such is one in thirty million.
+2. *The server counts what one session takes twice*, and lets it. So what this client holds is known here, and
+   nobody takes it again; those of one client who wait for a name stand in a queue here, and the first one asks.
+3. *The server never ends a hold but with the session.* A ttl is kept by a timer here, after the trust is over.
+4. Everything goes on one connection, in order: what withdraws an ask comes after it.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import NamedTuple
+
+from fencehold.backends.advisory.notes import Notes
+from fencehold.backends.advisory.session import PING, Session, patience
+from fencehold.backends.libpq.address import Address, parse
+from fencehold.backends.libpq.failures import Rejected, refusal
+from fencehold.backends.libpq.line import Line, Param, Row
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.seen import explanation, holder, stamp
+from fencehold.backends.store import Busy, Taken
+from fencehold.client.views import Explanation, Holder
+from fencehold.errors import OutcomeUnknown, Refused, Unavailable, Unsupported, UsageError
+from fencehold.guarantees import Guarantees
+
+SCHEMA = "fencehold"
+TABLE = "advisory"
+CLOCKS = "durations by the client's monotonic clock, and by the server's kernel for a client that is gone"
+
+_OPTIONS = ("schema", "table", "pooler")
+_POOLERS = ("detect", "session")
+_FAR_S = 5.0
+_BREAK = "break "
+_BREAKING_S = 1.0
+_BREAKING_PAUSE_S = 0.02
+
+
+class Place(NamedTuple):
+    """Where the locks are."""
+
+    address: Address
+    schema: str
+    table: str
+    pooler: str
+
+
+def place_of(url: str) -> Place:
+    """Read a URL.
+
+    Raises:
+        UsageError: it cannot be read; the message says what to write instead.
+    """
+    address = parse(url, ("postgresql+advisory",), _OPTIONS)
+    return Place(
+        address,
+        # Together they are part of the name of a channel, which may have 63 characters.
+        address.name("schema", SCHEMA, 20),
+        address.name("table", TABLE, 20),
+        address.word("pooler", _POOLERS),
+    )
+
+
+def key_of(name: str) -> int:
+    """The number of a name: what any program gives to `pg_advisory_lock` that takes part."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class AdvisoryStore:
+    """Belongs to the event loop it was opened on."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.on_wake: Callable[[str, str], None] = _nobody
+        self.on_gone: Callable[[str, str], None] = _nobody
+        """Called with a token, or "" for all, and a reason: it is not held any more."""
+        self._place = place
+        self._settings = settings
+        self._notes = Notes(place.schema, place.table)
+        self._patience = patience(settings.ttl, settings.connect_timeout)
+        self._asks: dict[str, Ask] = {}
+        """By token: whatever is held, wanted or asked for."""
+        self._held: dict[int, dict[str, bool]] = {}
+        """By number and token, what is held or asked for just now; and whether it is shared."""
+        self._queues: dict[int, dict[str, None]] = {}
+        """By number, those of this client who wait, in order."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return Guarantees(
+            backend="postgresql+advisory",
+            # A server that ends a session frees what it holds before the client, perhaps cut off, can know.
+            linearizable=False,
+            fenced=False,
+            fence_survives_failover=False,
+            fair=False,
+            survives_failover=False,
+            frees_on_crash=self._patience.frees_s,
+            clocks=CLOCKS,
+            shared=True,
+        )
+
+    async def open(self) -> None:
+        place = self._place
+        self._session = Session(
+            place.address,
+            self._notes,
+            self._patience,
+            self._settings.connect_timeout,
+            is_pooled=place.pooler == "session",
+        )
+        self._session.on_word, self._session.on_end = self._on_word, self._on_end
+        self._session.needed = lambda: bool(self._held)
+        try:
+            await self._session.line()
+        except BaseException:
+            await self._session.close()
+            raise
+
+    async def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        await self._session.close()
+
+    # Having.
+
+    async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
+        key, shared = key_of(ask.name), ask.terms.shared
+        was_there = ask.token in self._queues.get(key, ())
+        self._asks[ask.token] = ask
+        if waits:
+            self._queues.setdefault(key, {})[ask.token] = None
+        if not self._is_first(key, ask.token, shared):
+            self._forget(ask, waits=waits)
+            return Busy(_FAR_S)
+        self._held.setdefault(key, {})[ask.token] = shared
+        try:
+            is_ours = await self._try(ask, key, waits=waits)
+        except Unavailable:
+            self._unheld(key, ask)
+            # Nothing was begun, so nothing will be withdrawn.
+            self._forget(ask, waits=was_there)
+            raise
+        except (OutcomeUnknown, Refused, Unsupported, UsageError):
+            self._unheld(key, ask)
+            raise
+        if not is_ours:
+            self._unheld(key, ask)
+            self._forget(ask, waits=waits)
+            return Busy()
+        self._dequeue(key, ask.token)
+        if ask.terms.ttl is not None:
+            self._end_in(ask, ttl)
+        if shared:
+            self._wake_first(key, ask.name)
+        return Taken()
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
+        await self._ask(PING)
+        there = [lease.ask.token in self._held.get(key_of(lease.ask.name), ()) for lease in leases]
+        for lease, is_there in zip(leases, there, strict=True):
+            if is_there and lease.is_kept:
+                self._cancel_timer(lease.ask.token)
+            elif is_there:
+                self._end_in(lease.ask, ttl)
+        return there
+
+    async def give(self, lease: Lease) -> bool:
+        key, token = key_of(lease.ask.name), lease.ask.token
+        if token not in self._held.get(key, ()):
+            return False
+        answer = self._free(await self._session.line(), key, lease.ask)
+        ((was_there, _),) = await self._answered(answer)
+        return was_there == b"t"
+
+    async def leave(self, ask: Ask) -> None:
+        self.forsake(ask)
+
+    def forsake(self, ask: Ask) -> None:
+        """Take out whatever an ask has. What is asked next comes after it; and if the session ends before that is
+        sent, all it had ends with it. So nobody needs to wait for it."""
+        key = key_of(ask.name)
+        self._dequeue(key, ask.token)
+        if self._asks.pop(ask.token, None) is not None and self._session.current is not None:
+            self._session.current.ask(self._notes.free, key, ask.token)
+        self._unheld(key, ask)
+        self._wake_first(key, ask.name)
+
+    # Seeing.
+
+    async def look(self, name: str) -> Explanation:
+        holders: list[Holder] = []
+        for stamped, mode, since_s, pid, _, application in await self._ask(self._notes.look, key_of(name)):
+            said = stamped.decode() if stamped is not None else _stranger(pid, application)
+            kind = "S" if mode == b"ShareLock" else "X"
+            since = float(since_s or 0)
+            holders.append(holder(said, fence=0, mode=kind, limit=0, held_for=since, left=None))
+        return explanation(name, holders)
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        """Who holds it is told to let go; if it does not, its connection is ended, and all it holds with it."""
+        asked = await self._holders(name)
+        for pid, token in asked:
+            await self._ask(b"SELECT pg_notify($1, $2)", f"{self._notes.channel}{pid}", f"{_BREAK}{token}")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BREAKING_S):
+                # Its own client frees it, which nobody tells us of.
+                while asked.intersection(await self._holders(name)):  # noqa: ASYNC110
+                    await asyncio.sleep(_BREAKING_PAUSE_S)
+        for pid, _ in asked.intersection(await self._holders(name)):
+            await self._ask(b"SELECT pg_terminate_backend($1)", pid)
+        return 1 if asked else 0
+
+    async def _holders(self, name: str) -> set[tuple[int, str]]:
+        rows = await self._ask(self._notes.look, key_of(name))
+        return {(int(pid or 0), (token or b"").decode()) for _, _, _, pid, token, _ in rows}
+
+    # What is known here.
+
+    def _is_first(self, key: int, token: str, shared: bool) -> bool:
+        """Whether nobody of this client is before it, or has what it wants."""
+        held = self._held.get(key)
+        if next(iter(self._queues.get(key, (token,)))) != token:
+            return False
+        return not held or token in held or (shared and all(held.values()))
+
+    def _unheld(self, key: int, ask: Ask) -> None:
+        self._cancel_timer(ask.token)
+        held = self._held.get(key, {})
+        held.pop(ask.token, None)
+        if not held:
+            self._held.pop(key, None)
+        if next(iter(self._queues.get(key, (ask.token,)))) != ask.token:
+            self._wake_first(key, ask.name)
+
+    def _dequeue(self, key: int, token: str) -> None:
+        queue = self._queues.get(key, {})
+        queue.pop(token, None)
+        if not queue:
+            self._queues.pop(key, None)
+
+    def _forget(self, ask: Ask, *, waits: bool) -> None:
+        if not waits:
+            self._asks.pop(ask.token, None)
+            self._dequeue(key_of(ask.name), ask.token)
+
+    def _wake_first(self, key: int, name: str) -> None:
+        token = next(iter(self._queues.get(key, ())), None)
+        if token is not None:
+            self.on_wake(name, token)
+
+    # What is asked of the server.
+
+    async def _try(self, ask: Ask, key: int, *, waits: bool) -> bool:
+        notes, shared = self._notes, ask.terms.shared
+        stamped = stamp(self._settings.who, ask.owner, ask.terms.meta)
+        try:
+            line = await self._session.line()
+            statement = notes.take_shared if shared else notes.take
+            ((ok,),) = await line.ask(statement, key, ask.token, stamped, waits)
+        except Rejected as error:
+            # What a statement takes stays taken, also if it fails later.
+            line.ask(notes.undo_shared if shared else notes.undo, key)
+            raise refusal(error, self._place.address) from error
+        if line.ended.is_set():
+            raise OutcomeUnknown(f"{self._place.address}: the connection was lost: {line.why}")
+        return ok == b"t"
+
+    def _free(self, line: Line, key: int, ask: Ask) -> "asyncio.Future[list[Row]]":
+        answer = line.ask(self._notes.free, key, ask.token)
+        self._asks.pop(ask.token, None)
+        self._unheld(key, ask)
+        return answer
+
+    async def _ask(self, statement: bytes, *params: Param) -> list[Row]:
+        return await self._answered((await self._session.line()).ask(statement, *params))
+
+    async def _answered(self, answer: "asyncio.Future[list[Row]]") -> list[Row]:
+        try:
+            return await answer
+        except Rejected as error:
+            raise refusal(error, self._place.address) from error
+
+    # What happens.
+
+    def _end_in(self, ask: Ask, ttl: float) -> None:
+        self._cancel_timer(ask.token)
+        self._timers[ask.token] = asyncio.get_running_loop().call_later(ttl, self.forsake, ask)
+
+    def _cancel_timer(self, token: str) -> None:
+        timer = self._timers.pop(token, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_word(self, word: str) -> None:
+        is_broken, token = word.startswith(_BREAK), word.removeprefix(_BREAK)
+        ask = self._asks.get(token)
+        if ask is not None and is_broken:
+            self.on_gone(token, "it was taken away by an operator")
+            self.forsake(ask)
+        elif ask is not None:
+            self.on_wake(ask.name, token)
+
+    def _on_end(self, why: str) -> None:
+        """The session is over, and all it held with it. Those who wait go on with the next one."""
+        waiting = {token for queue in self._queues.values() for token in queue}
+        self._held.clear()
+        for token in tuple(self._timers):
+            self._cancel_timer(token)
+        self._asks = {token: ask for token, ask in self._asks.items() if token in waiting}
+        self.on_gone("", f"the connection that held it was lost: {why}")
+        for queue in tuple(self._queues.values()):
+            token = next(iter(queue))
+            self.on_wake(self._asks[token].name, token)
+
+
+def _stranger(pid: bytes | None, application: bytes | None) -> str:
+    """Somebody who takes part without notes."""
+    who = {"client": (application or b"").decode(), "pid": int(pid or 0)}
+    return stamp(json.dumps(who), "", "")
+
+
+def _nobody(_one: str, _other: str) -> None:
+    pass

@@ -1,0 +1,116 @@
+"""A backend as the verbs of a client see it: the carrier of whoever connects to a backend directly.
+
+1. A release is done whether or not anybody waits for it.
+2. It is opened when it is first used, and tried again when that failed.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from fencehold.backends.port import Ask, Backend, Lease, Settings
+from fencehold.client.aio.carrier import AtOnce, Who, name_of
+from fencehold.client.clock import Clock, clock
+from fencehold.client.identity import Owners
+from fencehold.client.terms import Terms
+from fencehold.client.trust import Grant
+from fencehold.client.views import Explanation
+from fencehold.errors import Unavailable, UsageError
+from fencehold.guarantees import Guarantees
+
+_LOOK_S = 0.5
+"""How often it is looked whether a name has changed hands."""
+
+
+class DirectCarrier:
+    """Belongs to the event loop it was made on."""
+
+    def __init__(self, backend: Backend, settings: Settings, clock: Clock = clock) -> None:
+        self._backend = backend
+        self._settings = settings
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+        self.owners = Owners()
+        self._opening = asyncio.Lock()
+        self._is_open = self._is_closed = False
+        self._releases: set[asyncio.Task[None]] = set()
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return self._backend.guarantees
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        return self._backend.at_once if self._is_open else None
+
+    async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        await self._opened()
+        return await self._backend.acquire(Ask(terms, secrets.token_hex(16), name_of(who)))
+
+    def release(self, grant: Grant) -> Awaitable[None]:
+        task = self.loop.create_task(self._backend.release(cast(Lease, grant)))
+        self._releases.add(task)
+        task.add_done_callback(self._on_released)
+        return asyncio.shield(task)
+
+    async def extend(self, grant: Grant, ttl: float | None) -> None:
+        await self._backend.extend(cast(Lease, grant), ttl)
+
+    def forget(self, grant: Grant) -> None:
+        grant.ending = "released"
+
+    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
+        await self._opened()
+        return await self._backend.look(name)
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        await self._opened()
+        return await self._backend.break_hold(name, fence)
+
+    @asynccontextmanager
+    async def changes(self, name: str) -> AsyncIterator[AsyncIterator[object]]:
+        yield self._ticks()
+
+    async def ready(self) -> None:
+        await self._opened()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._releases:
+            await asyncio.wait(self._releases)
+        async with self._opening:
+            if self._is_open:
+                self._is_open = False
+                await self._backend.close()
+
+    async def _opened(self) -> None:
+        if self._is_open:
+            return
+        async with self._opening:
+            if self._is_closed:
+                raise UsageError("the client is closed")
+            if not self._is_open:
+                await self._open()
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout):
+                await self._backend.open()
+        except TimeoutError as error:
+            raise Unavailable(
+                f"{self.guarantees.backend}:// was not reached in {self._settings.connect_timeout:g} s"
+            ) from error
+        self._is_open = True
+
+    async def _ticks(self) -> AsyncIterator[object]:
+        while not self._is_closed:
+            await asyncio.sleep(_LOOK_S)
+            yield None
+
+    def _on_released(self, task: "asyncio.Task[None]") -> None:
+        self._releases.discard(task)
+        if not task.cancelled():
+            # Whoever waits for it is told; if nobody does, there is nobody to tell.
+            task.exception()

@@ -1,0 +1,311 @@
+"""The port, kept by etcd.
+
+1. *A name is its queue*: one key for each who has it or wants it, all of a client under its one lease. A free name
+   has no keys.
+2. *Whoever has to wait waits in its session.* If that ends, it asks again in the next, at the end of the queue; it
+   is never granted on a lease that is gone.
+3. *A ttl of its own is kept by the client*: it lets go, and then deletes the key. If it crashes, its lease does.
+4. *Whatever ends without a grant is withdrawn*, and a session that is over is revoked, as soon as etcd is reached.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any, cast
+
+from fencehold.backends import seen
+from fencehold.backends.chores import Chores
+from fencehold.backends.etcd import looking, queues
+from fencehold.backends.etcd.batches import Batches
+from fencehold.backends.etcd.keys import Keys, token_in
+from fencehold.backends.etcd.session import Session, Sessions, ttl_s_of
+from fencehold.backends.etcd.sweeping import Sweeper
+from fencehold.backends.etcd.turns import Calls, Over, Turn
+from fencehold.backends.etcd.watches import Watches
+from fencehold.backends.leases import Leases
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.client.clock import Clock, clock
+from fencehold.client.views import Explanation
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
+from fencehold.etcd.address import Address
+from fencehold.etcd.cluster import Bounds, Cluster, NoLease
+from fencehold.etcd.transactions import delete, is_created_at, keys_in, newest, transaction
+from fencehold.guarantees import Guarantees
+
+_CLOSING_S = 2.0
+_EARLY_S = 0.001
+_TRY_S_MAX = 1.0
+_TAKEN = "it was taken away"
+
+
+class EtcdBackend:
+    """Locks below a prefix in etcd."""
+
+    at_once = None
+
+    def __init__(
+        self, address: Address, settings: Settings, clock: Clock = clock, interceptors: Sequence[Any] = ()
+    ) -> None:
+        """`interceptors` are gRPC's own: with them a test makes calls go wrong."""
+        self._address = address
+        self._settings = settings
+        self._clock = clock
+        self._interceptors = tuple(interceptors)
+        self._keys = Keys(address.prefix)
+        self._turns: dict[str, Turn] = {}
+        """All that may have a key in etcd, by token: those that wait, and those that hold."""
+        self._is_open = False
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return Guarantees(
+            backend="etcd",
+            linearizable=True,
+            fenced=True,
+            fence_survives_failover=True,
+            fair=True,
+            survives_failover=True,
+            frees_on_crash=float(ttl_s_of(self._settings.ttl)),
+            clocks="durations only, by monotonic clocks that drift by less than 2 % from one another",
+            semaphores=True,
+        )
+
+    async def open(self) -> None:
+        if self._is_open:
+            return
+        call_s, ttl_s = self._settings.connect_timeout, ttl_s_of(self._settings.ttl)
+        # A renewal has the time to ask a second member, if the first one hangs.
+        bounds = Bounds(call_s=call_s, try_s=min(_TRY_S_MAX, call_s, ttl_s / 6))
+        self._cluster = Cluster(self._address, bounds, self._interceptors)
+        self._loop = asyncio.get_running_loop()
+        self._watches = Watches(self._cluster)
+        self._calls = Calls(self._cluster, Batches(self._cluster), self._watches)
+        self._leases = Leases(self._clock)
+        self._chores = Chores()
+        self._sweeper = Sweeper(self._cluster, self._keys.locks, self._is_known)
+        self._is_sweeping = False
+        self._sessions = Sessions(self._new_session)
+        try:
+            await self._sessions.have()
+        except BaseException:
+            await self._disconnect()
+            raise
+        self._is_open = True
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        session = await self._sessions.close()
+        self._leases.lose_all("the client was closed")
+        for turn in self._turns.values():
+            turn.wake()
+        await self._calls.batches.end()
+        if session is not None:
+            with suppress(FenceholdError, TimeoutError):
+                async with asyncio.timeout(_CLOSING_S):
+                    await self._cluster.revoke_lease(session.id)
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        await self._sessions.close()
+        await self._chores.end()
+        await self._calls.batches.end()
+        await self._watches.end()
+        await self._cluster.close()
+
+    async def _new_session(self) -> Session:
+        session = Session(self._cluster, self._watches, self._keys, self, self._clock)
+        try:
+            await session.open(self._settings.ttl, self._settings.who)
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from error
+        return session
+
+    # Acquiring.
+
+    async def acquire(self, ask: Ask) -> Lease | None:
+        wait_s = ask.terms.timeout
+        until = inf if wait_s is None else self._clock() + wait_s
+        while True:
+            if not self._is_open:
+                raise UsageError("the client is closed")
+            try:
+                return await self._take(await self._sessions.have(), ask, until)
+            except Over:
+                if self._clock() >= until and wait_s:
+                    return None
+
+    async def _take(self, session: Session, ask: Ask, until: float) -> Lease | None:
+        stamp = seen.stamp(self._settings.who, ask.owner, ask.terms.meta)
+        queue = self._keys.queue(ask.name)
+        turn = self._turns[ask.token] = Turn(self._calls, session, ask, queue, stamp)
+        lease: Lease | None = None
+        try:
+            if await self._is_granted(turn, until):
+                lease = self._granted(turn)
+        finally:
+            if lease is None:
+                self._turns.pop(ask.token, None)
+                if turn.is_entered:
+                    self._withdraw(turn)
+        return lease
+
+    async def _is_granted(self, turn: Turn, until: float) -> bool:
+        waits = turn.ask.terms.timeout != 0
+        while (sight := await turn.enter(waits=waits)) is not None:
+            if not waits:
+                return False
+            while sight is not None and sight.mine:
+                left_s = until - self._clock()
+                if left_s <= 0 or not await turn.wait(sight, None if left_s == inf else left_s):
+                    return False
+                sight = await turn.look()
+            if sight is None:
+                return True
+            # Its key is gone, and its lease is not: somebody deleted it by hand.
+        return True
+
+    def _granted(self, turn: Turn) -> Lease:
+        ask, session = turn.ask, turn.session
+        lease = Lease(ask, turn.fence, session.trust, ask.terms.ttl or self._settings.ttl)
+        lease.place = turn
+        now = self._clock()
+        if session.ending or lease.safe_for(now) <= 0:
+            raise Over
+        self._leases.add(lease)
+        if ask.terms.ttl is not None:
+            self._end_in(lease, ask.terms.ttl)
+        return lease
+
+    def _withdraw(self, turn: Turn) -> None:
+        if not turn.session.ending and self._is_open:
+            self._chores.do(turn.leave, self._settings.ttl)
+
+    # Having.
+
+    async def release(self, lease: Lease) -> None:
+        turn = self._forget(lease)
+        if lease.ending:
+            if lease.ending != "released":
+                self._withdraw(turn)
+            raise lease.why()
+        lease.ending = "released"
+        request = transaction([is_created_at(turn.key, lease.fence)], [delete(turn.key)])
+        try:
+            told = await self._calls.batches.transact(lease.ask.name, request)
+            was_there = told.succeeded or (told.doubted and await self._was_ours(turn))
+        except (FenceholdError, asyncio.CancelledError) as error:
+            self._withdraw(turn)
+            if isinstance(error, Unavailable):
+                raise OutcomeUnknown(
+                    f"{lease.terms.label} is freed as soon as it can be, or with its lease: {error}"
+                ) from error
+            raise
+        if not was_there:
+            lease.ending = "it was gone when it was released: its lease had ended, or it was taken away"
+            raise lease.why()
+
+    async def _was_ours(self, turn: Turn) -> bool:
+        """Whether a hold that is not there was released by the same request, sent twice: nobody else ended it."""
+        client = turn.session.id
+        answer = await self._cluster.read(transaction(then=[newest(*self._keys.client(client), 0)]))
+        there = dict(keys_in(answer.responses[0]))
+        is_alive = self._keys.client(client).start in there
+        return is_alive and self._keys.notice(client, turn.ask.token) not in there
+
+    async def extend(self, lease: Lease, ttl: float | None) -> None:
+        if lease.ending:
+            raise lease.why()
+        turn = cast(Turn, lease.place)
+        try:
+            request = queues.touch(turn.key, lease.fence, turn.value(ttl), turn.session.id)
+            is_there = (await self._cluster.transact(request)).message.succeeded
+        except NoLease:
+            is_there = False
+        if not is_there:
+            self._lose(lease, "it was gone when it was extended")
+        if lease.ending:
+            raise lease.why()
+        lease.is_kept, lease.ttl = ttl is None, ttl or self._settings.ttl
+        self._end_in(lease, inf if ttl is None else ttl)
+
+    async def look(self, name: str) -> Explanation:
+        return await looking.look(self._cluster, name, self._keys.queue(name))
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        return await looking.break_hold(self._cluster, self._keys, self._keys.queue(name), fence)
+
+    # Losing.
+
+    def on_over(self, session: Session, reason: str) -> None:
+        """The session is over, and with it all that it had."""
+        self._leases.lose_all(reason)
+        for turn in tuple(self._turns.values()):
+            if turn.session is session:
+                turn.wake()
+                if turn.timer is not None:
+                    turn.timer.cancel()
+        self._turns = {token: turn for token, turn in self._turns.items() if turn.session is not session}
+        self._chores.do(lambda: self._cluster.revoke_lease(session.id), self._settings.ttl)
+
+    def on_taken(self, session: Session, token: str) -> None:
+        """A hold was taken away."""
+        self._chores.do(
+            lambda: self._cluster.delete(self._keys.notice(session.id, token), b""), self._settings.ttl
+        )
+        for lease in self._leases:
+            if lease.ask.token == token:
+                self._lose(lease, _TAKEN)
+
+    def on_beat(self, session: Session) -> None:
+        """The session was renewed: see that all is as it should be."""
+        self._chores.do(lambda: self._sweep(session), self._settings.ttl)
+
+    async def _sweep(self, session: Session) -> None:
+        if self._is_sweeping:
+            return
+        self._is_sweeping = True
+        held = [(cast(Turn, lease.place).key, lease) for lease in self._leases]
+        try:
+            for lease in await self._sweeper.sweep(session.id, held):
+                self._lose(lease, _TAKEN)
+        except FenceholdError:
+            # The next renewal comes soon.
+            return
+        finally:
+            self._is_sweeping = False
+
+    def _is_known(self, key: bytes) -> bool:
+        return token_in(key) in self._turns
+
+    def _lose(self, lease: Lease, reason: str) -> None:
+        self._forget(lease)
+        lease.lose(reason)
+
+    def _forget(self, lease: Lease) -> Turn:
+        turn = cast(Turn, lease.place)
+        self._leases.remove(lease)
+        self._turns.pop(lease.ask.token, None)
+        if turn.timer is not None:
+            turn.timer.cancel()
+        return turn
+
+    def _end_in(self, lease: Lease, seconds: float) -> None:
+        """Let it end by itself."""
+        turn = cast(Turn, lease.place)
+        lease.own_end = self._clock() + seconds
+        self._leases.moved(lease)
+        if turn.timer is not None:
+            turn.timer.cancel()
+        turn.timer = None if seconds == inf else self._loop.call_later(seconds, self._on_end, lease)
+
+    def _on_end(self, lease: Lease) -> None:
+        left_s = lease.own_end - self._clock()
+        turn = cast(Turn, lease.place)
+        if left_s > _EARLY_S:
+            turn.timer = self._loop.call_later(left_s, self._on_end, lease)
+        else:
+            self._lose(lease, "its ttl ran out")
+            self._withdraw(turn)

@@ -1,0 +1,189 @@
+"""A turn: one ask in one session, from the first request to the grant.
+
+1. *A free name is had in one step*, and so is the place in the queue of one that is not.
+2. Whoever waits watches one key, and looks when that changes, or when it cannot be sure to hear of it.
+3. *The first request is not called back.* It may arrive all the same, after whatever would undo it: so who stops
+   waiting lets it end, and then undoes it.
+"""
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import NamedTuple
+
+from fencehold.backends.etcd import keys, queues, records
+from fencehold.backends.etcd.batches import Batches, Told
+from fencehold.backends.etcd.keys import Span, limit_in
+from fencehold.backends.etcd.queues import Seen
+from fencehold.backends.etcd.session import Session
+from fencehold.backends.etcd.watches import Watch, Watches
+from fencehold.backends.port import Ask
+from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.etcd.cluster import Cluster, NoLease
+from fencehold.etcd.transactions import keys_in, newest, transaction
+
+_LOOK_S = 30.0
+"""A watch that is silent for so long is not relied upon."""
+_BROKEN_S_MAX = 0.2
+"""Those whose watch broke look again within that time, not all at once."""
+
+
+class Over(Exception):
+    """The session ended meanwhile: ask again in another."""
+
+
+class Calls(NamedTuple):
+    """What asks are made by."""
+
+    cluster: Cluster
+    batches: Batches
+    watches: Watches
+
+
+class Turn:
+    """One ask."""
+
+    def __init__(self, calls: Calls, session: Session, ask: Ask, queue: Span, stamp: str) -> None:
+        self.session = session
+        self.ask = ask
+        self.limit = ask.terms.limit
+        self.key = keys.place(queue, session.id, ask.token, self.limit)
+        self.fence = 0
+        """When its key was made, once that is known."""
+        self.is_entered = False
+        """Whether etcd may know of it."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Ends it by itself, once it is a hold with a ttl of its own."""
+        self._cluster, self._batches, self._watches = calls
+        self._queue = queue
+        self._stamp = stamp
+        self._asking: asyncio.Future[Told] | None = None
+        self._watch: Watch | None = None
+
+    def value(self, ttl: float | None) -> bytes:
+        return records.encode(self._stamp, ttl)
+
+    async def enter(self, *, waits: bool) -> Seen | None:
+        """Ask for the first time; None if it is granted.
+
+        Raises:
+            UsageError: a semaphore is in use with another limit.
+            Over: the session is.
+            Unavailable, OutcomeUnknown: as ever.
+        """
+        make = queues.enter if waits or self.limit else queues.attempt
+        request = make(self._queue, self.key, self.value(self.ask.terms.ttl), self.session.id)
+        self.is_entered = True
+        self._asking = self._batches.transact(self.ask.name, request)
+        try:
+            told = await asyncio.shield(self._asking)
+        except NoLease as error:
+            raise self._lost() from error
+        except asyncio.CancelledError:
+            if self._asking.cancelled() and self.session.ending:
+                raise Over from None
+            raise
+        except Unavailable:
+            self.is_entered = False
+            raise
+        seen = queues.entered(told, self.key)
+        self._check_limit(seen)
+        if not seen.mine and (waits or self.limit or told.doubted):
+            seen = await self._find(seen)
+        self.is_entered = bool(seen.mine) or told.doubted
+        self.fence = seen.mine
+        return None if self._is_had(seen) else seen
+
+    async def look(self) -> Seen | None:
+        """See where it stands; None if it is granted. Its key may be gone: then `mine` is 0.
+
+        Raises: as `enter`.
+        """
+        return await (self._look_for_permit() if self.limit else self._decide())
+
+    async def wait(self, seen: Seen, seconds: float | None) -> bool:
+        """Wait until it is worth looking again; False when the time is over.
+
+        Raises:
+            Over: the session is.
+        """
+        wanted = queues.awaited(self._queue, seen, self.limit)
+        watch = self._watch = self._watches.open(wanted, seen.revision + 1)
+        try:
+            is_woken = await _is_woken(watch, _LOOK_S if seconds is None else min(seconds, _LOOK_S))
+        finally:
+            self._watch = None
+            self._watches.close(watch)
+        if self.session.ending:
+            raise Over
+        return is_woken or seconds is None or seconds > _LOOK_S
+
+    def wake(self) -> None:
+        """The session is over."""
+        if self._watch is not None:
+            self._watch.wake()
+
+    async def leave(self) -> None:
+        """Take it out, whatever it has.
+
+        Raises:
+            Unavailable, OutcomeUnknown: as ever.
+        """
+        if self._asking is not None and not self._asking.done():
+            await asyncio.wait({self._asking})
+        if not self.session.ending:
+            await self._cluster.delete(self.key, b"")
+
+    async def _find(self, seen: Seen) -> Seen:
+        """It was sent twice: see when its key was made, and who was before it."""
+        try:
+            answer = await self._cluster.read(transaction(then=[newest(self.key, b"", 1)]))
+        except Unavailable as error:
+            raise OutcomeUnknown(f"{self.ask.terms.label} may have been granted: {error}") from error
+        own = keys_in(answer.responses[0])
+        if not own:
+            return seen
+        self.fence = own[0][1]
+        return await self.look() or Seen(self.fence, (), seen.revision)
+
+    async def _decide(self) -> Seen | None:
+        value = self.value(self.ask.terms.ttl)
+        request = queues.decide(self._queue, self.key, self.fence, value, self.session.id)
+        try:
+            answer = (await self._cluster.transact(request)).message
+        except NoLease as error:
+            raise self._lost() from error
+        return None if answer.succeeded else queues.looked(answer, self.fence)
+
+    async def _look_for_permit(self) -> Seen | None:
+        seen = queues.looked(await self._cluster.read(queues.look(self._queue, self.key, self.fence)), self.fence)
+        if not self._is_had(seen):
+            return seen
+        request = queues.touch(self.key, self.fence, self.value(self.ask.terms.ttl), self.session.id)
+        try:
+            answer = (await self._cluster.transact(request)).message
+        except NoLease as error:
+            raise self._lost() from error
+        return None if answer.succeeded else seen._replace(mine=0)
+
+    def _is_had(self, seen: Seen) -> bool:
+        return seen.mine > 0 and queues.is_had(seen, self.limit)
+
+    def _check_limit(self, seen: Seen) -> None:
+        other = limit_in(seen.first) if seen.first and seen.first != self.key else 0
+        if other and self.limit and other != self.limit:
+            raise UsageError(f"{self.ask.terms.label} is in use with a limit of {other}, not {self.limit}")
+
+    def _lost(self) -> Over:
+        self.session.end("its lease is gone: it had expired, or was revoked")
+        return Over()
+
+
+async def _is_woken(watch: Watch, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await watch.wait()
+            if watch.is_broken:
+                await asyncio.sleep(random.uniform(0.01, _BROKEN_S_MAX))
+            return True
+    return False

@@ -1,0 +1,133 @@
+"""Keeping leases: renewed while their client lives, extended when it says so, lost when they are gone.
+
+1. *What is kept alive is renewed when a third of its ttl has passed*, many at once. A renewal that fails is tried
+   again until the trust is over; a lease that is not there any more is lost at once, and never taken anew.
+2. *One at a time.* No extension overtakes a renewal, or the later of them might not be the one that counts. After
+   a renewal whose outcome is unknown, which may come about yet, nothing is trusted for longer than it would give.
+3. A lease that was granted to another thread is looked after from the next beat on.
+"""
+
+import asyncio
+
+from fencehold.backends.leases import Leases
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.store import Store, Taken
+from fencehold.client.clock import Clock
+from fencehold.client.trust import Trust, margin
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+
+_BEATS_PER_TTL = 12
+_GONE = "it had expired, or was taken away"
+
+
+class Keeping:
+    """The leases of one client on one store."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._ttl = settings.ttl
+        self.clock = clock
+        self.leases = Leases(clock)
+        self._renewing = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
+
+    def leased(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
+        """The lease that was asked for then; None if it came so late that it is worth nothing."""
+        trust = Trust(ttl, ttl)
+        trust.attached = True
+        trust.end = sent_at + (ttl - margin(ttl) if taken.validity is None else taken.validity)
+        lease = Lease(ask, taken.fence, trust, ttl)
+        if lease.safe_for(self.clock()) <= 0:
+            lease.lose("it came too late")
+            return None
+        return lease
+
+    def take(self, lease: Lease) -> None:
+        """Look after a lease from now on."""
+        if not lease.ending:
+            self.leases.add(lease)
+        if lease.is_kept and self._beating is None:
+            self._beating = asyncio.create_task(self._beat())
+
+    def adopt(self, lease: Lease) -> bool:
+        """Look after a lease that was granted to another thread, with no turn of the loop; if that will do."""
+        is_simple = lease.is_kept and self._beating is not None
+        if is_simple:
+            self.leases.adopt(lease)
+        return is_simple
+
+    def let_go(self, lease: Lease) -> None:
+        """Look after it no longer: it is being released."""
+        self.leases.remove(lease)
+        lease.ending = "released"
+
+    async def extend(self, lease: Lease, ttl: float | None) -> None:
+        """Let a lease end that many seconds from now; None: have it kept alive again.
+
+        Raises: as `Backend.extend`.
+        """
+        asked_s = self._ttl if ttl is None else ttl
+        async with self._renewing:
+            await self._extend(lease, asked_s, is_kept=ttl is None)
+
+    async def stop(self) -> list[Lease]:
+        """Keep nothing alive any more; returns what there was."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        left = list(self.leases)
+        for lease in left:
+            self.leases.lose(lease, "the client was closed")
+        return left
+
+    async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:
+        sent_at, before, was_kept = self.clock(), lease.trust.end, lease.is_kept
+        end = sent_at + asked_s - margin(asked_s)
+        if lease.is_doubted:
+            end = min(end, sent_at + self._ttl - margin(self._ttl))
+        # It may be less from the moment this is sent, and must not be trusted for longer.
+        lease.is_kept, lease.trust.end = False, min(before, end)
+        try:
+            (was_there,) = await self._store.renew([lease], asked_s)
+        except Unavailable:
+            lease.is_kept, lease.trust.end = was_kept, before
+            raise
+        except OutcomeUnknown:
+            lease.is_kept, lease.is_doubted = was_kept, True
+            raise
+        if not was_there:
+            self.leases.lose(lease, f"it was gone when it was extended: {_GONE}")
+            raise lease.why()
+        lease.ttl, lease.is_kept, lease.trust.end = asked_s, is_kept, end
+        self.leases.moved(lease)
+
+    async def _beat(self) -> None:
+        ttl = self._ttl
+        while True:
+            await asyncio.sleep(ttl / _BEATS_PER_TTL)
+            now = self.clock()
+            self.leases.arm(now + ttl / 2)
+            due_before = now + ttl * (2 / 3 + 1 / _BEATS_PER_TTL)
+            async with self._renewing:
+                due = [lease for lease in self.leases if lease.is_kept and lease.trust.end < due_before]
+                if due:
+                    await self._renew(due, ttl)
+
+    async def _renew(self, due: list[Lease], ttl: float) -> None:
+        sent_at = self.clock()
+        try:
+            async with asyncio.timeout(ttl / 3):
+                kept = await self._store.renew(due, ttl)
+        except Unavailable:
+            return
+        except (FenceholdError, TimeoutError):
+            for lease in due:
+                lease.is_doubted = True
+            return
+        for lease, is_there in zip(due, kept, strict=True):
+            if lease.ending or not lease.is_kept:
+                continue
+            if is_there:
+                lease.trust.end = max(lease.trust.end, sent_at + ttl - margin(ttl))
+            else:
+                self.leases.lose(lease, f"it was gone when it was to be renewed: {_GONE}")

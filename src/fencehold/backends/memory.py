@@ -1,0 +1,145 @@
+"""`memory://`: the whole service inside this process, for tests and for programs that are one process.
+
+1. It is the real server on a thread of its own, on a loopback port of its own, over memory: all verbs, both tiers,
+   the same guarantees. Nothing survives the process, and no other process takes part.
+2. It is there while a client is: the first one starts it, the last one ends it, and nothing is left. `memory://a`
+   and `memory://b` are two.
+3. Fences begin at the time of day in microseconds, so they grow from one life of it to the next, too, as far as
+   that clock goes on.
+4. A child process has its own: it shares nothing with its parent but the URL.
+"""
+
+import asyncio
+import os
+import threading
+
+from fencehold.client.aio.channel import Channel
+from fencehold.client.making import Making
+from fencehold.client.sources import ServiceSource
+from fencehold.guarantees import Guarantees
+from fencehold.server import Config, Server
+from fencehold.types import Tier
+
+_MACHINE = "EFFICIENCY"
+"""The machine of the server whose fences begin at the time of day. It carries both tiers here."""
+
+
+class MemorySource(ServiceSource):
+    """The service of this process by the name of a URL."""
+
+    def __init__(self, making: Making, tier: Tier = Tier.CORRECTNESS) -> None:
+        # Checked as if the service were there: what else was said must make sense now, not when it is used.
+        making._replace(url="fencehold://127.0.0.1").checked()
+        super().__init__(making, tier)
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return super().guarantees._replace(
+            backend="memory",
+            linearizable=True,
+            fenced=True,
+            fence_survives_failover=True,
+            survives_failover=False,
+            clocks="durations by monotonic clocks; for fences of a later process, that the time of day goes on",
+        )
+
+    def at(self, tier: Tier) -> "MemorySource":
+        return self
+
+    def carrier(self) -> Channel:
+        host = _hosts.enter(self.making.url)
+        try:
+            making = self.making._replace(url=f"fencehold://127.0.0.1:{host.port}", tier=_MACHINE)
+            return _HostedChannel(host, making, self.guarantees)
+        except BaseException:
+            _hosts.leave(host)
+            raise
+
+
+class _Host:
+    """One server on one thread."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.users = 0
+        self._loop = asyncio.new_event_loop()
+        self._server: Server | None = None
+        self._thread = threading.Thread(target=self._run, name="fencehold memory", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+
+    @property
+    def port(self) -> int:
+        return 0 if self._server is None else self._server.port
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._server = Server(Config(port=0))
+        await self._server.start()
+
+    async def _stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+
+
+class _Hosts:
+    """All of this process, by URL."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._hosts: dict[str, _Host] = {}
+
+    def enter(self, url: str) -> _Host:
+        """The host of a URL, started if need be."""
+        with self._changing:
+            host = self._hosts.get(url)
+            if host is None:
+                host = self._hosts[url] = _Host(url)
+            host.users += 1
+            return host
+
+    def leave(self, host: _Host) -> None:
+        """Not needed any more by one who entered; it may take a moment."""
+        with self._changing:
+            host.users -= 1
+            if not host.users and self._hosts.get(host.url) is host:
+                del self._hosts[host.url]
+                host.stop()
+
+    def on_forked(self) -> None:
+        """In a child: the threads are not here. Their loops must not be closed: what they watch is shared."""
+        _inherited.extend(self._hosts.values())
+        self._changing = threading.Lock()
+        self._hosts = {}
+
+
+class _HostedChannel(Channel):
+    """A channel that keeps its host for as long as it is open."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: _Host, making: Making, guarantees: Guarantees) -> None:
+        self._host = host
+        channel = ServiceSource(making).carrier()
+        super().__init__(channel.protocol, channel.driver, guarantees)
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            await asyncio.shield(asyncio.to_thread(_hosts.leave, self._host))
+
+
+_hosts = _Hosts()
+_inherited: list[_Host] = []
+
+os.register_at_fork(after_in_child=_hosts.on_forked)

@@ -1,0 +1,15 @@
+"""Locks in a table of MySQL or MariaDB."""
+
+from fencehold.backends.leasing import Leasing
+from fencehold.backends.mysql.address import parse
+from fencehold.backends.mysql.store import MysqlStore
+from fencehold.backends.port import Settings
+
+
+def backend(url: str, settings: Settings) -> Leasing:
+    """The backend at a URL; it connects to nothing yet.
+
+    Raises:
+        UsageError: the URL cannot be used; the message says what to write.
+    """
+    return Leasing(MysqlStore(parse(url), settings), settings)

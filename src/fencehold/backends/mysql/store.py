@@ -1,0 +1,226 @@
+"""The store in MySQL or MariaDB: what `leasing` asks for, as steps of one round trip each.
+
+1. A step of an ask that nobody waits for any more is let end; what it did is taken back after it.
+2. A step whose outcome is unknown may yet be done by the server: whoever takes it back, or gives back what came of
+   asking again, leaves a grave for it (see `statements`).
+3. Who waits is told by `places` when to ask again, and asks without being told only now and then.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from fencehold.backends.mysql import statements
+from fencehold.backends.mysql.address import Address
+from fencehold.backends.mysql.asking import Asked, Asking
+from fencehold.backends.mysql.lines import Answer, Lines
+from fencehold.backends.mysql.opening import prepare
+from fencehold.backends.mysql.places import FALLBACK_S, Places
+from fencehold.backends.mysql.statements import NAME_BYTES_MAX, US, Wanted
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.seen import explanation, holder, stamp, waiting
+from fencehold.backends.store import Busy, Taken
+from fencehold.backends.turns import Standing
+from fencehold.client.views import Explanation
+from fencehold.errors import LimitExceeded, OutcomeUnknown, Unavailable
+from fencehold.guarantees import Guarantees
+
+_TOGETHER_MAX = 500
+"""Leases renewed in one step."""
+_DOUBTED_MAX = 10_000
+_PURGE_EVERY = 256
+"""Grants."""
+CLOCKS = (
+    "leases by the clock of the database server: set forward by more than 2 % of the ttl it ends leases that are "
+    "still trusted, set back it makes them last longer; trust by the client's monotonic clock"
+)
+
+
+class MysqlStore:
+    """One server, some connections."""
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self._address = address
+        self._settings = settings
+        self._lines: Lines | None = None
+        self._asking: Asking | None = None
+        self._under_way: dict[str, asyncio.Future[Asked]] = {}
+        """Of asks, by token."""
+        self._doubted: OrderedDict[str, None] = OrderedDict()
+        """The tokens of asks that the server may yet come to."""
+        self._places: Places | None = None
+        self._grants = 0
+        self.on_wake: Callable[[str, str], None] = lambda name, token: None
+
+    @property
+    def guarantees(self) -> Guarantees:
+        # Where a server takes over that lacks the last commits, it lacks grants, and the fences they drew.
+        keeps = self._address.replication == "synchronous"
+        return Guarantees(
+            backend="mysql",
+            linearizable=keeps,
+            fenced=True,
+            fence_survives_failover=keeps,
+            fair=True,
+            survives_failover=keeps,
+            frees_on_crash=self._settings.ttl,
+            clocks=CLOCKS,
+            semaphores=True,
+        )
+
+    async def open(self) -> None:
+        lines = Lines(self._address, self._settings.connect_timeout)
+        try:
+            await prepare(lines, self._address)
+        except BaseException:
+            await lines.close()
+            raise
+        self._asking = Asking(lines, self._address.timeout)
+        self._places = Places(lines, self._on_turn)
+        self._lines = lines
+
+    async def close(self) -> None:
+        lines, places = self._lines, self._places
+        self._lines = self._asking = self._places = None
+        if lines is not None and places is not None:
+            await places.close()
+            await lines.close()
+
+    async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
+        seen = stamp(self._settings.who, ask.owner, ask.terms.meta)
+        wanted = Wanted(_checked(ask.name), ask.token, ask.terms.limit, ttl, seen, waits)
+        places = self._places
+        if places is not None and places.waits(ask.token):
+            return Busy(FALLBACK_S)
+        fence, _, other_limit = await self._asked(wanted)
+        Standing(other_limit=other_limit).check(wanted.name, wanted.permits)
+        if fence:
+            self._stand(wanted, is_waiting=False)
+            self._count()
+            return Taken(fence)
+        self._stand(wanted, is_waiting=waits)
+        return Busy(FALLBACK_S) if waits else Busy()
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
+        kept: set[str] = set()
+        for begin in range(0, len(leases), _TOGETHER_MAX):
+            some = [lease.ask.token for lease in leases[begin : begin + _TOGETHER_MAX]]
+            try:
+                answers = await self._at.do(statements.renew(some, ttl))
+            except Unavailable as error:
+                raise OutcomeUnknown(f"only {begin} leases were renewed: {error}") if begin else error from error
+            kept.update(_text(token) for (token,) in answers[3].rows)
+        return [lease.ask.token in kept for lease in leases]
+
+    async def give(self, lease: Lease) -> bool:
+        name, token = lease.ask.name, lease.ask.token
+        is_doubted = token in self._doubted
+        answers = await self._at.do(statements.give(name, token, is_doubted=is_doubted))
+        self._taken_out(name, token, answers[-1])
+        return answers[0].changed > 0
+
+    async def leave(self, ask: Ask) -> None:
+        under_way = self._under_way.get(ask.token)
+        if under_way is not None:
+            await asyncio.wait([under_way])
+        is_doubted = ask.token in self._doubted
+        answers = await self._at.do(statements.leave(ask.name, ask.token, is_doubted=is_doubted))
+        self._taken_out(ask.name, ask.token, answers[-1])
+
+    async def look(self, name: str) -> Explanation:
+        holders, queue = await self._at.do(statements.look(_checked(name)), is_read=True)
+        return explanation(
+            name,
+            [
+                holder(
+                    _text(stamped),
+                    fence=int(fence),
+                    mode=_mode(permits),
+                    limit=int(permits),
+                    held_for=int(age) / US,
+                    left=int(left) / US,
+                )
+                for stamped, permits, fence, age, left in holders.rows
+            ],
+            [
+                waiting(place, _text(stamped), mode=_mode(permits), name=name, waited_for=int(age) / US, left=None)
+                for place, (stamped, permits, _, age, _) in enumerate(queue.rows)
+            ],
+        )
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        answers = await self._at.do(statements.break_hold(_checked(name), fence))
+        self._wake(name, answers[-1])
+        return int(answers[-2].rows[0][0])
+
+    # How.
+
+    @property
+    def _at(self) -> Lines:
+        if self._lines is None:
+            raise Unavailable("the client is closed")
+        return self._lines
+
+    def _stand(self, wanted: Wanted, *, is_waiting: bool) -> None:
+        if self._places is None:
+            return
+        if is_waiting:
+            self._places.add(wanted)
+        else:
+            self._places.remove(wanted.name, wanted.token)
+
+    async def _asked(self, wanted: Wanted) -> Asked:
+        if self._asking is None:
+            raise Unavailable("the client is closed")
+        token = wanted.token
+        asked = self._under_way[token] = self._asking.ask(wanted)
+        asked.add_done_callback(lambda done: self._on_asked(token, done))
+        return await asyncio.shield(asked)
+
+    def _on_asked(self, token: str, asked: "asyncio.Future[Asked]") -> None:
+        if self._under_way.get(token) is asked:
+            del self._under_way[token]
+        if asked.cancelled() or isinstance(asked.exception(), OutcomeUnknown):
+            self._doubted[token] = None
+            if len(self._doubted) > _DOUBTED_MAX:
+                self._doubted.popitem(last=False)
+
+    def _taken_out(self, name: str, token: str, following: Answer) -> None:
+        self._doubted.pop(token, None)
+        if self._places is not None:
+            self._places.remove(name, token)
+        self._wake(name, following)
+
+    def _wake(self, name: str, following: Answer) -> None:
+        for (token,) in following.rows:
+            if self._places is not None:
+                self._places.call(name, _text(token))
+
+    def _on_turn(self, name: str, token: str) -> None:
+        self.on_wake(name, token)
+
+    def _count(self) -> None:
+        """Now and then, delete what is over: what a name leaves behind that nobody asks for again."""
+        self._grants += 1
+        if self._grants % _PURGE_EVERY == 0:
+            self._at.after(statements.OLD, _purge)
+
+
+def _purge(answers: list[Answer]) -> str:
+    holds, queue = ([token for (token,) in answer.rows] for answer in answers)
+    return statements.purge(holds, queue)
+
+
+def _checked(name: str) -> str:
+    size = len(name.encode())
+    if size > NAME_BYTES_MAX:
+        raise LimitExceeded(f"a name has at most {NAME_BYTES_MAX} bytes here, not {size}")
+    return name
+
+
+def _text(data: bytes | str) -> str:
+    return data if isinstance(data, str) else data.decode()
+
+
+def _mode(permits: int) -> str:
+    return "P" if permits else "X"

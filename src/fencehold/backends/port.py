@@ -1,0 +1,128 @@
+"""The port: what a backend does that grants locks by itself.
+
+1. *Every call ends as what is certain.* `Unavailable`: certainly nothing happened. `OutcomeUnknown`: it may have.
+   A time that ran out is never taken for a no.
+2. *An ask is known by its token*, which no other ask has. Whatever was begun for it can be found by it and
+   withdrawn, so an ask that was cancelled, or whose outcome is unknown, leaves nothing behind for longer than its
+   ttl.
+3. *The client lets go first.* The trust in a lease ends before the backend may give its name to another: it is
+   counted from when the last answered request was *sent*, less a margin for clocks that drift.
+4. *A loss is told*, once, as soon as it is known or the trust is over.
+"""
+
+from typing import NamedTuple, Protocol
+
+from fencehold.client.aio.carrier import AtOnce
+from fencehold.client.terms import Terms
+from fencehold.client.trust import Grant, Trust
+from fencehold.client.views import Explanation
+from fencehold.guarantees import Guarantees
+
+
+class Settings(NamedTuple):
+    """What a client was told when it was made, as far as it matters to a backend."""
+
+    ttl: float = 30.0
+    """Seconds a lease lasts that is kept alive: how long a holder that hangs keeps others waiting."""
+    connect_timeout: float = 5.0
+    """Seconds that reaching the backend may take."""
+    who: str = ""
+    """What whoever asks who holds a name is told of this process: JSON, as `identity.session_meta` says it."""
+
+
+class Ask(NamedTuple):
+    """One acquire."""
+
+    terms: Terms
+    token: str
+    """Drawn by lot: no other ask, by whomever, has the same."""
+    owner: str
+    """The name of the task or thread that asks."""
+
+    @property
+    def name(self) -> str:
+        """Backends used directly grant one name at a time."""
+        return self.terms.names[0]
+
+
+class Lease(Grant):
+    """What a backend granted. Its trust is its own, or that of the session it lives with."""
+
+    __slots__ = ("ask", "is_doubted", "is_kept", "place", "ttl")
+
+    def __init__(self, ask: Ask, fence: int, trust: Trust, ttl: float) -> None:
+        super().__init__(ask.terms, fence, trust)
+        self.ask = ask
+        self.ttl = ttl
+        """Seconds it lasts from each renewal."""
+        self.is_kept = ask.terms.ttl is None
+        """Whether it is kept alive for as long as its client lives."""
+        self.is_doubted = False
+        """Whether a renewal was sent whose outcome is unknown: it may come about yet."""
+        self.place: object = None
+        """Where the backend keeps it: a path, a key, a slot."""
+
+
+class Backend(Protocol):
+    """Belongs to the event loop it was opened on."""
+
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """A way for threads to ask by themselves, once it is open; None where there is none."""
+
+    async def open(self) -> None:
+        """Reach it.
+
+        Raises:
+            Unavailable: it cannot be reached now, or does not let us in. It may be opened again.
+            UsageError, Unsupported: what is there cannot be used; the message says why.
+        """
+
+    async def acquire(self, ask: Ask) -> Lease | None:
+        """Grant a name: within `ask.terms.timeout` seconds (None: however long that takes), or None.
+
+        Cancelled at any moment, it leaves nothing behind: what the ask may have is withdrawn, at once or as soon
+        as the backend can be reached.
+
+        Raises:
+            Unavailable: nothing is held.
+            OutcomeUnknown: nothing is held for longer than the ttl.
+            UsageError: a semaphore is in use with another limit.
+        """
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back; after it the name can be had by the next one.
+
+        Raises:
+            HoldLost: it was not there any more: it had expired, or was taken away.
+            OutcomeUnknown: the backend was not reached; the name is free after the ttl at the latest.
+        """
+
+    async def extend(self, lease: Lease, ttl: float | None) -> None:
+        """Let a lease end that many seconds from now; None: have it kept alive again.
+
+        Raises:
+            HoldLost: it was not there any more.
+            OutcomeUnknown: it may have been extended. The trust is the shorter of both.
+        """
+
+    async def look(self, name: str) -> Explanation:
+        """Who has a name, and who waits, as far as the backend knows.
+
+        Raises:
+            Unavailable: it was not reached.
+        """
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        """Take a name from whoever holds it (up to `fence`, if one is given); returns a fence above theirs, or 0.
+
+        Raises:
+            Unavailable, OutcomeUnknown: as ever.
+            Unsupported: holders cannot be removed here.
+        """
+
+    async def close(self) -> None:
+        """Give back all there is, and leave no task, thread or socket. It raises nothing."""

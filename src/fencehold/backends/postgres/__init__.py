@@ -1,0 +1,14 @@
+"""`postgresql://`: a row for each name that is held, and the database's clock."""
+
+from fencehold.backends.leasing import Leasing
+from fencehold.backends.port import Backend, Settings
+from fencehold.backends.postgres.store import PostgresStore, place_of
+
+
+def backend(url: str, settings: Settings) -> Backend:
+    """The backend at a URL. Nothing is connected to yet.
+
+    Raises:
+        UsageError: the URL cannot be read; the message says what to write instead.
+    """
+    return Leasing(PostgresStore(place_of(url), settings), settings)

@@ -1,0 +1,8 @@
+"""Prints what the backend needs in the database: for whoever may create it, if the program that locks may not."""
+
+import sys
+
+from fencehold.backends.postgres.store import SCHEMA, TABLE
+from fencehold.backends.postgres.tables import script
+
+sys.stdout.write(script(*(sys.argv[1:3] + [SCHEMA, TABLE][len(sys.argv[1:3]) :])))

@@ -1,0 +1,299 @@
+"""The store: each step is one call of a function in the database; see `tables`.
+
+1. What an ask has sent and nobody waits for any more is withdrawn on the same line, so after it.
+2. A step that the database undid because of another one is tried again.
+3. Where a pooler may have each statement run on another connection nobody listens, and who waits tries again now
+   and then instead.
+"""
+
+import asyncio
+import json
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from fencehold.backends.libpq.address import POOLERS, Address, parse
+from fencehold.backends.libpq.dialling import Greeting, dial, told
+from fencehold.backends.libpq.failures import AGAIN, Rejected, refusal
+from fencehold.backends.libpq.line import Line, Param, Row
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.postgres.lines import Lines
+from fencehold.backends.postgres.listening import Listening
+from fencehold.backends.postgres.tables import VERSION, is_made, making
+from fencehold.backends.seen import explanation, holder, stamp, waiting
+from fencehold.backends.store import Busy, Taken
+from fencehold.client.views import Explanation, Holder, Waiting
+from fencehold.errors import FenceholdError, PermissionDenied, UsageError
+from fencehold.guarantees import Guarantees
+
+SCHEMA = "fencehold"
+TABLE = "locks"
+REPLICATIONS = ("synchronous", "asynchronous")
+CLOCKS = (
+    "leases by the clock of the database's primary: set forward by more than 2 % of the ttl it ends leases that "
+    "are still trusted, set back it makes them last longer; trust by the client's monotonic clock"
+)
+
+_OPTIONS = ("schema", "table", "connections", "replication", "pooler")
+_CONNECTIONS = 4
+_TRIES = 4
+_NAME_BYTES_MAX = 2_000
+"""What goes into an index of Postgres beside a token."""
+_SWEEP_S = 60.0
+
+
+class Place(NamedTuple):
+    """Where the locks are."""
+
+    address: Address
+    schema: str
+    table: str
+    connections: int
+    replication: str
+    pooler: str
+
+    def function(self, name: str) -> str:
+        """A function of ours, as a statement names it."""
+        return f"{self.schema}.{self.table}_{name}_{VERSION}"
+
+
+def place_of(url: str) -> Place:
+    """Read a URL.
+
+    Raises:
+        UsageError: it cannot be read; the message says what to write instead.
+    """
+    address = parse(url, ("postgresql", "postgres"), _OPTIONS)
+    return Place(
+        address,
+        # Together they are part of names, which Postgres cuts at 63 characters.
+        address.name("schema", SCHEMA, 63),
+        address.name("table", TABLE, 40),
+        address.number("connections", _CONNECTIONS, 64),
+        address.word("replication", REPLICATIONS),
+        address.word("pooler", POOLERS),
+    )
+
+
+class PostgresStore:
+    """Belongs to the event loop it was opened on."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.on_wake: Callable[[str, str], None] = _nobody
+        self._place = place
+        self._settings = settings
+        self._answer_s = settings.connect_timeout
+        self._waiting: dict[str, str] = {}
+        """The names that are waited for, by token."""
+        self._unanswered: WeakValueDictionary[str, Line] = WeakValueDictionary()
+        """Where something was sent for an ask that nobody waits for any more."""
+        self._is_pooled = False
+        self._sweeping: asyncio.Task[None] | None = None
+        call = place.function
+        self._take = f"SELECT * FROM {call('take')}($1, $2, $3, $4, $5, $6, $7, $8)".encode()
+        self._renew = f"SELECT {call('renew')}($1, $2)".encode()
+        self._give = f"SELECT {call('give')}($1, $2)".encode()
+        self._leave = f"SELECT {call('leave')}($1, $2)".encode()
+        self._break = f"SELECT {call('break')}($1, $2)".encode()
+        self._sweep = f"SELECT {call('sweep')}()".encode()
+        self._look = _LOOK.format(table=f"{place.schema}.{place.table}").encode()
+
+    @property
+    def guarantees(self) -> Guarantees:
+        # With an asynchronous standby a promotion takes back the last commits: grants, and the fences they drew.
+        keeps = self._place.replication == "synchronous"
+        return Guarantees(
+            backend="postgresql",
+            linearizable=keeps,
+            fenced=True,
+            fence_survives_failover=keeps,
+            fair=True,
+            survives_failover=keeps,
+            frees_on_crash=self._settings.ttl,
+            clocks=CLOCKS,
+            shared=True,
+            semaphores=True,
+        )
+
+    async def open(self) -> None:
+        line, greeting = await dial(self._place.address, self._settings.connect_timeout, self._answer_s)
+        try:
+            self._check(greeting)
+            await self._make_tables(line)
+        except BaseException:
+            line.end("it was not wanted")
+            raise
+        pooler = self._place.pooler
+        self._is_pooled = pooler == "transaction" or (pooler == "detect" and greeting.is_pooled)
+        self._lines = Lines(self._dial, self._place.connections, line)
+        channel = f"fencehold_{secrets.token_hex(8)}"
+        self._listening = Listening(self._dial, channel, self._on_word, self._wake_all)
+        self._sweeping = asyncio.create_task(self._sweep_now_and_then())
+
+    async def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self._listening.close()
+        await self._lines.close()
+
+    # Steps.
+
+    async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
+        terms = ask.terms
+        mode = "P" if terms.limit else "S" if terms.shared else "X"
+        stamped = stamp(self._settings.who, ask.owner, terms.meta)
+        channel = self._listening.channel
+        words = (_checked(ask.name), ask.token, mode, terms.limit, ttl, waits, channel, stamped)
+        if waits:
+            self._waiting[ask.token] = ask.name
+        try:
+            ((fence, retry_s, other_limit),) = await self._step(self._take, *words, token=ask.token)
+        except BaseException:
+            self._waiting.pop(ask.token, None)
+            raise
+        if other_limit is not None:
+            raise UsageError(f"{terms.label} is in use as a semaphore with {int(other_limit)} permits")
+        if fence is not None:
+            self._waiting.pop(ask.token, None)
+            return Taken(int(fence))
+        if waits and not self._is_pooled:
+            self._listening.begin()
+        return Busy(float(retry_s or 0) if channel else None)
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
+        names = {lease.ask.token: lease.ask.name for lease in leases}
+        rows = await self._step(self._renew, json.dumps(names, ensure_ascii=False), ttl)
+        there = {_text(token) for (token,) in rows}
+        return [lease.ask.token in there for lease in leases]
+
+    async def give(self, lease: Lease) -> bool:
+        token = lease.ask.token
+        ((was_there,),) = await self._step(self._give, lease.ask.name, token, token=token)
+        return was_there == b"t"
+
+    async def leave(self, ask: Ask) -> None:
+        self._waiting.pop(ask.token, None)
+        line = self._unanswered.pop(ask.token, None)
+        await self._step(self._leave, ask.name, ask.token, line=line)
+
+    async def look(self, name: str) -> Explanation:
+        holders: list[Holder] = []
+        queue: list[Waiting] = []
+        for what, stamped, fence, mode, limit, since_s, left_s, _ in await self._step(self._look, _checked(name)):
+            text, kind, since, left = _text(stamped), _text(mode), float(since_s or 0), float(left_s or 0)
+            if what == b"held":
+                most, number = int(limit or 0), int(fence or 0)
+                holders.append(holder(text, fence=number, mode=kind, limit=most, held_for=since, left=left))
+            else:
+                queue.append(waiting(len(queue), text, mode=kind, name=name, waited_for=since, left=None))
+        return explanation(name, holders, queue)
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        ((above,),) = await self._step(self._break, _checked(name), fence)
+        return int(above or 0)
+
+    async def _step(
+        self, statement: bytes, *params: Param, line: Line | None = None, token: str = ""
+    ) -> list[Row]:
+        for turn in range(1, _TRIES + 1):
+            if line is None or line.ended.is_set():
+                line = await self._lines.pick()
+            try:
+                return await line.ask(statement, *params)
+            except Rejected as error:
+                if error.sqlstate not in AGAIN or turn == _TRIES:
+                    raise refusal(error, self._place.address) from error
+            except asyncio.CancelledError:
+                if token:
+                    self._unanswered[token] = line
+                raise
+        raise AssertionError("unreachable")
+
+    # Waking.
+
+    def _on_word(self, token: str) -> None:
+        name = self._waiting.get(token)
+        if name is not None:
+            self.on_wake(name, token)
+
+    def _wake_all(self) -> None:
+        for token, name in tuple(self._waiting.items()):
+            self.on_wake(name, token)
+
+    # Connections.
+
+    async def _dial(self) -> Line:
+        line, greeting = await dial(self._place.address, self._settings.connect_timeout, self._answer_s)
+        try:
+            self._check(greeting)
+        except FenceholdError:
+            line.end("it was not wanted")
+            raise
+        return line
+
+    def _check(self, greeting: Greeting) -> None:
+        if self._place.replication == "asynchronous":
+            return
+        if not greeting.keeps:
+            raise UsageError(
+                f"{self._place.address}: fsync is off, so a crash takes back what was granted, and fences: switch "
+                "it on; or say replication=asynchronous in the URL, and use tier EFFICIENCY"
+            )
+        if self._place.address.host_count > 1 and not greeting.is_replicated:
+            raise UsageError(
+                f"{self._place.address}: several servers are named, but commits wait for no standby "
+                "(synchronous_standby_names is empty), so a promotion takes back what was granted, and fences: "
+                "name the standbys there; or say replication=asynchronous in the URL, and use tier EFFICIENCY"
+            )
+
+    async def _make_tables(self, line: Line) -> None:
+        place = self._place
+        ((there,),) = await told(line, place.address, is_made(place.schema, place.table))
+        if there == b"t":
+            return
+        try:
+            await told(line, place.address, making(place.schema, place.table))
+        except PermissionDenied as error:
+            raise PermissionDenied(
+                f"{error}; the tables are not there, and this user may not make them: have whoever may run what "
+                f"this prints: python -m fencehold.backends.postgres {place.schema} {place.table}"
+            ) from error
+
+    async def _sweep_now_and_then(self) -> None:
+        # By lot, so that clients that were started together do not come together; and so that it is done also
+        # where none lives for long.
+        pause_s = random.uniform(-_SWEEP_S / 10, _SWEEP_S)
+        while True:
+            await asyncio.sleep(pause_s)
+            with suppress(FenceholdError):
+                await self._step(self._sweep)
+            pause_s = random.uniform(0.5, 1.5) * _SWEEP_S
+
+
+_LOOK = """
+    SELECT 'held', stamp, fence, mode, permits, extract(epoch FROM clock_timestamp() - granted_at),
+        extract(epoch FROM expires_at - clock_timestamp()), fence AS place
+    FROM {table} WHERE name = $1 AND expires_at > clock_timestamp()
+    UNION ALL
+    SELECT 'queued', stamp, 0, mode, permits, extract(epoch FROM clock_timestamp() - queued_at), 0, ticket
+    FROM {table}_queue WHERE name = $1 AND alive_until > clock_timestamp()
+    ORDER BY 1, 8
+"""
+
+
+def _checked(name: str) -> str:
+    if "\0" in name or len(name.encode()) > _NAME_BYTES_MAX:
+        raise UsageError(f"a name in Postgres has no NUL, and {_NAME_BYTES_MAX} bytes at most: {name[:80]!r}")
+    return name
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
+
+
+def _nobody(_name: str, _token: str) -> None:
+    pass

@@ -1,0 +1,15 @@
+"""`redis://`: locks in one Redis, or in the master that Sentinel names. See `store` for the rules it obeys."""
+
+from fencehold.backends.leasing import Leasing
+from fencehold.backends.port import Backend, Settings
+from fencehold.backends.redis.address import parse
+from fencehold.backends.redis.store import RedisStore
+
+
+def backend(url: str, settings: Settings) -> Backend:
+    """The backend at a URL. Nothing is connected to yet.
+
+    Raises:
+        UsageError: the URL makes no sense; the message says what to write instead.
+    """
+    return Leasing(RedisStore(parse(url), settings), settings)

@@ -1,0 +1,116 @@
+"""Asking a Redis by the thread that wants to know, on a connection of that thread's own.
+
+1. A connection is used by one thread, with one command under way. Whatever goes wrong with it, an interrupt too,
+   it is given up: an answer that comes late must not be taken for that of another command.
+2. A thread that ends takes its connection with it. There are no more connections than threads that ask.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, cast
+from weakref import WeakSet
+
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from fencehold.backends.port import Ask, Lease
+from fencehold.backends.resp_address import Server
+from fencehold.backends.resp_failures import Refusal, answered, unanswered, unreached
+from fencehold.backends.resp_line import Word
+from fencehold.backends.resp_link import Script
+from fencehold.backends.store import Busy, Taken
+
+
+class Step(NamedTuple):
+    """One script, and what it is about."""
+
+    script: Script
+    keys: Sequence[Word]
+    words: Sequence[Word]
+
+
+class Steps(NamedTuple):
+    """How a store takes and frees names, whoever carries it."""
+
+    taking: Callable[[Ask, float], Step]
+    taken: Callable[[Ask, Any], Taken | Busy]
+    freeing: Callable[[Ask], Step]
+
+
+Maker: TypeAlias = Callable[[], Any]
+"""Makes a connection of redis-py, which has no types."""
+
+
+class RedisAsker:
+    """For any thread."""
+
+    def __init__(self, server: Server, steps: Steps, connect_s: float, answer_s: float) -> None:
+        self._name = str(server)
+        self._steps = steps
+        self._make = _maker(server, connect_s, answer_s)
+        self._mine = threading.local()
+        self._all: WeakSet[Any] = WeakSet()
+
+    def take(self, ask: Ask, ttl: float) -> Taken | Busy:
+        return self._steps.taken(ask, self._run(self._steps.taking(ask, ttl)))
+
+    def give(self, lease: Lease) -> bool:
+        return bool(self._run(self._steps.freeing(lease.ask)))
+
+    def close(self) -> None:
+        for connection in tuple(self._all):
+            connection.disconnect()
+
+    def _run(self, step: Step) -> Any:
+        connection = self._connection()
+        try:
+            try:
+                return self._ask(connection, step.script.by_hash(step.keys, step.words))
+            except NoScriptError:
+                return self._ask(connection, step.script.whole(step.keys, step.words))
+        except ResponseError as error:
+            raise answered(Refusal(str(error)), self._name) from error
+        except BaseException as error:
+            self._mine.connection = None
+            connection.disconnect()
+            if isinstance(error, RedisError | OSError):
+                raise unanswered(self._name, str(error)) from error
+            raise
+
+    def _connection(self) -> Any:
+        connection: Any = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = self._make()
+            try:
+                connection.connect()
+            except (RedisError, OSError) as error:
+                connection.disconnect()
+                raise unreached(error, self._name) from error
+            self._mine.connection = connection
+            self._all.add(connection)
+        return connection
+
+    @staticmethod
+    def _ask(connection: Any, command: bytes) -> Any:
+        connection.send_packed_command([command], check_health=False)
+        return connection.read_response(disable_decoding=True)
+
+
+def _maker(server: Server, connect_s: float, answer_s: float) -> Maker:
+    words: dict[str, Any] = {
+        "db": server.db,
+        "username": server.login.user or None,
+        "password": server.login.password or None,
+        "protocol": 2,
+        "socket_timeout": answer_s,
+        "socket_connect_timeout": connect_s,
+    }
+    if server.path:
+        return partial(cast(Any, UnixDomainSocketConnection), path=server.path, **words)
+    words |= {"host": server.endpoint.host, "port": server.endpoint.port}
+    if server.tls is None:
+        return partial(cast(Any, Connection), **words)
+    ca, cert, key = (None if path is None else str(path) for path in server.tls)
+    tls = {"ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key, "ssl_check_hostname": True}
+    return partial(cast(Any, SSLConnection), **tls, **words)

@@ -1,0 +1,197 @@
+"""Locks in one Redis.
+
+1. *A lock is a key of that name*, set only if it is absent, with the ask's token in it and a time after which
+   Redis deletes it: other libraries that lock the same key so exclude us, and we them.
+2. *Every step is one script*, so it is done whole or not at all, in one round trip.
+3. *Those who wait stand in a queue in Redis.* A name that is free is granted to the first of them only; whoever
+   frees it calls that one, by a message on the one channel of its client, on the connection that carries its
+   commands, too. Who is not connected any more is passed over then. One who hangs is after two seconds, by the
+   next who asks; those who wait ask every two seconds. So one that died costs the next nothing, and one that hangs
+   no more than five seconds.
+4. *Who lost its connection* keeps its place, unless its turn came meanwhile; it asks again as soon as it is back.
+5. *All keys expire by themselves*; the counter of fences alone stays.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.redis import scripts
+from fencehold.backends.redis.address import Address
+from fencehold.backends.redis.asker import RedisAsker, Step, Steps
+from fencehold.backends.redis.records import explained
+from fencehold.backends.resp_dial import Dial, SentinelDial, answer, dial
+from fencehold.backends.resp_line import Line, Word
+from fencehold.backends.resp_link import Link, Script
+from fencehold.backends.seen import stamp
+from fencehold.backends.store import Busy, Taken
+from fencehold.client.terms import ms_of
+from fencehold.client.views import Explanation
+from fencehold.errors import PermissionDenied, QueueFull, UsageError
+from fencehold.guarantees import Guarantees
+
+_TOKEN_CHARS = 32
+_RENEWED_AT_ONCE = 256
+"""One script renews no more: Redis does nothing else while it runs."""
+_ANSWER_S_MIN = 0.25
+_JITTER = 1.25
+"""Whoever waits adds up to a quarter to what it is told: so that it is not late, it is told less."""
+
+
+class RedisStore:
+    """A store in the sense of `store`."""
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self._address = address
+        self._settings = settings
+        self._prefix = address.prefix
+        self._helpers = f"{address.prefix}fencehold:"
+        self._channel = f"{self._helpers}wake:{secrets.token_hex(8)}"
+        self._counter = (f"{self._helpers}fence",) if address.is_fenced else ()
+        self._waiting: dict[str, str] = {}
+        """The names of those who wait, by token."""
+        self.on_wake: Callable[[str, str], None] = lambda name, token: None
+        self.asker = self._make_asker()
+        """For threads that ask by themselves; not where sentinels know whom to ask."""
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return Guarantees(
+            backend="redis",
+            linearizable=False,
+            fenced=self._address.is_fenced,
+            fence_survives_failover=False,
+            fair=True,
+            survives_failover=False,
+            frees_on_crash=self._settings.ttl,
+            clocks="the time of day of the Redis server, by which keys expire: set forward, it frees what is held",
+            semaphores=True,
+        )
+
+    async def open(self) -> None:
+        self._link = Link(self._dial(), str(self._address), greet=self._subscribe, on_message=self._on_message)
+        self._link.start()
+        try:
+            await self._link.reached()
+        except BaseException:
+            await self._link.close()
+            raise
+        self._link.on_again = self._on_again
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    # Steps.
+
+    async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
+        if waits:
+            self._waiting[ask.token] = ask.name
+        try:
+            reply = await self._link.run(*self._taking(ask, ttl, waits=waits))
+        except BaseException:
+            # Whoever waits on tries again soon without being told.
+            self._waiting.pop(ask.token, None)
+            raise
+        return self._taken(ask, reply)
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
+        kept: dict[Lease, bool] = {}
+        for has_limit, script in ((False, scripts.RENEW), (True, scripts.RENEW_PERMITS)):
+            alike = [lease for lease in leases if bool(lease.terms.limit) is has_limit]
+            for at in range(0, len(alike), _RENEWED_AT_ONCE):
+                some = alike[at : at + _RENEWED_AT_ONCE]
+                kept |= zip(some, await self._renew(script, some, ttl), strict=True)
+        return [kept[lease] for lease in leases]
+
+    async def give(self, lease: Lease) -> bool:
+        return bool(await self._link.run(*self._freeing(lease.ask)))
+
+    async def leave(self, ask: Ask) -> None:
+        self._waiting.pop(ask.token, None)
+        # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
+        with suppress(UsageError, PermissionDenied):
+            await self._link.run(*self._freeing(ask))
+
+    async def look(self, name: str) -> Explanation:
+        return explained(name, await self._link.run(scripts.LOOK, self._keys(name), ()))
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        return int(await self._link.run(scripts.BREAK, self._keys(name), (fence, name)))
+
+    # Inside.
+
+    def _keys(self, name: str) -> tuple[str, ...]:
+        helpers = self._helpers
+        return (
+            self._prefix + name,
+            f"{helpers}queue:{name}",
+            f"{helpers}waiters:{name}",
+            f"{helpers}permits:{name}",
+            *self._counter,
+        )
+
+    def _taking(self, ask: Ask, ttl: float, *, waits: bool = False) -> Step:
+        """A take."""
+        terms = ask.terms
+        words: list[Word] = [ask.token, ms_of(ttl), int(waits), self._channel, ask.name]
+        words.append(stamp(self._settings.who, ask.owner, terms.meta))
+        if not terms.limit:
+            return Step(scripts.TAKE, self._keys(ask.name), words)
+        words.append(terms.limit)
+        return Step(scripts.TAKE_PERMIT, self._keys(ask.name), words)
+
+    def _taken(self, ask: Ask, reply: Any) -> Taken | Busy:
+        """What the answer to it says."""
+        if isinstance(reply, int):
+            self._waiting.pop(ask.token, None)
+            return Taken(reply)
+        why, number = reply
+        if why == scripts.BUSY:
+            return Busy(number / 1000 / _JITTER)
+        self._waiting.pop(ask.token, None)
+        if why == scripts.FULL:
+            raise QueueFull(f"{number} wait for {ask.terms.label} already")
+        raise UsageError(f"{ask.terms.label} is in use with the limit {number}, not {ask.terms.limit}")
+
+    async def _renew(self, script: Script, leases: list[Lease], ttl: float) -> list[bool]:
+        keys: list[str] = []
+        for lease in leases:
+            name, _, _, permits, *_ = self._keys(lease.ask.name)
+            keys += (name, permits) if lease.terms.limit else (name,)
+        kept = await self._link.run(script, keys, (ms_of(ttl), *(lease.ask.token for lease in leases)))
+        return [bool(each) for each in kept]
+
+    def _freeing(self, ask: Ask) -> Step:
+        """A release, or a withdrawal."""
+        script = scripts.FREE_PERMIT if ask.terms.limit else scripts.FREE
+        return Step(script, self._keys(ask.name), (ask.token, ask.name))
+
+    # The link.
+
+    def _make_asker(self) -> RedisAsker | None:
+        if self._address.sentinels:
+            return None
+        steps = Steps(self._taking, self._taken, self._freeing)
+        return RedisAsker(self._address.server, steps, self._settings.connect_timeout, self._answer_s())
+
+    def _answer_s(self) -> float:
+        return min(self._settings.connect_timeout, max(self._settings.ttl / 3, _ANSWER_S_MIN))
+
+    def _dial(self) -> Dial:
+        address, connect_s, answer_s = self._address, self._settings.connect_timeout, self._answer_s()
+        if address.sentinels:
+            return SentinelDial(address.sentinels, address.service, address.server, connect_s, answer_s)
+        return lambda: dial(address.server, connect_s, answer_s)
+
+    async def _subscribe(self, line: Line) -> None:
+        # To subscribe is answered with a message, if it is allowed: that it is done, the answer after it tells.
+        await answer(line, ("SUBSCRIBE", self._channel), ("PING",))
+
+    def _on_message(self, payload: bytes) -> None:
+        self.on_wake(payload[_TOKEN_CHARS:].decode(), payload[:_TOKEN_CHARS].decode())
+
+    def _on_again(self) -> None:
+        for token, name in tuple(self._waiting.items()):
+            self.on_wake(name, token)

@@ -1,0 +1,15 @@
+"""`redlock://`: locks in the majority of several Redises that know nothing of one another. See `store`."""
+
+from fencehold.backends.leasing import Leasing
+from fencehold.backends.port import Backend, Settings
+from fencehold.backends.redlock.address import parse
+from fencehold.backends.redlock.store import RedlockStore
+
+
+def backend(url: str, settings: Settings) -> Backend:
+    """The backend at a URL. Nothing is connected to yet.
+
+    Raises:
+        UsageError: the URL makes no sense; the message says what to write instead.
+    """
+    return Leasing(RedlockStore(parse(url), settings), settings)

@@ -1,0 +1,133 @@
+"""A poll: one question to several Redises at once, and their votes, counted until it is decided.
+
+1. It ends as soon as the votes that are in decide it, and at the latest when its time is over. A vote that comes
+   later changes nothing.
+2. Who has no connection is asked as soon as there is one, if that is in time. After the end nothing is sent any
+   more, unless the question is such that all are to hear it, however late.
+3. What was sent to one of them is done there in the order in which it was sent, whether or not anybody waits for
+   it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from fencehold.backends.resp_failures import Refusal, answered
+from fencehold.backends.resp_line import Word
+from fencehold.backends.resp_link import Link, Script
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+
+
+class Question(NamedTuple):
+    """A script, and what it is given."""
+
+    script: Script
+    keys: Sequence[str]
+    words: Sequence[Word] = ()
+
+
+class Votes(NamedTuple):
+    """What is in."""
+
+    answers: list[Any]
+    """Of those who answered."""
+    absent: int
+    """So many were certainly not asked."""
+    unknown: int
+    """So many may have done it, and did not say so."""
+    errors: list[FenceholdError]
+
+    def yes(self) -> int:
+        """How many answered with something that is not nothing."""
+        return sum(1 for each in self.answers if each)
+
+
+class Poll:
+    """One question, under way."""
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        question: Question,
+        is_decided: Callable[[list[Any]], bool],
+        late: "set[asyncio.Task[None]] | None" = None,
+    ) -> None:
+        """With `late`, where tasks are kept that go on after the end, all are to hear the question."""
+        self._question = question
+        self._is_late_allowed = late is not None
+        self._is_decided = is_decided
+        self._size = len(links)
+        self._answers: list[Any] = []
+        self._errors: list[FenceholdError] = []
+        self._tasks: set[asyncio.Task[None]] = set() if late is None else late
+        self._end = asyncio.get_running_loop().create_future()
+        command = question.script.by_hash(question.keys, question.words)
+        for link in links:
+            line = link.line
+            if line is None:
+                self._ask_later(link)
+            else:
+                line.send(command).add_done_callback(partial(self._on_future, link))
+
+    async def result(self, seconds: float) -> Votes:
+        """The votes, when it is decided, or after so many seconds."""
+        loop = self._end.get_loop()
+        # A turn later: what has arrived, and a loop that is busy had no time to look at, counts.
+        timer = loop.call_later(seconds, loop.call_soon, self._finish)
+        try:
+            await self._end
+        finally:
+            timer.cancel()
+            self._finish()
+        absent = sum(1 for error in self._errors if not isinstance(error, OutcomeUnknown))
+        return Votes(self._answers, absent, self._size - len(self._answers) - absent, self._errors)
+
+    def _ask_later(self, link: Link) -> None:
+        task = asyncio.create_task(self._asked(link))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _asked(self, link: Link) -> None:
+        try:
+            self._on_vote(await link.run(*self._question))
+        except FenceholdError as error:
+            self._on_vote(error)
+
+    def _on_future(self, link: Link, future: "asyncio.Future[Any]") -> None:
+        if self._end.done() or future.cancelled():
+            return
+        reply = future.result()
+        if isinstance(reply, Refusal):
+            if reply.is_unknown_script:
+                self._ask_later(link)
+                return
+            reply = answered(reply, link.server)
+        self._on_vote(reply)
+
+    def _on_vote(self, vote: Any) -> None:
+        if self._end.done():
+            return
+        if isinstance(vote, FenceholdError):
+            self._errors.append(vote)
+        else:
+            self._answers.append(vote)
+        if len(self._answers) + len(self._errors) == self._size or self._is_decided(self._answers):
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._end.done():
+            self._end.set_result(None)
+        if not self._is_late_allowed:
+            for task in self._tasks:
+                task.cancel()
+
+
+def failure(votes: Votes, quorum: int) -> FenceholdError:
+    """The error for a question that too few have answered."""
+    for error in votes.errors:
+        if not isinstance(error, (Unavailable, OutcomeUnknown)):
+            return error
+    said = "; ".join(sorted({str(error) for error in votes.errors})) or "no answer came in time"
+    text = f"{len(votes.answers)} Redises answered, and {quorum} are needed: {said}"
+    return OutcomeUnknown(text) if votes.unknown + votes.yes() >= quorum else Unavailable(text)

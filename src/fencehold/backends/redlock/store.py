@@ -1,0 +1,264 @@
+"""Locks in the majority of several Redises: the algorithm that is known as Redlock.
+
+1. *A name is had by whoever has it in a majority.* All are asked at once, each for a time that is small against
+   the ttl, and nobody waits for those who are late once a majority has decided.
+2. *A grant is trusted for its ttl from before the first was asked, less what clocks may drift*: a hundredth and
+   two milliseconds, as published, and a little more, as everywhere here.
+3. *An attempt that failed is taken back from all*, also from those who did not answer, before the next; and the
+   next one comes after a time that is drawn by lot, so that those who got some each do not do so again.
+4. *An attempt has a number*: what takes it back does not touch a later one of the same ask, however late it comes.
+5. *A renewal needs a majority that still has it*, and never sets a key that is gone.
+6. *There is no queue, and no fence.* Who waits looks again after a time drawn by lot. Of those who wait in one
+   client only the first does, so that a crowd asks no more than one of them would; it is told when the name was
+   freed in the same client.
+"""
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from fencehold.backends import seen
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.redlock import scripts
+from fencehold.backends.redlock.address import Address
+from fencehold.backends.redlock.firsts import Firsts
+from fencehold.backends.redlock.poll import Poll, Question, Votes, failure
+from fencehold.backends.resp_dial import dial
+from fencehold.backends.resp_link import Link
+from fencehold.backends.store import Busy, Taken
+from fencehold.client.terms import ms_of
+from fencehold.client.trust import margin
+from fencehold.client.views import Explanation, Holder
+from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
+from fencehold.guarantees import Guarantees
+
+_RENEWED_AT_ONCE = 256
+_RETRY_S_MIN, _RETRY_S_MAX = 0.01, 0.2
+_ALIVE_S = 5 * _RETRY_S_MAX
+"""The first of those who wait in a client is passed over if it did not ask for so long, and an ask lasts."""
+_NODE_S_MIN, _NODE_S_MAX = 0.1, 1.0
+_NODES_PER_TTL = 50
+"""One node may take so small a part of the ttl to answer."""
+_ANSWER_S_MIN = 0.25
+_VALUE_WORDS = 4
+
+
+class RedlockStore:
+    """A store in the sense of `store`."""
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self._address = address
+        self._settings = settings
+        self._size = len(address.servers)
+        self._quorum = self._size // 2 + 1
+        self._node_s = address.node_s or min(max(settings.ttl / _NODES_PER_TTL, _NODE_S_MIN), _NODE_S_MAX)
+        self._links: list[Link] = []
+        self._late: set[asyncio.Task[None]] = set()
+        """What some have yet to hear, who cannot be reached just now."""
+        self._firsts = Firsts(_ALIVE_S + 2 * self._node_s)
+        self._attempts = itertools.count(1)
+        self.on_wake: Callable[[str, str], None] = lambda name, token: None
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return Guarantees(
+            backend="redlock",
+            linearizable=False,
+            fenced=False,
+            fence_survives_failover=False,
+            fair=False,
+            # Without a minority it goes on. But one that comes back without its data helps others to a majority.
+            survives_failover=False,
+            frees_on_crash=self._settings.ttl,
+            clocks="the times of day of a majority of the Redis servers, by which keys expire: set forward, they "
+            "free what is held",
+        )
+
+    async def open(self) -> None:
+        connect_s = self._settings.connect_timeout
+        answer_s = min(connect_s, max(self._settings.ttl / 3, _ANSWER_S_MIN))
+        self._links = [
+            Link(partial(dial, server, connect_s, answer_s), str(server)) for server in self._address.servers
+        ]
+        for link in self._links:
+            link.start()
+        try:
+            await self._reach_quorum()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for task in tuple(self._late):
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self._links))
+
+    # Steps.
+
+    async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
+        if not waits:
+            return await self._take(ask, ttl)
+        if not self._firsts.may_ask(ask):
+            return _busy()
+        is_new = self._firsts.asks(ask)
+        try:
+            taken = await self._take(ask, ttl)
+        except Unavailable:
+            # Nobody withdraws what was never there.
+            if is_new:
+                self._firsts.leave(ask)
+            raise
+        if isinstance(taken, Taken):
+            self._firsts.leave(ask)
+        return taken
+
+    async def _take(self, ask: Ask, ttl: float) -> Taken | Busy:
+        attempt = next(self._attempts)
+        words = (ask.token, attempt, ms_of(ttl), seen.stamp(self._settings.who, ask.owner, ask.terms.meta))
+        votes = await self._poll(Question(scripts.TAKE, (self._key(ask.name),), words), self._is_settled)
+        if votes.yes() >= self._quorum:
+            return Taken(validity=ttl - max(margin(ttl), drift(ttl)))
+        await self._take_back(ask, attempt, votes.yes())
+        if len(votes.answers) < self._quorum:
+            raise failure(votes, self._quorum)
+        return _busy()
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
+        kept: list[bool] = []
+        for at in range(0, len(leases), _RENEWED_AT_ONCE):
+            kept += await self._renew(leases[at : at + _RENEWED_AT_ONCE], ttl)
+        return kept
+
+    async def give(self, lease: Lease) -> bool:
+        votes = await self._free(lease.ask, lease.ask.token, self._is_settled)
+        if not self._is_settled(votes.answers):
+            raise failure(votes, self._quorum)
+        return votes.yes() >= self._quorum
+
+    async def leave(self, ask: Ask) -> None:
+        if not self._firsts.leave(ask):
+            return
+        # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
+        with suppress(UsageError, PermissionDenied):
+            self._has_most(await self._free(ask, ask.token, lambda _: False))
+
+    async def look(self, name: str) -> Explanation:
+        votes = self._has_most(await self._poll(Question(scripts.LOOK, (self._key(name),)), lambda _: False))
+        owners = Counter(_owner(value) for _, _, value in votes.answers if value)
+        for owner, count in owners.items():
+            if count >= self._quorum:
+                seen_by = [each for each in votes.answers if _owner(each[2]) == owner]
+                return seen.explanation(name, [_holder(seen_by, self._quorum)])
+        return seen.explanation(name, [])
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        self._has_most(await self._poll(Question(scripts.BREAK, (self._key(name),)), lambda _: False))
+        return 0
+
+    # Inside.
+
+    def _key(self, name: str) -> str:
+        return self._address.prefix + name
+
+    def _is_settled(self, answers: list[Any]) -> bool:
+        """Whether a majority has said yes, or cannot any more."""
+        yes = sum(1 for each in answers if each)
+        return yes >= self._quorum or len(answers) - yes > self._size - self._quorum
+
+    async def _poll(self, question: Question, is_decided: Callable[[list[Any]], bool]) -> Votes:
+        return await Poll(self._links, question, is_decided).result(self._node_s)
+
+    async def _free(self, ask: Ask, begins: str, is_decided: Callable[[list[Any]], bool]) -> Votes:
+        """Have the name free in all, if what is there begins so: a token, or that and an attempt."""
+        question = Question(scripts.FREE, (self._key(ask.name),), (begins,))
+        return await Poll(self._links, question, is_decided, self._late).result(self._node_s)
+
+    async def _take_back(self, ask: Ask, attempt: int, count: int) -> None:
+        """Free what an attempt got, and wait until those have done it who said that they gave it."""
+        await self._free(ask, f"{ask.token} {attempt} ", lambda answers: sum(answers) >= count)
+
+    def _has_most(self, votes: Votes) -> Votes:
+        """The votes, if they are a majority's.
+
+        Raises:
+            FenceholdError: they are not.
+        """
+        if len(votes.answers) < self._quorum:
+            raise failure(votes, self._quorum)
+        return votes
+
+    async def _renew(self, leases: Sequence[Lease], ttl: float) -> list[bool]:
+        keys = [self._key(lease.ask.name) for lease in leases]
+        words: list[str | int] = [ms_of(ttl), *(lease.ask.token for lease in leases)]
+
+        def per_lease(answers: list[Any]) -> list[list[int]]:
+            return [[answer[at] for answer in answers] for at in range(len(leases))]
+
+        def is_decided(answers: list[Any]) -> bool:
+            return len(answers) >= self._quorum and all(map(self._is_settled, per_lease(answers)))
+
+        votes = await self._poll(Question(scripts.RENEW, keys, words), is_decided)
+        if not is_decided(votes.answers):
+            raise failure(votes, self._quorum)
+        return [sum(each) >= self._quorum for each in per_lease(votes.answers)]
+
+    async def _reach_quorum(self) -> None:
+        """Wait until a majority is connected.
+
+        Raises:
+            FenceholdError: it will not be, as things are.
+        """
+        reaching = [asyncio.ensure_future(link.reached()) for link in self._links]
+        errors: list[FenceholdError] = []
+        try:
+            for each in asyncio.as_completed(reaching):
+                try:
+                    await each
+                except FenceholdError as error:
+                    errors.append(error)
+                if sum(link.line is not None for link in self._links) >= self._quorum:
+                    return
+        finally:
+            for task in reaching:
+                task.cancel()
+            await asyncio.gather(*reaching, return_exceptions=True)
+        raise _unreached(errors, self._quorum)
+
+
+def _busy() -> Busy:
+    return Busy(random.uniform(_RETRY_S_MIN, _RETRY_S_MAX))
+
+
+def drift(ttl: float) -> float:
+    """What clocks may differ by while a lease lasts, as published."""
+    return ttl / 100 + 0.002
+
+
+def _unreached(errors: list[FenceholdError], quorum: int) -> FenceholdError:
+    for error in errors:
+        if not isinstance(error, Unavailable):
+            return error
+    said = "; ".join(map(str, errors))
+    return Unavailable(f"fewer than {quorum} Redises were reached: {said}")
+
+
+def _owner(value: bytes) -> bytes:
+    """The token in a value, or, if another library set it, all of it."""
+    return value.partition(b" ")[0]
+
+
+def _holder(seen_by: list[Any], quorum: int) -> Holder:
+    """Whom a majority has under a name. It is free as soon as a majority has it no more."""
+    left_ms = sorted((left for _, left, _ in seen_by), reverse=True)[quorum - 1]
+    at_ms, _, value = seen_by[0]
+    words = value.decode("utf-8", "replace").split(" ", _VALUE_WORDS - 1)
+    is_ours = len(words) == _VALUE_WORDS and words[2].isdecimal()
+    held_for = max(0.0, (at_ms - int(words[2])) / 1000) if is_ours else 0.0
+    left = left_ms / 1000 if left_ms >= 0 else None
+    return seen.holder(words[3] if is_ours else "", fence=0, mode="X", limit=0, held_for=held_for, left=left)

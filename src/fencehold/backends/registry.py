@@ -1,0 +1,58 @@
+"""Which backend a URL means. Each is imported when it is first asked for, and so is the driver it needs."""
+
+from importlib import import_module
+from typing import cast
+
+from fencehold.backends.port import Backend, Settings
+from fencehold.errors import Unsupported
+
+_MODULES = {
+    "etcd": "etcd",
+    "etcds": "etcd",
+    "mariadb": "mysql",
+    "mysql": "mysql",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "postgresql+advisory": "advisory",
+    "redis": "redis",
+    "redis+sentinel": "redis",
+    "rediss": "redis",
+    "rediss+sentinel": "redis",
+    "redlock": "redlock",
+    "redlocks": "redlock",
+    "sqlite": "sqlite",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "zookeeper": "zookeeper",
+    "zk": "zookeeper",
+}
+_EXTRAS = {"advisory": "postgres", "redlock": "redis"}
+"""Which extra brings the driver, where it is called otherwise than the module."""
+
+SCHEMES = tuple(sorted(_MODULES))
+
+
+def scheme_of(url: str) -> str:
+    """What stands before `://`, if it is a backend's; else empty."""
+    scheme = url.partition("://")[0]
+    return scheme if scheme in _MODULES else ""
+
+
+def backend_of(url: str, settings: Settings) -> Backend:
+    """The backend at a URL. Nothing is connected to yet.
+
+    Raises:
+        UsageError: the URL says something that makes no sense; the message says what to write instead.
+        Unsupported: the driver is not installed; the message says how to install it.
+    """
+    module = _MODULES[scheme_of(url)]
+    try:
+        made = import_module(f"fencehold.backends.{module}").backend(url, settings)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("fencehold"):
+            raise
+        extra = _EXTRAS.get(module, module)
+        raise Unsupported(
+            f"{url.partition('://')[0]}:// needs the package {error.name!r}: pip install 'fencehold[{extra}]'"
+        ) from error
+    return cast(Backend, made)

@@ -1,0 +1,193 @@
+"""The file: one connection to it, opened when it is needed, and what is read and written there.
+
+1. What was committed is on disk when it is answered (`synchronous=FULL`): a grant, and with it a fence, is not
+   lost when the power is.
+2. Reading takes no lock that others feel. Writing waits for others for as long as the URL says, and no longer.
+3. A file that was removed or replaced while it was in use is not used any more: others have another one. It is
+   said once; then the file that is there now is opened.
+4. A file in which another start of the machine wrote last is emptied of all that was held, when it is opened. One
+   in which it does so *later* is used by two machines, and serves neither.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from fencehold.backends.sqlite import machine
+from fencehold.backends.sqlite.address import Address
+from fencehold.backends.sqlite.book import FORMAT, TABLES, Book
+from fencehold.backends.sqlite.failures import doubt, failure, is_locked
+from fencehold.errors import FenceholdError, Unavailable, Unsupported, UsageError
+
+Part: TypeAlias = Callable[[Book], Any]
+"""A part of a transaction."""
+Outcome: TypeAlias = tuple[Any, FenceholdError | None]
+
+_PURGE_EVERY = 256
+"""Transactions."""
+_RETRY_S = 0.005
+
+
+class File:
+    """Used by one thread at a time."""
+
+    def __init__(self, address: Address) -> None:
+        self._path = address.path
+        self._timeout = address.timeout
+        self._life = machine.life()
+        self._db: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] = (0, 0)
+        self._transactions = 0
+
+    def read(self, part: Part) -> Any:
+        """What a part that only reads says.
+
+        Raises:
+            FenceholdError: as `failures` has it.
+        """
+        try:
+            return part(Book(self._opened(), machine.now()))
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def write(self, parts: Sequence[Part]) -> list[Outcome]:
+        """Do several parts in one transaction. What a part refuses is its outcome, and changes nothing for others.
+
+        Raises:
+            FenceholdError: nothing was written; or, if it is OutcomeUnknown, all of it may have been.
+        """
+        try:
+            db = self._opened()
+            db.execute("BEGIN IMMEDIATE")
+            outcomes = self._do(db, parts)
+        except (sqlite3.Error, FenceholdError) as error:
+            self._roll_back()
+            raise self._failed(error) if isinstance(error, sqlite3.Error) else error from error
+        try:
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise doubt(error, self._path) from error
+        return outcomes
+
+    def close(self) -> None:
+        """Let go of the file. It is opened again when it is needed."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _do(self, db: sqlite3.Connection, parts: Sequence[Part]) -> list[Outcome]:
+        fence, life = db.execute("SELECT fence, life FROM fencehold_state").fetchone()
+        if life != self._life:
+            raise Unavailable(f"{self._path} is used by another machine, too: that cannot be (boot id {life})")
+        book = Book(db, machine.now(), fence)
+        outcomes = [_outcome(part, book) for part in parts]
+        self._transactions += 1
+        if self._transactions % _PURGE_EVERY == 0:
+            book.purge()
+        book.save()
+        return outcomes
+
+    def _roll_back(self) -> None:
+        if self._db is None or not self._db.in_transaction:
+            return
+        try:
+            self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            # What is not committed when a connection ends is rolled back.
+            self.close()
+
+    def _failed(self, error: sqlite3.Error) -> FenceholdError:
+        if not is_locked(error):
+            self.close()
+        return failure(error, self._path)
+
+    # Opening.
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            return self._open()
+        if self._found() != self._identity:
+            self.close()
+            raise Unavailable(f"{self._path} was removed or replaced while it was in use: what was held is lost")
+        return self._db
+
+    def _open(self) -> sqlite3.Connection:
+        machine.check_is_local(self._path)
+        # Used by its thread only; but closed by whoever forks.
+        self._db = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._patiently(self._prepare, self._db)
+            self._db.execute(f"PRAGMA busy_timeout = {int(self._timeout * 1000)}")
+        except BaseException:
+            self.close()
+            raise
+        self._identity = self._found()
+        return self._db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        self._log_ahead(db)
+        db.execute("PRAGMA synchronous = FULL")
+        if self._is_ready(db):
+            return
+        db.execute("BEGIN IMMEDIATE")
+        for statement in TABLES:
+            db.execute(statement)
+        # Beyond all fences of a file that was here before: nobody grants a million a second.
+        fence = time.time_ns() // 1_000
+        db.execute("INSERT OR IGNORE INTO fencehold_state VALUES (0, ?, ?, ?)", (FORMAT, fence, self._life))
+        self._begin_life(db)
+        db.execute("COMMIT")
+
+    def _is_ready(self, db: sqlite3.Connection) -> bool:
+        """Whether all is there already: opening takes no lock then."""
+        try:
+            row = db.execute("SELECT format, life FROM fencehold_state").fetchone()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return False
+            raise
+        if row is not None and row[0] != FORMAT:
+            raise UsageError(f"{self._path} was written by another version of Fencehold (format {row[0]})")
+        return row is not None and row[1] == self._life
+
+    def _begin_life(self, db: sqlite3.Connection) -> None:
+        (life,) = db.execute("SELECT life FROM fencehold_state").fetchone()
+        if life != self._life:
+            db.execute("DELETE FROM fencehold_holds")
+            db.execute("DELETE FROM fencehold_queue")
+            db.execute("UPDATE fencehold_state SET life = ?", (self._life,))
+
+    def _log_ahead(self, db: sqlite3.Connection) -> None:
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise Unsupported(f"{self._path} cannot have a write-ahead log, but {mode!r}: use another file system")
+
+    def _patiently(self, step: Callable[[sqlite3.Connection], None], db: sqlite3.Connection) -> None:
+        """Do what SQLite refuses at once, without waiting, while others open the file, too."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                step(db)
+                return
+            except sqlite3.OperationalError as error:
+                if not is_locked(error) or time.monotonic() > until:
+                    raise
+                self._roll_back()
+                time.sleep(_RETRY_S)
+
+    def _found(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return (0, 0)
+        return found.st_dev, found.st_ino
+
+
+def _outcome(part: Part, book: Book) -> Outcome:
+    try:
+        return part(book), None
+    except FenceholdError as error:
+        return None, error

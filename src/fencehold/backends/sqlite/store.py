@@ -1,0 +1,147 @@
+"""The store in a SQLite file: what `leasing` asks for, as parts of transactions on the worker's thread."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
+
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.seen import explanation, holder, stamp, waiting
+from fencehold.backends.sqlite.address import Address
+from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
+from fencehold.backends.sqlite.file import File
+from fencehold.backends.sqlite.worker import Worker
+from fencehold.backends.store import Busy, Taken
+from fencehold.client.views import Explanation
+from fencehold.errors import OutcomeUnknown, Unavailable
+from fencehold.guarantees import Guarantees
+
+_TOGETHER_MAX = 500
+"""Leases renewed in one transaction: others must have their turn between."""
+_SLACK_S = 3.0
+"""What a call may take beyond waiting for other processes: a disk that is slow is no disk that hangs."""
+
+
+class SqliteStore:
+    """One file, one thread."""
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self._address = address
+        self._who = settings.who
+        self._worker: Worker | None = None
+        self.on_wake: Callable[[str, str], None] = lambda name, token: None
+        self.guarantees = Guarantees(
+            backend="sqlite",
+            linearizable=True,
+            fenced=True,
+            fence_survives_failover=True,
+            fair=True,
+            survives_failover=False,
+            frees_on_crash=settings.ttl,
+            clocks="durations, by the one clock of the machine that counts from its start; no time of day",
+            semaphores=True,
+        )
+
+    async def open(self) -> None:
+        worker = Worker(File(self._address), self._address.timeout + _SLACK_S)
+        try:
+            await worker.do(glance=lambda book: book.next_token(""))
+        except BaseException:
+            await asyncio.shield(worker.end())
+            raise
+        self._worker = worker
+
+    async def close(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.end()
+
+    async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
+        seen = stamp(self._who, ask.owner, ask.terms.meta)
+        wanted = Wanted(ask.name, ask.token, ask.terms.limit, int(ttl * NS), seen, waits)
+        outcome = await self._at.do(partial(_take, wanted), glance=partial(_glance, wanted))
+        return cast("Taken | Busy", outcome)
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
+        kept: list[bool] = []
+        for begin in range(0, len(leases), _TOGETHER_MAX):
+            some = [(lease.ask.name, lease.ask.token) for lease in leases[begin : begin + _TOGETHER_MAX]]
+            try:
+                kept += await self._at.do(partial(_renew, some, int(ttl * NS)))
+            except Unavailable as error:
+                raise OutcomeUnknown(f"only {begin} leases were renewed: {error}") if begin else error from error
+        return kept
+
+    async def give(self, lease: Lease) -> bool:
+        name = lease.ask.name
+        was_there, next_token = await self._at.do(partial(_give, name, lease.ask.token))
+        self._wake(name, next_token)
+        return bool(was_there)
+
+    async def leave(self, ask: Ask) -> None:
+        self._wake(ask.name, await self._at.do(partial(_leave, ask.name, ask.token)))
+
+    async def look(self, name: str) -> Explanation:
+        holders, queue = await self._at.do(glance=lambda book: (book.holders(name), book.queue(name)))
+        return explanation(
+            name,
+            [
+                holder(
+                    row.stamp,
+                    fence=row.fence,
+                    mode=_mode(row),
+                    limit=row.permits,
+                    held_for=row.age,
+                    left=row.left,
+                )
+                for row in holders
+            ],
+            [
+                waiting(place, row.stamp, mode=_mode(row), name=name, waited_for=row.age, left=None)
+                for place, row in enumerate(queue)
+            ],
+        )
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        above, next_token = await self._at.do(partial(_break, name, fence))
+        self._wake(name, next_token)
+        return int(above)
+
+    @property
+    def _at(self) -> Worker:
+        if self._worker is None:
+            raise Unavailable("the client is closed")
+        return self._worker
+
+    def _wake(self, name: str, token: str) -> None:
+        if token:
+            self.on_wake(name, token)
+
+
+def _glance(wanted: Wanted, book: Book) -> Busy | None:
+    return book.glance(wanted)
+
+
+def _take(wanted: Wanted, book: Book) -> Taken | Busy:
+    return book.take(wanted)
+
+
+def _renew(some: Sequence[tuple[str, str]], ttl_ns: int, book: Book) -> list[bool]:
+    return [book.renew(name, token, ttl_ns) for name, token in some]
+
+
+def _give(name: str, token: str, book: Book) -> tuple[bool, str]:
+    return book.give(name, token), book.next_token(name)
+
+
+def _leave(name: str, token: str, book: Book) -> str:
+    book.leave(name, token)
+    return book.next_token(name)
+
+
+def _break(name: str, fence: int, book: Book) -> tuple[int, str]:
+    return book.break_hold(name, fence), book.next_token(name)
+
+
+def _mode(row: Row) -> str:
+    return "P" if row.permits else "X"

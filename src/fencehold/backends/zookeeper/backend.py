@@ -1,0 +1,283 @@
+"""The backend: a name is a queue of znodes, each of which lasts as long as the session it was made in.
+
+1. *An ask is one round trip*: its place is made, and the queue is read behind it. It is granted if nobody stands
+   in its way (see `places`); else it watches whom it must outlast.
+2. *The fence is the transaction that made the place.* Places are granted in the order in which they were made, so
+   fences grow from grant to grant; those who share a name got it in that order, too.
+3. *An ask whose answer was lost is looked for by its token*, behind a write, and goes on from where it is. If its
+   session has ended, its place has, too: it begins anew, at the end of the queue. It is never granted by a place
+   of a session that is not certainly kept.
+4. *A hold lives with its session*, and is trusted for as long as that is (see `standing`). One with a ttl of its
+   own is ended by its client when it has let go; if that dies, by the end of the session.
+5. *A holder watches its own place*, from when it has held it for a moment: who breaks it is noticed at once.
+6. *Whatever ends without a grant, or is lost, leaves its place* (see `leaving`).
+"""
+
+import asyncio
+from functools import partial
+from math import inf
+
+from fencehold.backends.leases import Leases
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.backends.seen import stamp
+from fencehold.backends.zookeeper.address import Address
+from fencehold.backends.zookeeper.entry import Entry
+from fencehold.backends.zookeeper.leaving import Leaving
+from fencehold.backends.zookeeper.link import Link
+from fencehold.backends.zookeeper.looking import break_holders, explained
+from fencehold.backends.zookeeper.places import part_of
+from fencehold.backends.zookeeper.queueing import Queueing
+from fencehold.backends.zookeeper.requests import Answer, Lost, create, delete, exists, get, proof
+from fencehold.backends.zookeeper.session import Session
+from fencehold.client.clock import Clock, clock
+from fencehold.client.views import Explanation
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
+from fencehold.guarantees import Guarantees
+
+_OWN_WATCH_AFTER_S = 0.02
+"""Most holds are over by then, and need no watch."""
+_GONE = "its place was removed: it was taken away, or its session was ended"
+_OVER = "the session it lived with has ended"
+
+
+class _Holds(Leases):
+    """Leases that leave their place when they are lost."""
+
+    def __init__(self, clock: Clock, leaving: Leaving) -> None:
+        super().__init__(clock)
+        self._leaving = leaving
+
+    def lose(self, lease: Lease, reason: str) -> None:
+        super().lose(lease, reason)
+        self._leaving.leave(entry_of(lease))
+
+
+class ZookeeperBackend:
+    """`zookeeper://`. Belongs to the event loop it was opened on."""
+
+    at_once = None
+    """Threads ask by way of the loop: the session is kept there."""
+
+    def __init__(self, address: Address, settings: Settings, clock: Clock = clock) -> None:
+        self._address = address
+        self._settings = settings
+        self._clock = clock
+        self._is_open = False
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return Guarantees(
+            backend="zookeeper",
+            linearizable=True,
+            fenced=True,
+            fence_survives_failover=True,
+            fair=True,
+            survives_failover=True,
+            frees_on_crash=self._settings.ttl,
+            clocks="durations only, by monotonic clocks that drift by less than 2 % from one another",
+            shared=True,
+            semaphores=True,
+        )
+
+    async def open(self) -> None:
+        if self._is_open:
+            return
+        link = Link(self._address, self._settings, self._clock)
+        try:
+            session = await link.ready(self._settings.connect_timeout)
+            self._check_timeout(session)
+            await self._make_root(session)
+        except BaseException:
+            await link.close()
+            raise
+        self._link = link
+        self._leaving = Leaving(self._address.root, self._settings.connect_timeout)
+        self._leases = _Holds(self._clock, self._leaving)
+        self._queueing = Queueing(link, self._settings, self._clock)
+        link.on_over, link.on_back = self._on_over, self._on_back
+        self._is_open = True
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        # The end of the session removes every place; there is no need to leave them one by one.
+        for lease in self._leases:
+            self._leases.remove(lease)
+            entry_of(lease).unwatch()
+            lease.lose("the client was closed")
+        await self._link.close()
+        await self._leaving.chores.end()
+
+    async def acquire(self, ask: Ask) -> Lease | None:
+        terms = ask.terms
+        entry = Entry(ask, self._parent(ask.name), stamp(self._settings.who, ask.owner, terms.meta).encode())
+        until = inf if terms.timeout is None else self._clock() + terms.timeout
+        lease: Lease | None = None
+        try:
+            if await self._queueing.granted(entry, until):
+                lease = self._lease(entry)
+        finally:
+            if lease is None:
+                self._leaving.leave(entry)
+        return lease
+
+    def _lease(self, entry: Entry) -> Lease:
+        """The lease, with no await between this and the last look at the session."""
+        ask, session = entry.ask, session_of(entry)
+        lease = Lease(ask, entry.fence, session.trust, ask.terms.ttl or session.standing.timeout)
+        lease.place = entry
+        if ask.terms.ttl is not None:
+            lease.own_end = self._clock() + ask.terms.ttl
+        self._leases.add(lease)
+        entry.timer = asyncio.get_running_loop().call_later(_OWN_WATCH_AFTER_S, self._watch, lease)
+        return lease
+
+    async def release(self, lease: Lease) -> None:
+        self._leases.remove(lease)
+        entry = entry_of(lease)
+        entry.unwatch()
+        if lease.ending:
+            raise lease.why()
+        lease.ending = "released"
+        try:
+            was_there = await self._removed(entry)
+        except (FenceholdError, asyncio.CancelledError) as error:
+            self._leaving.leave(entry)
+            if isinstance(error, Unavailable):
+                raise OutcomeUnknown(
+                    f"{lease.terms.label} is freed as soon as it can be, or with its session: {error}"
+                ) from error
+            raise
+        if not was_there:
+            lease.ending = "it was gone when it was released: it had expired, or was taken away"
+            raise lease.why()
+
+    async def _removed(self, entry: Entry) -> bool:
+        """Remove a place, asking again if the answer was lost; says whether it was there."""
+        was_asked = False
+        until = self._clock() + self._settings.connect_timeout
+        while entry.may_be_there:
+            session = await self._link.ready(max(until - self._clock(), 0))
+            if session is not entry.session:
+                break
+            try:
+                (answer,) = await session.ask(delete(entry.path), seconds=self._settings.connect_timeout)
+            except Lost:
+                was_asked = True
+                if self._clock() >= until:
+                    raise
+                continue
+            entry.leave()
+            return was_asked or not answer.is_missing
+        entry.leave()
+        return was_asked
+
+    async def extend(self, lease: Lease, ttl: float | None) -> None:
+        if lease.ending:
+            raise lease.why()
+        entry, before = entry_of(lease), lease.own_end
+        end = inf if ttl is None else self._clock() + ttl
+        # Nobody but this client ends it: it is enough to know that it is still there.
+        self._let_end(lease, min(before, end))
+        try:
+            is_there = await self._is_there(entry)
+        except Unavailable:
+            self._let_end(lease, before)
+            raise
+        if not lease.ending and not is_there:
+            self._leases.lose(lease, "it was gone when it was extended")
+        if lease.ending:
+            raise lease.why()
+        lease.is_kept = ttl is None
+        self._let_end(lease, end)
+
+    def _let_end(self, lease: Lease, end: float) -> None:
+        lease.own_end = end
+        self._leases.moved(lease)
+
+    async def _is_there(self, entry: Entry) -> bool:
+        session = await self._link.ready(self._settings.connect_timeout)
+        if session is not entry.session:
+            return False
+        seconds = self._settings.connect_timeout
+        _, answer = await session.ask(proof(self._address.root), exists(entry.path), seconds=seconds)
+        return answer.value is not None
+
+    async def look(self, name: str) -> Explanation:
+        session = await self._link.ready(self._settings.connect_timeout)
+        try:
+            return await explained(session, name, self._parent(name), self._settings.connect_timeout)
+        except Lost as error:
+            raise Unavailable(str(error)) from error
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        session = await self._link.ready(self._settings.connect_timeout)
+        return await break_holders(session, self._parent(name), fence, self._settings.connect_timeout)
+
+    # What happens by itself.
+
+    def _on_over(self, session: Session) -> None:
+        for lease in self._leases:
+            if entry_of(lease).session is session:
+                self._leases.lose(lease, _OVER)
+
+    def _on_back(self, session: Session) -> None:
+        """Watches ended with the connection: set them anew, where there were any."""
+        for lease in self._leases:
+            entry = entry_of(lease)
+            if entry.session is session and entry.timer is None:
+                self._watch(lease)
+
+    def _watch(self, lease: Lease) -> None:
+        entry = entry_of(lease)
+        entry.timer = None
+        if lease.ending or not entry.may_be_there or not session_of(entry).is_connected:
+            return
+        session, entry.told = session_of(entry), entry.told or partial(self._on_event, lease)
+        future = session.send(get(entry.path, session.watch(entry.path, entry.told)))
+        future.add_done_callback(partial(self._on_seen, lease))
+
+    def _on_seen(self, lease: Lease, future: "asyncio.Future[Answer]") -> None:
+        if future.result().is_missing and not lease.ending:
+            self._leases.lose(lease, _GONE)
+
+    def _on_event(self, lease: Lease, is_deleted: bool) -> None:
+        if is_deleted and not lease.ending:
+            self._leases.lose(lease, _GONE)
+
+    # The places.
+
+    def _parent(self, name: str) -> str:
+        return f"{self._address.root}/{part_of(name)}"
+
+    async def _make_root(self, session: Session) -> None:
+        root, seconds = self._address.root, self._settings.connect_timeout
+        # Asked first: who may not write above the root may use one that is there.
+        (there,) = await session.ask(exists(root), seconds=seconds)
+        if there.value is None:
+            parts = root.split("/")
+            above = ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
+            await session.ask(*[create(path, session.acl) for path in above], seconds=seconds)
+
+    def _check_timeout(self, session: Session) -> None:
+        agreed, asked = session.standing.timeout, self._settings.ttl
+        if agreed > asked + 0.001:
+            raise UsageError(
+                f"{self._address}: its servers keep a session for {agreed:g} s at least, and cannot free names "
+                f"after {asked:g} s: say ttl={agreed:g}, or set their minSessionTimeout"
+            )
+
+
+def entry_of(lease: Lease) -> Entry:
+    """Where a lease is."""
+    if not isinstance(lease.place, Entry):
+        raise UsageError("this lease is another backend's")
+    return lease.place
+
+
+def session_of(entry: Entry) -> Session:
+    """The session in which an entry has its place."""
+    if entry.session is None:
+        raise Lost(f"{entry.ask.terms.label} has no place any more")
+    return entry.session

@@ -1,0 +1,93 @@
+"""The link: the session there is, and the next one when it is over.
+
+1. There is one session at a time. When it is over, whoever has something in it is told first; the next one begins
+   after a pause, so that servers that refuse us are not stormed.
+2. After `close`, no thread and no socket is left.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from fencehold.backends.port import Settings
+from fencehold.backends.zookeeper.address import Address
+from fencehold.backends.zookeeper.session import Session
+from fencehold.client.clock import Clock
+from fencehold.errors import Unavailable
+
+_ANEW_S = 0.1
+_GOODBYE_S = 2.0
+
+
+class Link:
+    """Belongs to the event loop it was made on."""
+
+    def __init__(self, address: Address, settings: Settings, clock: Clock) -> None:
+        self.on_over: Callable[[Session], None] = lambda _: None
+        """Called when a session is over."""
+        self.on_back: Callable[[Session], None] = lambda _: None
+        """Called when a session has a connection (again)."""
+        self._address = address
+        self._settings = settings
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self._bells: set[asyncio.Event] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._session = self._made(0)
+        self._session.start()
+
+    async def ready(self, seconds: float) -> Session:
+        """The session, once it has a connection.
+
+        Raises:
+            Unavailable: it has none in time.
+        """
+        session = self._session
+        if session.is_connected:
+            return session
+        bell = asyncio.Event()
+        self._bells.add(bell)
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._session.is_connected:
+                    if self._is_closed:
+                        raise Unavailable(f"{self._address}: the client was closed")
+                    bell.clear()
+                    await bell.wait()
+        except TimeoutError as error:
+            raise Unavailable(f"{self._address}: no server could be reached in {seconds:g} s") from error
+        finally:
+            self._bells.discard(bell)
+        return self._session
+
+    async def close(self) -> None:
+        """End the session: all that is in it is removed by the servers, at once if one can be reached."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._end(self._session, _GOODBYE_S if self._session.is_connected else 0)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _made(self, zxid: int) -> Session:
+        session = Session(self._address, self._settings.ttl, zxid, self._clock)
+        session.on_change = self._on_change
+        return session
+
+    def _on_change(self, session: Session) -> None:
+        if session is not self._session:
+            return
+        if session.is_over:
+            self.on_over(session)
+            if not self._is_closed:
+                self._session = self._made(session.zxid)
+                self._loop.call_later(_ANEW_S, self._session.start)
+                self._end(session, 0)
+        elif session.is_connected:
+            self.on_back(session)
+        for bell in self._bells:
+            bell.set()
+
+    def _end(self, session: Session, patience_s: float) -> None:
+        task = self._loop.create_task(session.end(patience_s))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

@@ -1,0 +1,316 @@
+"""A session: one kazoo client, for as long as the servers keep the session it began.
+
+1. The event loop never waits for kazoo. A request is handed over and answered on the loop, each within a time;
+   what its caller gave up waiting for may happen all the same, but before whatever is handed over later.
+2. It is kept alive by this loop and nothing else: a request each eighth of its timeout, while kazoo's own pings
+   are off. So the names of a process whose loop hangs become free. While any place is ours in it, that is a write:
+   it proves that the session is kept (see `standing`).
+3. A server that leaves one of these unanswered for two fifths of the timeout is left for another.
+4. When it is over it stays over. Its client makes no other session, and nothing it says is heard any more.
+5. What was seen is never unseen: a connection is made with the newest transaction that was seen before it, also by
+   earlier sessions, and a server that is behind refuses it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+
+from fencehold.backends.zookeeper.address import Address
+from fencehold.backends.zookeeper.handler import LoopHandler
+from fencehold.backends.zookeeper.requests import (
+    ANSWERS,
+    REFUSALS,
+    Answer,
+    Lost,
+    Request,
+    exists,
+    is_write,
+    meaning,
+    proof,
+)
+from fencehold.backends.zookeeper.standing import Standing
+from fencehold.client.clock import Clock
+from fencehold.client.trust import Trust
+from fencehold.errors import FenceholdError
+
+Told = Callable[[bool], None]
+"""Called when a watched node has changed or the connection has; says whether the node was deleted."""
+
+_BEATS = 8
+_SILENT = 0.4
+_JEOPARDY = 0.6
+"""A hold is in jeopardy when less than half of this share of the timeout is left."""
+_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 0.5}
+
+_log = logging.getLogger("fencehold.backends.zookeeper.kazoo")
+_log.addHandler(logging.NullHandler())
+# To kazoo every lost connection is a handful of warnings; here it is an error with a name, or nothing at all.
+_log.setLevel(logging.CRITICAL)
+# Below this level kazoo writes out what it sends, and that includes passwords.
+_log.addFilter(lambda record: record.levelno >= logging.INFO)
+
+
+class Session:
+    """Belongs to the event loop it was made on."""
+
+    def __init__(self, address: Address, ttl: float, zxid: int, clock: Clock) -> None:
+        self.address = address
+        self.acl = [make_digest_acl(address.user, address.password, all=True)] if address.user else OPEN_ACL_UNSAFE
+        self.trust = Trust(0.0, 0.0)
+        self.standing = Standing()
+        self.is_connected = self.is_over = False
+        self.zxid = zxid
+        """The newest transaction it has seen, once it is over."""
+        self.claims = 0
+        """How many places may be ours in it."""
+        self.on_change: Callable[[Session], None] = lambda _: None
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._watched: dict[str, set[Told]] = {}
+        self._beating: asyncio.TimerHandle | None = None
+        self._client = self._made(ttl, zxid)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        if not self.is_over:
+            self._client.start_async()
+
+    def safe_for(self) -> float:
+        """Seconds for which the servers certainly keep it."""
+        return 0.0 if self.is_over else self.standing.end - self._clock()
+
+    # Asking.
+
+    def send(self, request: Request) -> "asyncio.Future[Answer]":
+        """Hand a request over; the future is always answered, unless it is cancelled."""
+        reply = _Reply(self, is_write(request))
+        if self.is_over:
+            reply.future.set_result(Answer(error=Lost(f"{self.address}: the session has ended")))
+        else:
+            self._client._call(request, reply)
+        return reply.future
+
+    async def ask(self, *requests: Request, seconds: float) -> list[Answer]:
+        """Hand over requests, to be done one after the other, and wait for all the answers.
+
+        Raises:
+            Lost: one of them was not answered, and will not be, or not in time.
+            Unavailable, Unsupported: one of them was refused; so nothing of that one was done.
+        """
+        futures = [self.send(request) for request in requests]
+        timer = self._loop.call_later(seconds, self._give_up, futures)
+        try:
+            answers = [await future for future in futures]
+        finally:
+            timer.cancel()
+        for answer in answers:
+            if isinstance(answer.error, FenceholdError):
+                raise answer.error
+        return answers
+
+    async def trusted(self, seconds: float) -> None:
+        """Wait until it is certain that the servers keep it.
+
+        Raises:
+            Lost: it is not, or was not in time.
+        """
+        until = self._loop.time() + seconds
+        while self.safe_for() <= 0:
+            if not self.is_connected or self._loop.time() >= until:
+                raise Lost(f"{self.address}: the session may have ended")
+            await self.ask(proof(self.address.root), seconds=seconds)
+            if self.safe_for() <= 0:
+                await asyncio.sleep(self.standing.timeout / _BEATS)
+
+    # Watching.
+
+    @contextlib.contextmanager
+    def watching(self, paths: Iterable[str], told: Told) -> Iterator[Callable[[Any], None]]:
+        """Have it told of these nodes, if whoever asks for them hands over the watcher that this gives."""
+        for path in paths:
+            self.watch(path, told)
+        try:
+            yield self._on_event
+        finally:
+            for path in paths:
+                self.unwatch(path, told)
+
+    def watch(self, path: str, told: Told) -> Callable[[Any], None]:
+        """The same, until `unwatch`."""
+        self._watched.setdefault(path, set()).add(told)
+        return self._on_event
+
+    def unwatch(self, path: str, told: Told) -> None:
+        """No more."""
+        found = self._watched.get(path, set())
+        found.discard(told)
+        if not found:
+            self._watched.pop(path, None)
+
+    # Ending.
+
+    async def end(self, patience_s: float) -> None:
+        """End it in order, if that is possible in so many seconds, and wait until nothing of it is left."""
+        self._over()
+        cut = self._loop.call_later(patience_s, self._client.handler.hang_up)
+        try:
+            await asyncio.to_thread(_close, self._client)
+        finally:
+            cut.cancel()
+
+    def cut(self) -> None:
+        """End the connection; kazoo makes another."""
+        self._client.handler.cut()
+
+    # What kazoo tells.
+
+    def _made(self, ttl: float, zxid: int) -> Any:
+        address = self.address
+        handler = LoopHandler("fencehold zookeeper", address.tls)
+        client = KazooClient(
+            hosts=",".join(address.hosts),
+            timeout=ttl,
+            handler=handler,
+            auth_data=[("digest", f"{address.user}:{address.password}")] if address.user else None,
+            connection_retry=KazooRetry(**_RETRY),
+            logger=_log,
+        )
+        client.last_zxid = zxid
+        client.add_listener(partial(self._on_state, client))
+        handler.on_end = self._over
+        connection = client._connection
+        connection._connect = partial(self._connect, client, connection._connect)
+        # The loop keeps the session alive, and not a thread that goes on when the loop hangs.
+        connection._send_ping = lambda timeout: None
+        return client
+
+    def _connect(
+        self, client: Any, connect: Callable[..., tuple[float, float]], *place: Any
+    ) -> tuple[float, float]:
+        """On kazoo's thread: connect, and note when that was asked for and which timeout was agreed to."""
+        was_there, sent_at = client._session_id is not None, self._clock()
+        read_ms, connect_ms = connect(*place)
+        # kazoo keeps two thirds of what was agreed to.
+        client.handler.posts.put(partial(self._on_connected, sent_at, read_ms * 1.5 / 1_000, was_there))
+        return read_ms, connect_ms
+
+    def _on_state(self, client: Any, state: str) -> None:
+        # On kazoo's thread, and before kazoo forgets what its session has seen.
+        if state == KazooState.LOST:
+            client.handler.hang_up()
+            client.handler.posts.put(partial(self._over, client.last_zxid))
+        elif state == KazooState.SUSPENDED:
+            client.handler.posts.put(self._on_disconnected)
+
+    def _on_connected(self, sent_at: float, timeout: float, was_there: bool) -> None:
+        if self.is_over:
+            return
+        if was_there:
+            self.standing.on_resumed(sent_at, self._clock(), timeout)
+        else:
+            self.standing.on_begun(sent_at, timeout)
+        self.trust.ttl = timeout * _JEOPARDY
+        self.trust.end = self.standing.end
+        self.is_connected = self.trust.attached = True
+        self._beat()
+        self._change()
+
+    def _on_disconnected(self) -> None:
+        self.is_connected = self.trust.attached = False
+        self.standing.on_disconnected()
+        self._change()
+
+    def _over(self, zxid: int = 0) -> None:
+        self.zxid = max(self.zxid, zxid)
+        if self.is_over:
+            return
+        self.is_over, self.is_connected = True, False
+        self.trust.on_over()
+        if self._beating is not None:
+            self._beating.cancel()
+        self._change()
+
+    def _change(self) -> None:
+        self.on_change(self)
+        for told in [told for several in self._watched.values() for told in several]:
+            told(False)
+
+    def _on_event(self, event: Any) -> None:
+        if event.type != EventType.NONE:
+            for told in tuple(self._watched.get(event.path, ())):
+                told(event.type == EventType.DELETED)
+
+    def on_answer(self, sent_at: float, *, is_write: bool) -> None:
+        """A request was answered by a server."""
+        if not self.is_over:
+            self.standing.on_answer(sent_at, self._clock(), is_write=is_write)
+            self.trust.end = self.standing.end
+
+    # Keeping alive.
+
+    def _beat(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+        timeout = self.standing.timeout
+        self._beating = self._loop.call_later(timeout / _BEATS, self._beat)
+        if self.is_connected:
+            future = self.send(proof(self.address.root) if self.claims else exists("/"))
+            timer = self._loop.call_later(timeout * _SILENT, self._give_up, [future])
+            future.add_done_callback(lambda _: timer.cancel())
+
+    def _give_up(self, futures: "list[asyncio.Future[Answer]]") -> None:
+        late = [future for future in futures if not future.done()]
+        for future in late:
+            future.set_result(Answer(error=Lost(f"{self.address}: no answer came in time")))
+        if late and not self.is_over:
+            self.cut()
+
+
+class _Reply:
+    """What kazoo takes for its promise of an answer."""
+
+    __slots__ = ("_is_write", "_sent_at", "_session", "future")
+
+    def __init__(self, session: Session, is_write: bool) -> None:
+        self.future: asyncio.Future[Answer] = session._loop.create_future()
+        self._session = session
+        self._is_write = is_write
+        self._sent_at = session._clock()
+
+    def set(self, value: Any = None) -> None:
+        """On kazoo's thread."""
+        self._session._client.handler.posts.put(partial(self._settle, value, None))
+
+    def set_exception(self, error: Exception) -> None:
+        """On kazoo's thread, or on the loop when it was not handed over."""
+        self._session._client.handler.posts.put(partial(self._settle, None, error))
+
+    def _settle(self, value: Any, error: Exception | None) -> None:
+        session = self._session
+        is_answer = error is None or isinstance(error, ANSWERS)
+        if is_answer or isinstance(error, REFUSALS):
+            session.on_answer(self._sent_at, is_write=self._is_write)
+        if self.future.done():
+            return
+        if session.is_over:
+            self.future.set_result(Answer(error=Lost(f"{session.address}: the session has ended")))
+        elif is_answer:
+            self.future.set_result(Answer(value, error))
+        else:
+            self.future.set_result(Answer(error=meaning(str(session.address), error)))
+
+
+def _close(client: Any) -> None:
+    # What cannot be ended in order is a thread that waits for a name server; it ends when that answers.
+    with contextlib.suppress(KazooException, OSError):
+        client.stop()
+        client.close()

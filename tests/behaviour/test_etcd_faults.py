@@ -1,0 +1,452 @@
+"""`etcd://` while leases end, clients hang, replies are lost and members die: what is declared is kept."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
+
+import grpc
+import pytest
+from aetcd import rpc
+
+from fencehold import HoldLost, OutcomeUnknown, Unavailable, UsageError, aio
+from fencehold.backends.etcd import EtcdBackend
+from fencehold.backends.etcd.keys import Keys
+from fencehold.backends.port import Ask, Settings
+from fencehold.client.terms import Terms
+from fencehold.etcd.address import parse
+from fencehold.etcd.cluster import Bounds, Cluster
+from rig.etcd import EtcdCluster
+from tests.behaviour.asking import connect, until
+from tests.behaviour.ground import Ground
+
+GROUND = "etcd"
+TTL_S = 2.0
+SOON_S = 1.0
+"""Far less than a third of 30 s, when a client that was told nothing would find out."""
+
+
+@pytest.fixture
+def etcd(ground: Ground) -> Iterator[EtcdCluster]:
+    members = cast(Any, ground).members
+    yield members
+    members.restore()
+
+
+class Raw:
+    """What is in etcd, looked at and spoilt by hand."""
+
+    def __init__(self, cluster: Cluster, prefix: str) -> None:
+        self.cluster = cluster
+        self._keys = Keys(prefix)
+
+    async def queue(self, name: str) -> list[Any]:
+        """All keys of a name, first come first."""
+        start, end = self._keys.queue(name)
+        found = (await self.cluster.read(rpc.RangeRequest(key=start, range_end=end))).kvs
+        return sorted(found, key=lambda pair: pair.create_revision)
+
+    async def queued(self, name: str, count: int) -> list[Any]:
+        """The keys of a name, when there are so many."""
+        async with asyncio.timeout(20):
+            while len(found := await self.queue(name)) != count:
+                await asyncio.sleep(0.01)
+        return found
+
+
+@asynccontextmanager
+async def raw(ground: Ground) -> AsyncIterator[Raw]:
+    address = parse(ground.url)
+    cluster = Cluster(address, Bounds(call_s=5.0))
+    try:
+        yield Raw(cluster, address.prefix)
+    finally:
+        await cluster.close()
+
+
+async def held(client: aio.Client, name: str, **options: Any) -> aio.Hold:
+    hold = await client.lock(name, **options).acquire()
+    assert isinstance(hold, aio.Hold)
+    return hold
+
+
+def test_a_lease_that_is_revoked_is_told_at_once(ground: Ground, name: str) -> None:
+    """Fenced, linearizable: the next one has a greater fence, and the release of what was lost says so."""
+
+    async def main() -> None:
+        async with connect(ground) as one, connect(ground) as other, raw(ground) as etcd:
+            hold = await held(one, name)
+            waiting = asyncio.create_task(held(other, name))
+            (first, _) = await etcd.queued(name, 2)
+            await etcd.cluster.revoke_lease(first.lease)
+            next_one = await asyncio.wait_for(waiting, 10)
+            assert next_one.fence > hold.fence
+            await asyncio.wait_for(hold.lost.wait(), SOON_S)
+            with pytest.raises(HoldLost, match="revoked"):
+                await hold.release()
+            # What is asked later has another lease, and waits like anybody else.
+            assert await one.lock(name, timeout=0).acquire() is None
+            await next_one.release()
+            async with one.lock(name, timeout=10) as again:
+                assert again.fence > next_one.fence
+
+    asyncio.run(main())
+
+
+def test_a_waiter_whose_lease_was_revoked_is_not_granted_on_it(ground: Ground, name: str) -> None:
+    """Fair and linearizable: it asks again, at the end of the queue, under a lease that is there."""
+
+    async def main() -> None:
+        async with connect(ground) as one, connect(ground) as other, connect(ground) as third, raw(ground) as etcd:
+            hold = await held(one, name)
+            waiting = asyncio.create_task(held(other, name))
+            (_, before) = await etcd.queued(name, 2)
+            behind = asyncio.create_task(held(third, name))
+            await etcd.queued(name, 3)
+            await etcd.cluster.revoke_lease(before.lease)
+            async with asyncio.timeout(10):
+                while not (
+                    (found := await etcd.queue(name))[-1].lease not in (before.lease, found[1].lease)
+                    and len(found) == 3
+                ):
+                    await asyncio.sleep(0.01)
+            assert not waiting.done()
+            await hold.release()
+            second = await asyncio.wait_for(behind, 10)
+            assert not waiting.done()
+            await second.release()
+            last = await asyncio.wait_for(waiting, 10)
+            assert last.fence == found[-1].create_revision > second.fence
+            await last.release()
+
+    asyncio.run(main())
+
+
+@contextmanager
+def worker(ground: Ground, name: str) -> "Iterator[subprocess.Popen[str]]":
+    words = [sys.executable, "-m", "tests.behaviour.etcd_worker", ground.url, name, str(TTL_S)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_client_that_slept_finds_its_hold_lost(ground: Ground, name: str) -> None:
+    """Linearizable: it does nothing under it, though nobody could tell it while it slept."""
+
+    async def main(process: "subprocess.Popen[str]") -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        fence = int((await asyncio.to_thread(process.stdout.readline)).split()[1])
+        process.stdin.write("work\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "worked\n"
+        process.send_signal(signal.SIGSTOP)
+        process.stdin.write("work\n")
+        process.stdin.flush()
+        async with connect(ground) as client, client.lock(name, timeout=30) as hold:
+            assert hold.fence > fence
+            process.send_signal(signal.SIGCONT)
+            assert await asyncio.to_thread(process.stdout.readline) == "lost\n"
+            assert (await asyncio.to_thread(process.stdout.readline)).startswith("was lost: ")
+            hold.check()
+            async with raw(ground) as etcd:
+                assert len(await etcd.queue(name)) == 1
+
+    with worker(ground, name) as process:
+        asyncio.run(main(process))
+
+
+def test_a_hold_survives_the_leader_of_etcd(
+    ground: Ground, etcd: EtcdCluster, new_name: Callable[[], str]
+) -> None:
+    """Survives failover: what is held stays held, who waits is granted, and others ask as before."""
+
+    async def main() -> None:
+        async with connect(ground, ttl=5) as one, connect(ground, ttl=5) as other:
+            kept, awaited = new_name(), new_name()
+            hold, holder = await held(one, kept), await held(one, awaited)
+            waiting = asyncio.create_task(held(other, awaited))
+            async with raw(ground) as seen:
+                await seen.queued(awaited, 2)
+            await asyncio.to_thread(etcd.kill_leader)
+            begun = time.monotonic()
+            async with other.lock(new_name(), timeout=10) as later:
+                assert later.fence > hold.fence
+            assert time.monotonic() - begun < 10
+            await holder.release()
+            next_one = await asyncio.wait_for(waiting, 10)
+            assert next_one.fence > holder.fence
+            await next_one.release()
+            while time.monotonic() - begun < 7:
+                assert hold.safe_for() > 0
+                assert await other.lock(kept, timeout=0).acquire() is None
+                await asyncio.sleep(0.1)
+            await hold.release()
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_hangs_is_left(ground: Ground, etcd: EtcdCluster, new_name: Callable[[], str]) -> None:
+    """Survives failover: one that accepts connections and says nothing costs a moment, and its return nothing."""
+
+    async def main() -> None:
+        async with connect(ground, ttl=5) as one, connect(ground, ttl=5) as other:
+            kept, awaited = new_name(), new_name()
+            hold, holder = await held(one, kept), await held(one, awaited)
+            waiting = asyncio.create_task(held(other, awaited))
+            async with raw(ground) as seen:
+                await seen.queued(awaited, 2)
+            leader = await asyncio.to_thread(etcd.leader)
+            etcd.pause(leader)
+            await holder.release()
+            next_one = await asyncio.wait_for(waiting, 20)
+            assert next_one.fence > holder.fence
+            await next_one.release()
+            etcd.resume(leader)
+            assert hold.safe_for() > 0
+            assert await other.lock(kept, timeout=0).acquire() is None
+            await hold.release()
+
+    asyncio.run(main())
+
+
+def test_without_a_majority_nothing_is_granted_and_trust_runs_out(
+    ground: Ground, etcd: EtcdCluster, new_name: Callable[[], str]
+) -> None:
+    """Linearizable: every call ends in time as refused or unknown, the holder is told; then all goes on."""
+
+    async def main() -> None:
+        name = new_name()
+        async with aio.connect(ground.url, ttl=TTL_S, connect_timeout=3) as client:
+            hold = await held(client, name)
+            for index in (0, 1):
+                etcd.kill(index)
+            begun = time.monotonic()
+            with pytest.raises((Unavailable, OutcomeUnknown)):
+                await client.lock(new_name(), timeout=0).acquire()
+            assert time.monotonic() - begun < 8
+            await asyncio.wait_for(hold.lost.wait(), TTL_S + SOON_S)
+            with pytest.raises(HoldLost, match="in time"):
+                await hold.release()
+            with pytest.raises((Unavailable, OutcomeUnknown)):
+                await client.lock(name, timeout=0).acquire()
+            # On this thread: a member ends with the thread that started it.
+            etcd.restore()
+            async with client.lock(name, timeout=20) as again:
+                assert again.fence > hold.fence
+
+    asyncio.run(main())
+
+
+class Middle(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    """Makes transactions that ask for a name go wrong: a word for each to come, `lose` or `hold`; others pass."""
+
+    def __init__(self) -> None:
+        self.plan: list[str] = []
+        self.late: list[Callable[[], Any]] = []
+
+    async def intercept_unary_unary(self, go_on: Any, details: Any, request: Any) -> Any:
+        if not _is_ask(details, request) or not self.plan:
+            return await go_on(details, request)
+        word = self.plan.pop(0)
+        if word == "hold":
+            self.late.append(lambda: go_on(details._replace(timeout=5.0), request))
+        else:
+            await (await go_on(details, request))
+        empty = grpc.aio.Metadata()
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, empty, empty, details="Socket closed")
+
+
+def _is_ask(details: Any, request: Any) -> bool:
+    is_txn = bytes(details.method) == b"/etcdserverpb.KV/Txn"
+    return is_txn and any(b"/locks/" in each.request_put.key for each in request.success)
+
+
+@asynccontextmanager
+async def behind(middle: Middle, ground: Ground, ttl: float = TTL_S) -> AsyncIterator[EtcdBackend]:
+    backend = EtcdBackend(parse(ground.url), Settings(ttl, 2.0), interceptors=[middle])
+    await backend.open()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def ask_for(name: str, token: str = "token", **options: Any) -> Ask:
+    return Ask(Terms((name,), **options), token, "tester")
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": 5}, {"timeout": 0, "limit": 2}])
+def test_a_lost_reply_is_settled(ground: Ground, name: str, options: dict[str, Any]) -> None:
+    """What was granted is found again, once, and its release leaves nothing."""
+
+    async def main() -> None:
+        middle = Middle()
+        async with behind(middle, ground) as backend, raw(ground) as etcd:
+            middle.plan = ["lose", "lose"]
+            lease = await backend.acquire(ask_for(name, **options))
+            assert lease is not None
+            (key,) = await etcd.queue(name)
+            assert lease.fence == key.create_revision
+            await backend.release(lease)
+            assert await etcd.queue(name) == []
+
+    asyncio.run(main())
+
+
+def test_a_lost_reply_in_the_queue_keeps_the_place(ground: Ground, new_name: Callable[[], str]) -> None:
+    """The same ask sent twice stands once, where it stood first."""
+
+    async def main() -> None:
+        name, middle = new_name(), Middle()
+        async with behind(middle, ground) as backend, connect(ground) as other, raw(ground) as etcd:
+            hold = await held(other, name)
+            middle.plan = ["lose"]
+            waiting = asyncio.create_task(backend.acquire(ask_for(name)))
+            (_, key) = await etcd.queued(name, 2)
+            later = asyncio.create_task(held(other, name))
+            await etcd.queued(name, 3)
+            await hold.release()
+            lease = await asyncio.wait_for(waiting, 10)
+            assert lease is not None
+            assert lease.fence == key.create_revision
+            await backend.release(lease)
+            await (await later).release()
+
+    asyncio.run(main())
+
+
+def test_when_no_reply_gets_through_nothing_is_left(ground: Ground, name: str) -> None:
+    """The outcome is unknown, and what there was is withdrawn."""
+
+    async def main() -> None:
+        middle = Middle()
+        async with behind(middle, ground) as backend, raw(ground) as etcd:
+            middle.plan = ["lose"] * 1_000
+            with pytest.raises(OutcomeUnknown):
+                await backend.acquire(ask_for(name))
+            middle.plan = []
+            await etcd.queued(name, 0)
+
+    asyncio.run(main())
+
+
+def test_a_request_that_comes_after_the_release_is_swept_away(ground: Ground, name: str) -> None:
+    """Nothing is left for longer than the ttl, though the client that sent it lives on."""
+
+    async def main() -> None:
+        middle = Middle()
+        async with behind(middle, ground) as backend, raw(ground) as etcd:
+            middle.plan = ["hold"]
+            lease = await backend.acquire(ask_for(name))
+            assert lease is not None
+            await backend.release(lease)
+            await (await middle.late[0]())
+            assert len(await etcd.queue(name)) == 1
+            begun = time.monotonic()
+            await etcd.queued(name, 0)
+            assert time.monotonic() - begun < TTL_S
+            lease = await backend.acquire(ask_for(name, "another", timeout=0))
+            assert lease is not None
+            assert not lease.ending
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_crowd_leaves_no_keys(ground: Ground, name: str) -> None:
+    """Two hundred who wait, and two hundred who have just asked."""
+
+    async def main() -> None:
+        async with connect(ground) as one, connect(ground) as other, raw(ground) as etcd:
+            hold = await held(one, name)
+            waiting = [asyncio.create_task(held(other, name)) for _ in range(200)]
+            await etcd.queued(name, 201)
+            asking = [asyncio.create_task(held(other, name)) for _ in range(200)]
+            await asyncio.sleep(0)
+            for task in waiting + asking:
+                task.cancel()
+            await asyncio.gather(*waiting, *asking, return_exceptions=True)
+            await etcd.queued(name, 1)
+            await hold.release()
+            assert await etcd.queue(name) == []
+
+    asyncio.run(main())
+
+
+def test_a_hold_that_an_operator_takes_away_is_told_at_once(ground: Ground, name: str) -> None:
+    """Long before the next renewal; who waited has it, with a fence not below what the operator was told."""
+
+    async def main() -> None:
+        async with connect(ground) as one, connect(ground) as other, raw(ground) as etcd:
+            hold = await held(one, name)
+            waiting = asyncio.create_task(held(other, name))
+            await etcd.queued(name, 2)
+            fence = await other.break_hold(name)
+            await asyncio.wait_for(hold.lost.wait(), SOON_S)
+            next_one = await asyncio.wait_for(waiting, 10)
+            assert hold.fence < fence <= next_one.fence
+            with pytest.raises(HoldLost, match="taken away"):
+                await hold.release()
+            await next_one.release()
+
+    asyncio.run(main())
+
+
+def test_a_key_that_was_deleted_by_hand_is_noticed(ground: Ground, name: str) -> None:
+    """With the next renewal; the other holds of the client are not touched."""
+
+    async def main() -> None:
+        async with connect(ground, ttl=TTL_S) as client, raw(ground) as etcd:
+            hold, other = await held(client, name), await held(client, f"{name}/other")
+            (key,) = await etcd.queue(name)
+            await etcd.cluster.delete(key.key, b"")
+            await until(hold.lost.is_set, TTL_S)
+            assert other.safe_for() > 0
+            await other.release()
+
+    asyncio.run(main())
+
+
+def test_a_compaction_disturbs_nobody(ground: Ground, name: str) -> None:
+    """Who watches from a revision that is forgotten reads instead."""
+
+    async def main() -> None:
+        async with connect(ground) as one, connect(ground) as other, raw(ground) as etcd:
+            hold = await held(one, name)
+            waiting = asyncio.create_task(held(other, name))
+            await etcd.queued(name, 2)
+            last = (await etcd.cluster.read(rpc.RangeRequest(key=b"x"))).header.revision
+            await etcd.cluster.compact(last)
+            await hold.release()
+            await (await asyncio.wait_for(waiting, 10)).release()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_left_of_a_client_that_was_closed(ground: Ground, new_name: Callable[[], str]) -> None:
+    """Neither its holds nor its places in queues, nor anything about itself."""
+
+    async def main() -> None:
+        names = [new_name() for _ in range(3)]
+        async with connect(ground) as other, raw(ground) as etcd:
+            async with connect(ground) as one:
+                hold = await held(other, names[0])
+                waiting = asyncio.create_task(one.lock(names[0]).acquire())
+                await etcd.queued(names[0], 2)
+                holds = [await held(one, each) for each in names[1:]]
+                (key,) = await etcd.queue(names[1])
+            outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
+            assert isinstance(outcome, UsageError)
+            assert [each.safe_for() for each in holds] == [0, 0]
+            assert [len(await etcd.queue(each)) for each in names] == [1, 0, 0]
+            assert not await etcd.cluster.keys_of_lease(key.lease)
+            await hold.release()
+
+    asyncio.run(main())

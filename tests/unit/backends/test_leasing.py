@@ -1,0 +1,251 @@
+"""Leases that are records: trust, renewals, waiting, withdrawal; on a store that fails when it is told to."""
+
+import asyncio
+
+import pytest
+
+from fencehold import HoldLost, OutcomeUnknown, State, Unavailable, UsageError
+from fencehold.backends.port import Lease
+from fencehold.client.clock import clock
+from tests.unit.backends.shelf import Scene
+
+
+async def until(is_true: object, seconds: float = 5.0) -> None:
+    assert callable(is_true)
+    async with asyncio.timeout(seconds):
+        while not is_true():  # noqa: ASYNC110 - the store is looked at
+            await asyncio.sleep(0.002)
+
+
+async def granted(scene: Scene, name: str = "a", ttl: float | None = None) -> Lease:
+    lease = await scene.backend.acquire(scene.ask(name, ttl=ttl))
+    assert lease is not None
+    return lease
+
+
+def test_a_store_that_cannot_be_reached_is_said_at_once_and_nothing_is_withdrawn() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            scene.shelf.next_takes.append(Unavailable("away"))
+            with pytest.raises(Unavailable, match="away"):
+                await scene.backend.acquire(scene.ask())
+        assert scene.shelf.left == []
+
+    asyncio.run(main())
+
+
+def test_an_unknown_outcome_is_found_out_by_asking_again() -> None:
+    """The trust counts from the first asking, for that may be the one that was granted."""
+
+    async def main() -> None:
+        async with Scene(ttl=10, connect_timeout=5) as scene:
+
+            async def slow() -> None:
+                await asyncio.sleep(0.2)
+                raise OutcomeUnknown("cut")
+
+            scene.shelf.next_takes.append(slow)
+            begun = clock()
+            lease = await granted(scene)
+            assert scene.shelf.takes == 2
+            assert lease.trust.end <= begun + 10
+            assert lease.trust.end < clock() + 10 - 0.2
+
+    asyncio.run(main())
+
+
+def test_an_outcome_that_stays_unknown_is_never_taken_for_a_no() -> None:
+    """Also if the store is certainly not reached later on; and what may be there is withdrawn."""
+
+    async def main() -> None:
+        async with Scene(connect_timeout=0.1) as scene:
+            scene.shelf.next_takes.extend([OutcomeUnknown("cut"), *[Unavailable("away")] * 50])
+            ask = scene.ask()
+            with pytest.raises(OutcomeUnknown):
+                await scene.backend.acquire(ask)
+            await until(lambda: scene.shelf.left == [ask.token])
+
+    asyncio.run(main())
+
+
+def test_a_grant_that_came_too_late_is_none() -> None:
+    """It is asked for again, and counts from then."""
+
+    async def main() -> None:
+        async with Scene(ttl=0.2) as scene:
+            scene.shelf.next_takes.append(lambda: asyncio.sleep(0.25))
+            lease = await granted(scene)
+            assert scene.shelf.takes == 2
+            assert lease.state(clock()) is State.HELD
+
+    asyncio.run(main())
+
+
+def test_what_is_kept_is_renewed_many_at_once() -> None:
+    async def main() -> None:
+        async with Scene(ttl=0.3) as scene:
+            leases = [await granted(scene, f"n{number}") for number in range(50)]
+            await until(lambda: sum(scene.shelf.renewed) >= 150)
+            assert max(scene.shelf.renewed) == 50
+            assert all(lease.safe_for(clock()) > 0 for lease in leases)
+
+    asyncio.run(main())
+
+
+def test_a_renewal_that_fails_is_tried_again() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            scene.shelf.next_renewals.extend([Unavailable("away"), OutcomeUnknown("cut"), Unavailable("away")])
+            lease = await granted(scene)
+            end = lease.trust.end
+            await until(lambda: lease.trust.end > end)
+            assert not lease.ending
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_is_gone_is_lost_when_that_is_seen() -> None:
+    """And it is not taken anew, though nobody has it."""
+
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted(scene)
+            told: list[Lease] = []
+            lease.on_lost = lambda grant: told.append(lease)
+            scene.shelf.held.clear()
+            await until(lambda: bool(told))
+            assert scene.shelf.held == {}
+            with pytest.raises(HoldLost):
+                await scene.backend.release(lease)
+
+    asyncio.run(main())
+
+
+def test_a_store_that_hangs_does_not_keep_a_loss_from_being_told() -> None:
+    async def main() -> None:
+        async with Scene(ttl=0.3) as scene:
+            scene.shelf.next_renewals.extend([asyncio.Event().wait] * 20)
+            lease = await granted(scene)
+            await until(lambda: lease.ending != "", 2)
+            assert "renewal" in lease.ending
+
+    asyncio.run(main())
+
+
+def test_a_ttl_of_its_own_is_not_renewed() -> None:
+    async def main() -> None:
+        async with Scene(ttl=10) as scene:
+            lease = await granted(scene, ttl=0.1)
+            await until(lambda: lease.ending != "", 2)
+            assert scene.shelf.renewed == []
+
+    asyncio.run(main())
+
+
+def test_a_wake_up_for_one_who_is_gone_is_handed_on() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted(scene)
+            first = asyncio.create_task(scene.backend.acquire(scene.ask()))
+            await until(lambda: scene.shelf.takes == 2)
+            second = asyncio.create_task(scene.backend.acquire(scene.ask()))
+            await until(lambda: scene.shelf.takes == 3)
+            # Awake and cancelled in the same turn of the loop: it cannot try again.
+            scene.shelf.held.clear()
+            scene.shelf.on_wake("a", "")
+            first.cancel()
+            assert await asyncio.wait_for(second, 2) is not None
+            lease.lose("for the test")
+
+    asyncio.run(main())
+
+
+def test_a_wake_up_by_token_is_for_that_one() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted(scene)
+            asks = [scene.ask(), scene.ask()]
+            waiting = []
+            for number, ask in enumerate(asks):
+                waiting.append(asyncio.create_task(scene.backend.acquire(ask)))
+                await until(lambda: scene.shelf.takes == number + 2)  # noqa: B023
+            scene.shelf.held.clear()
+            scene.shelf.on_wake("a", asks[1].token)
+            assert await asyncio.wait_for(waiting[1], 2) is not None
+            assert not waiting[0].done()
+            waiting[0].cancel()
+            await asyncio.gather(waiting[0], return_exceptions=True)
+            lease.lose("for the test")
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_wait_withdraws_it() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted(scene)
+            ask = scene.ask()
+            waiting = asyncio.create_task(scene.backend.acquire(ask))
+            await until(lambda: scene.shelf.takes == 2)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await until(lambda: scene.shelf.left == [ask.token])
+            await scene.backend.release(lease)
+
+    asyncio.run(main())
+
+
+def test_a_release_that_is_not_answered_is_unknown_and_done_later() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            for failure in (Unavailable("away"), OutcomeUnknown("cut")):
+                lease = await granted(scene)
+                scene.shelf.next_gifts.append(failure)
+                with pytest.raises(OutcomeUnknown):
+                    await scene.backend.release(lease)
+                await until(lambda: not scene.shelf.held)
+
+    asyncio.run(main())
+
+
+def test_an_extension_that_may_have_been_made_is_trusted_for_the_shorter() -> None:
+    async def main() -> None:
+        async with Scene(ttl=10) as scene:
+            lease = await granted(scene, ttl=5)
+            scene.shelf.next_renewals.append(OutcomeUnknown("cut"))
+            with pytest.raises(OutcomeUnknown):
+                await scene.backend.extend(lease, 1)
+            assert lease.safe_for(clock()) <= 1
+            scene.shelf.next_renewals.append(Unavailable("away"))
+            with pytest.raises(Unavailable):
+                await scene.backend.extend(lease, 0.5)
+            assert lease.safe_for(clock()) > 0.5
+            await scene.backend.extend(lease, 3)
+            assert 2 < lease.safe_for(clock()) <= 3
+            await scene.backend.release(lease)
+
+    asyncio.run(main())
+
+
+def test_who_waits_when_the_client_is_closed_hears_so() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted(scene)
+            ask = scene.ask()
+            waiting = asyncio.create_task(scene.backend.acquire(ask))
+            await until(lambda: scene.shelf.takes == 2)
+        with pytest.raises(UsageError, match="closed"):
+            await waiting
+        assert set(scene.shelf.left) == {ask.token, lease.ask.token}
+
+    asyncio.run(main())
+
+
+def test_closing_gives_back_and_distrusts() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted(scene)
+        assert scene.shelf.held == {}
+        assert lease.state(clock()) is State.LOST
+
+    asyncio.run(main())
