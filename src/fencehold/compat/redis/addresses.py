@@ -1,0 +1,97 @@
+"""Where a redis-py client connects to, as a URL of Fencehold.
+
+What a URL cannot say is refused, before anything is connected to: a lock on another server than everybody thinks
+is none.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from redis import connection as plain
+from redis import sentinel as plain_sentinel
+from redis.asyncio import connection as awaited
+from redis.asyncio import sentinel as awaited_sentinel
+
+from fencehold.compat.redis.errors import NotHonoured
+
+_TLS = (plain.SSLConnection, awaited.SSLConnection)
+_SOCKET = (plain.UnixDomainSocketConnection, awaited.UnixDomainSocketConnection)
+_TCP = (plain.Connection, awaited.Connection)
+_SENTINEL = (plain_sentinel.SentinelConnectionPool, awaited_sentinel.SentinelConnectionPool)
+_FILES = {"ssl_ca_certs": "ca", "ssl_certfile": "cert", "ssl_keyfile": "key"}
+"""Settings of TLS that a URL has a word for."""
+_USUAL: dict[str, tuple[object, ...]] = {
+    "ssl_cert_reqs": (None, "required"),
+    "ssl_check_hostname": (None, True),
+}
+"""What TLS is made with unless somebody says otherwise; the other settings are None or False then."""
+
+_INSTEAD = "make a client with fencehold.connect(…), and give that to the lock"
+
+
+def url_of(client: object) -> str:
+    """Where a redis-py client connects to.
+
+    Raises:
+        NotHonoured: no URL can say it; the message says what to do instead.
+    """
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise NotHonoured(f"a {type(client).__name__} has no single Redis to lock on: {_INSTEAD}")
+    said = _said(pool)
+    if isinstance(pool, _SENTINEL):
+        return _of_sentinels(pool, said)
+    if issubclass(pool.connection_class, _SOCKET):
+        return f"redis://{_login(said)}{quote(said['path'])}?db={said.get('db') or 0}"
+    if not issubclass(pool.connection_class, _TCP):
+        raise NotHonoured(f"a pool of {pool.connection_class.__name__} has no redis:// URL: {_INSTEAD}")
+    scheme, options = _security(pool, said)
+    return f"{scheme}://{_login(said)}{_place(said)}/{said.get('db') or 0}{_query(options)}"
+
+
+def _of_sentinels(pool: Any, said: Mapping[str, Any]) -> str:
+    if not pool.is_master:
+        raise NotHonoured(f"a replica grants no locks: {_INSTEAD}")
+    scheme, options = _security(pool, said)
+    theirs = [_said(each.connection_pool) for each in pool.sentinel_manager.sentinels]
+    for word, key in (("sentinel_user", "username"), ("sentinel_password", "password")):
+        if theirs[0].get(key):
+            options[word] = theirs[0][key]
+    places = ",".join(_place(each) for each in theirs)
+    service = quote(pool.service_name, safe="")
+    return f"{scheme}+sentinel://{_login(said)}{places}/{service}/{said.get('db') or 0}{_query(options)}"
+
+
+def _said(pool: Any) -> Mapping[str, Any]:
+    """What a pool makes its connections with."""
+    said: Mapping[str, Any] = pool.connection_kwargs
+    if said.get("credential_provider") is not None:
+        raise NotHonoured(f"credentials that a provider makes are in no URL: {_INSTEAD}")
+    return said
+
+
+def _security(pool: Any, said: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """The scheme, and what TLS is to be made with."""
+    if not issubclass(pool.connection_class, _TLS):
+        return "redis", {}
+    for key, value in said.items():
+        if key.startswith("ssl_") and key not in _FILES and value not in _USUAL.get(key, (None, False)):
+            raise NotHonoured(f"{key}={value!r} is in no URL: {_INSTEAD}")
+    return "rediss", {word: str(said[key]) for key, word in _FILES.items() if said.get(key)}
+
+
+def _login(said: Mapping[str, Any]) -> str:
+    user, password = said.get("username"), said.get("password")
+    if not user and not password:
+        return ""
+    return f"{quote(user or '', safe='')}:{quote(password or '', safe='')}@"
+
+
+def _place(said: Mapping[str, Any]) -> str:
+    host = said.get("host") or "localhost"
+    return f"{f'[{host}]' if ':' in host else host}:{said.get('port') or 6379}"
+
+
+def _query(options: Mapping[str, str]) -> str:
+    return f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""

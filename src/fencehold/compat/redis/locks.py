@@ -1,0 +1,191 @@
+"""redis-py's `Lock` for threads, on Fencehold.
+
+1. Signatures, results and errors are redis-py's; what cannot be honoured is refused, not ignored.
+2. A hold is known to the lock object by a token, and a thread sees its own token only, unless `thread_local` is
+   False. The token means nothing outside this process.
+3. Waiting is no polling: `sleep` is taken and not needed, and the whole `blocking_timeout` is waited.
+4. Who asks is a stranger each time, as in redis-py: asking twice waits for the first to end.
+5. The end of a `with` never hides the body's own exception.
+"""
+
+from secrets import token_bytes
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from redis.exceptions import LockError
+
+import fencehold
+from fencehold.client.blocking.hold import Claim
+from fencehold.compat.redis.asking import Having, refuse_token, tier_of, ttl_left
+from fencehold.compat.redis.errors import InDoubt, NotAcquired, NotHeld, Unreachable, gone, translated
+from fencehold.compat.redis.keeping import NOT_ACQUIRED, NOT_HELD, Keeping, on_not_released
+from fencehold.compat.redis.pools import checked, clients
+
+
+class Lock(Keeping):
+    """A lock as redis-py makes it, on a Fencehold client or on the Redis that a redis-py client is for.
+
+    Args:
+        redis: a client of `fencehold.connect`, or of redis-py.
+        name: the name of the lock: the same name is the same lock to all users of Fencehold.
+        timeout: the ttl: seconds after which it ends unless extended. None: it is kept alive as long as the client
+            lives, and freed when its process dies; in redis-py it would stay for ever.
+        sleep: not needed: nobody polls.
+        blocking: whether `acquire` waits.
+        blocking_timeout: seconds it waits; None: for ever.
+        thread_local: whether only the thread that acquired it can release it.
+        raise_on_release_error: whether the end of a `with` raises if it is not held any more; else it is logged.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Any,
+        timeout: float | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: float | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        super().__init__(
+            checked(redis), name, timeout, sleep, blocking, blocking_timeout, thread_local, raise_on_release_error
+        )
+
+    @property
+    def hold(self) -> Claim | None:
+        """What this thread holds by this lock, lost or not: a `Hold` if there are fences; None if nothing."""
+        having = self._having()
+        return None if having is None else having.hold
+
+    def acquire(
+        self,
+        sleep: float | None = None,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> bool:
+        """Wait for it, as long as `blocking` and `blocking_timeout` say; False if it was not to be had.
+
+        Raises:
+            NotHonoured: a token was given.
+            Unreachable: nothing is held. A `redis.ConnectionError`.
+            InDoubt: nothing stays held. A `redis.TimeoutError`.
+        """
+        refuse_token(token, self._name)
+        return self._take(token_bytes(16), self._wait(blocking, blocking_timeout))
+
+    def do_acquire(self, token: bytes) -> bool:
+        """Try once, by a token for `do_release`."""
+        return self._take(token, 0.0)
+
+    def locked(self) -> bool:
+        """Whether anyone has it. True only at the moment of the answer."""
+        with translated():
+            client = self._client()
+            return bool(client.explain(self._name, tier=tier_of(client)).holders)
+
+    def owned(self) -> bool:
+        """Whether this thread has it by this lock, and can trust that. Asks nobody."""
+        having = self._having()
+        return having is not None and having.hold.safe_for() > 0
+
+    def release(self) -> None:
+        """Give it back.
+
+        Raises:
+            NotHeld: it is not held. A `LockError`.
+            Gone: it was lost before. A `LockNotOwnedError`.
+            InDoubt: it is freed as soon as that is possible. A `redis.TimeoutError`.
+        """
+        token = self._token()
+        if token is None:
+            raise NotHeld(NOT_HELD, self._name)
+        self.local.token = None
+        self.do_release(token)
+
+    def do_release(self, expected_token: bytes) -> None:
+        """Give back what was acquired by a token of this lock, on whichever thread."""
+        having = self._to_release(expected_token)
+        with gone("Cannot release a lock that's no longer owned", self._name):
+            having.hold.release()
+
+    def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+        """Let it end that many seconds later; with `replace_ttl`, that many from now."""
+        self._extensible("extend")
+        return self.do_extend(additional_time, replace_ttl)
+
+    def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
+        """As `extend`, of a lock that is known to be held."""
+        having = self._to_extend("extend")
+        ttl = ttl_left(additional_time, self._name) if replace_ttl else having.longer(additional_time, self._name)
+        return self._last(having, ttl, "extend")
+
+    def reacquire(self) -> Literal[True]:
+        """Let it end a whole `timeout` from now."""
+        self._extensible("reacquire")
+        return self.do_reacquire()
+
+    def do_reacquire(self) -> Literal[True]:
+        """As `reacquire`, of a lock that is known to be held."""
+        return self._last(self._to_extend("reacquire"), self._ttl or 0, "reacquire")
+
+    def __enter__(self) -> Self:
+        if self.acquire():
+            return self
+        raise NotAcquired(NOT_ACQUIRED, self._name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except (LockError, Unreachable, InDoubt) as failure:
+            on_not_released(self, failure, error)
+
+    def _take(self, token: bytes, wait: float | None) -> bool:
+        with translated():
+            client = self._client()
+            lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
+            hold = lock._acquire_unowned(lock._terms, lock._stranger())
+        if hold is not None:
+            self._keep(token, hold)
+        return hold is not None
+
+    def _last(self, having: Having[Claim], ttl: float, verb: str) -> Literal[True]:
+        with gone(f"Cannot {verb} a lock that's no longer owned", self._name):
+            having.hold.extend(ttl)
+        having.set_ttl(ttl)
+        return True
+
+    def _client(self) -> fencehold.Client:
+        return clients.of(self.redis)
+
+
+def lock(
+    redis: Any,
+    name: Any,
+    timeout: float | None = None,
+    sleep: float = 0.1,
+    blocking: bool = True,
+    blocking_timeout: float | None = None,
+    lock_class: Any = None,
+    thread_local: bool = True,
+    raise_on_release_error: bool = True,
+) -> Any:
+    """As `Redis.lock`, with the client as the first argument: a `Lock` unless another class is asked for."""
+    return (lock_class or Lock)(
+        redis,
+        name,
+        timeout=timeout,
+        sleep=sleep,
+        blocking=blocking,
+        blocking_timeout=blocking_timeout,
+        thread_local=thread_local,
+        raise_on_release_error=raise_on_release_error,
+    )
+
+
+def close(redis: Any = None) -> None:
+    """Close the Fencehold client that was made for a redis-py client; without one, all that were made here."""
+    clients.close(redis)
