@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper iproute2 systemd \
+DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper mariadb-server gcc libc6-dev iproute2 systemd \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql) $(if $(shell command -v npm),,nodejs npm)
 ENGINE_PACKAGE_zookeeper := zookeeper
 ENGINE_PACKAGE_postgres := postgresql
@@ -27,7 +27,7 @@ help: ## show this
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
 	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q -n 2 $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+	@$(BIN)/pytest -q -n 2 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 	@$(BIN)/pytest -q $(LONE_TESTS)
 
 .PHONY: check

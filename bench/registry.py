@@ -5,7 +5,15 @@ from importlib import import_module
 
 from bench.contest import Benchmark
 
-MODULES = ("bench.machine", "bench.embedded", "bench.idle", "bench.restart", "bench.cluster", "bench.endurance")
+MODULES = (
+    "bench.machine",
+    "bench.embedded",
+    "bench.idle",
+    "bench.restart",
+    "bench.cluster",
+    "bench.endurance",
+    "bench.tiers",
+)
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 
 

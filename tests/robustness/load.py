@@ -85,7 +85,7 @@ class Worker:
         """Ask for a name, and enter what becomes of it."""
         claim = Claim(self.label, self._session, name, time.monotonic())
         self._history.claims.append(claim)
-        lock: Lock = self.client.lock(name, timeout=timeout_s)
+        lock: Lock[Hold] = self.client.lock(name, timeout=timeout_s)
         try:
             hold = await lock.acquire()
         except FenceholdError as error:

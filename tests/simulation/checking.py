@@ -162,7 +162,10 @@ def nothing_is_left(history: History, story: Story) -> list[Violation]:
 
 
 class _Quiet:
-    """G9: what was cancelled, given up or released is not held when its client has come to rest."""
+    """G9: what was cancelled, given up or released is not held when its client has come to rest.
+
+    By its newest session, that is: one that could not be told that it is over lives on for its ttl (G6 waits).
+    """
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -173,9 +176,10 @@ class _Quiet:
         if self._done or at_ns <= self._history.resting_ns:
             return
         self._done = True
+        newest = {client: session for session, client in sorted(story.clients.items())}
         for session in story.machine.state.sessions.values():
             client = story.clients.get(session.id, "")
-            if client in self._history.living and session.size():
+            if client in self._history.living and session.id == newest[client] and session.size():
                 names = [hold.name for hold in session.holds()] + [
                     w.ask.names[0] for w in session.waiters.values()
                 ]

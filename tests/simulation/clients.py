@@ -13,6 +13,7 @@ from fencehold.client.aio.client import Client, Connecting
 from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Lock
 from fencehold.client.making import Making
+from fencehold.client.plan import service_plan
 from fencehold.core.commands import Mode
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
 from tests.simulation.history import NEVER, Ask, Held
@@ -185,7 +186,7 @@ class Program:
     async def _connected(self) -> Client:
         while True:
             try:
-                return await Connecting(self._making)
+                return await Connecting(service_plan(self._making))
             except FenceholdError as error:
                 self._note(f"cannot connect: {error!r}")
                 await asyncio.sleep(0.3)
@@ -369,7 +370,7 @@ class Program:
         return Wanted((self._some_name(),), mode, 0, ttl_s, timeout_s, delay_s)
 
 
-def _lock(client: Client, wanted: Wanted) -> Lock:
+def _lock(client: Client, wanted: Wanted) -> Lock[Hold]:
     ttl_s, timeout_s, shared = wanted.ttl_s, wanted.timeout_s, wanted.mode is Mode.SHARED
     if wanted.limit:
         return client.semaphore(wanted.names[0], wanted.limit, ttl=ttl_s, timeout=timeout_s)

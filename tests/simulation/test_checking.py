@@ -158,6 +158,17 @@ def test_a_dead_clients_hold_is_nobodys_fault_until_it_runs_out() -> None:
     assert named(scene) == set()
 
 
+def test_what_an_earlier_session_left_behind_is_nobodys_fault_until_it_runs_out() -> None:
+    """G9 is about a client's newest session: nobody could tell the service that the one before is over."""
+    scene = Scene()
+    scene.sessions(1)
+    scene.acquire(11, 1)
+    scene.sessions(1, at=12)
+    scene.rest(13, "c1")
+    scene.store(14, CloseSession(2), CloseSession(1))
+    assert named(scene) == set()
+
+
 # What was said.
 
 
