@@ -12,7 +12,8 @@
     │   ├── LimitExceeded              a limit was reached; the message names it
     │   ├── PermissionDenied           not allowed
     │   ├── SessionExpired             the session that asked has ended, and with it all it waited for
-    │   └── NotOwner                   the hold is another's, or was given back before
+    │   ├── NotOwner                   the hold is another's, or was given back before
+    │   └── StaleFence                 a guarded resource has seen a greater fence: stop the work
     ├── Unavailable                    certainly nothing happened; trying again later may help
     │   ├── NotLeader                  another node leads, or none does yet; it says which, where that is known
     │   ├── AlreadyOwned               another process owns this journal
@@ -87,6 +88,21 @@ class SessionExpired(Refused):
 
 class NotOwner(Refused):
     """The hold named is another's, or was given back before. Nothing changed."""
+
+
+class StaleFence(Refused):
+    """A guarded resource has seen a greater fence for the name: another has held it since. Nothing was written.
+
+    Stop the work; whatever was read under this fence may be out of date.
+    """
+
+    def __init__(self, message: str = "", *, name: str = "", fence: int = 0, mark: int = 0) -> None:
+        super().__init__(message or f"{name!r}: fence {fence} is stale, the resource has seen {mark}")
+        self.name = name
+        self.fence = fence
+        """The one that was offered."""
+        self.mark = mark
+        """The greatest one that the resource has seen; 0 where it does not tell."""
 
 
 class Unavailable(FenceholdError):

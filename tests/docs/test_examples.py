@@ -31,6 +31,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted(ROOT.glob("docs/tutorial/*.md")),
     *(page for page in sorted(ROOT.glob("docs/how-to/*.md")) if name_of(page) not in RUN_ELSEWHERE),
+    ROOT / "docs/explanation/which-lock.md",
     ROOT / "docs/reference/sdk.md",
     ROOT / "docs/reference/configuration.md",
 ]
