@@ -1,5 +1,6 @@
 """A ground: servers, or none, and the URL under which clients lock there."""
 
+import re
 from pathlib import Path
 
 from fencehold import CORRECTNESS, EFFICIENCY, Guarantees, Tier
@@ -30,7 +31,7 @@ class Ground:
     @property
     def ports(self) -> list[int]:
         """Where its servers listen on loopback, for other libraries."""
-        return []
+        return [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", self.url)]
 
     @property
     def dead_url(self) -> str:

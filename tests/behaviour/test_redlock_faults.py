@@ -242,7 +242,10 @@ def test_locks_of_redis_py_on_a_majority_exclude_ours(nodes: Several) -> None:
             clients = [redis.asyncio.Redis(port=server.port) for server in nodes.servers[:3]]
             theirs = [each.lock("n", timeout=30, blocking=False) for each in clients]
             async with client.lock("n", tier=EFFICIENCY):
+                # A majority decides; the others have it a moment later.
+                await until(lambda: having(nodes.servers, "n") == 5, 2)
                 assert [await each.acquire() for each in theirs].count(True) == 0
+            await until(lambda: having(nodes.servers, "n") == 0, 2)
             assert [await each.acquire() for each in theirs].count(True) == 3
             assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
             for lock in theirs:

@@ -7,11 +7,12 @@ to answer. So a thread tries first by itself, on a connection of its own, and ha
    what may have been granted is withdrawn first, and then it is asked for anew.
 2. A thread that is interrupted leaves nothing behind: its connection is given up, and what it asked for withdrawn.
 3. A lease that was had so is kept alive, and lost, on the loop, as every other is.
+4. What is granted to a thread while the client is closed, that thread gives back.
 """
 
 import asyncio
 import secrets
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, cast
@@ -20,8 +21,8 @@ from fencehold.backends.port import Ask, Lease
 from fencehold.backends.store import Busy, Taken
 from fencehold.client.aio.carrier import Answer, Who, name_of
 from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
-from fencehold.errors import FenceholdError, Unavailable
+from fencehold.client.trust import NEVER, Grant
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
     from fencehold.backends.leasing import Leasing
@@ -58,32 +59,18 @@ class AtOnce:
         self._asker = asker
         self._ttl = ttl
         self._loop = asyncio.get_running_loop()
+        self._is_closed = False
 
     def acquire(self, terms: Terms, who: Who) -> Answer:
         """Try to have a name now."""
         ask = Ask(terms, secrets.token_hex(16), name_of(who))
         ttl = terms.ttl or self._ttl
-        clock = self._leasing.keeping.clock
-        sent_at = clock()
         try:
-            outcome = self._asker.take(ask, ttl)
-        except Unavailable:
-            return UNKNOWN
-        except FenceholdError:
-            self._withdraw_now(ask, ttl)
-            return UNKNOWN
+            return self._acquire(ask, ttl)
         except BaseException:
-            self._later(self._leasing.withdraw, ask, ttl)
+            # An interrupt, wherever it came: there may be a lease that nobody knows of.
+            self._later(self._leasing.forsake, ask, ttl)
             raise
-        if isinstance(outcome, Busy):
-            return BUSY
-        lease = self._leasing.keeping.leased(ask, outcome, ttl, sent_at)
-        if lease is None:
-            self._withdraw_now(ask, ttl)
-            return UNKNOWN
-        if not self._leasing.keeping.adopt(lease):
-            self._later(self._leasing.take_over, lease)
-        return Answer(lease, is_known=True)
 
     def release(self, grant: Grant) -> bool:
         """Give a grant back now; False if that has to be done on the loop.
@@ -94,12 +81,11 @@ class AtOnce:
         lease = cast(Lease, grant)
         if lease.ending or lease.safe_for(self._leasing.keeping.clock()) <= 0:
             return False
-        self._leasing.keeping.let_go(lease)
         try:
+            self._hand_back(lease)
             was_there = self._asker.give(lease)
-        except FenceholdError:
-            # Not done, or not known to be: the same again, on the loop, does no harm.
-            lease.ending = ""
+        except FenceholdError as error:
+            self._on_not_given(lease, error)
             return False
         except BaseException:
             self._later(self._leasing.withdraw, lease.ask, lease.ttl)
@@ -113,7 +99,49 @@ class AtOnce:
 
     def close(self) -> None:
         """Disconnect."""
+        self._is_closed = True
         self._asker.close()
+
+    def _acquire(self, ask: Ask, ttl: float) -> Answer:
+        keeping = self._leasing.keeping
+        sent_at = keeping.clock()
+        try:
+            outcome = self._asker.take(ask, ttl)
+        except Unavailable:
+            return UNKNOWN
+        except FenceholdError:
+            self._withdraw_now(ask, ttl)
+            return UNKNOWN
+        if isinstance(outcome, Busy):
+            return BUSY
+        lease = keeping.leased(ask, outcome, ttl, sent_at)
+        if lease is None:
+            self._withdraw_now(ask, ttl)
+            return UNKNOWN
+        if not keeping.adopt(lease):
+            self._later(self._leasing.take_over, lease)
+        if self._is_closed:
+            # After it was noted: either it is seen here, or the lease is seen by who closes.
+            return self._too_late(lease)
+        return Answer(lease, is_known=True)
+
+    def _too_late(self, lease: Lease) -> Answer:
+        lease.lose("the client was closed")
+        with suppress(FenceholdError):
+            self._asker.give(lease)
+        return UNKNOWN
+
+    def _hand_back(self, lease: Lease) -> None:
+        timer = self._leasing.keeping.hand_back(lease)
+        if timer is not None:
+            self._later(timer.cancel)
+
+    def _on_not_given(self, lease: Lease, error: FenceholdError) -> None:
+        """It is for the loop to give it back; it is kept no longer, and not trusted if it may be free."""
+        lease.is_kept = False
+        if isinstance(error, OutcomeUnknown):
+            lease.may_be_free, lease.trust.end = True, NEVER
+        lease.ending = ""
 
     def _later(self, call: object, *args: object) -> None:
         with suppress(RuntimeError):
@@ -122,8 +150,14 @@ class AtOnce:
 
     def _withdraw_now(self, ask: Ask, ttl: float) -> None:
         """Wait until it is withdrawn, if that is quick: whoever asks anew must not find itself in the way."""
-        done: Future[None] = asyncio.run_coroutine_threadsafe(self._leasing.leave(ask), self._loop)
+        leaving = self._leasing.leave(ask)
+        try:
+            done: Future[None] = asyncio.run_coroutine_threadsafe(leaving, self._loop)
+        except RuntimeError:
+            # The loop is closed: it runs out by itself.
+            leaving.close()
+            return
         try:
             done.result(_WITHDRAWAL_S)
-        except (FenceholdError, Late):
+        except (FenceholdError, Late, CancelledError):
             self._later(self._leasing.withdraw, ask, ttl)

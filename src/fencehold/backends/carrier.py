@@ -2,13 +2,16 @@
 
 1. A release is done whether or not anybody waits for it.
 2. It is opened when it is first used, and tried again when that failed.
+3. In a child process it cannot be used: what it is connected by is its parent's.
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import cast
+from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
 from fencehold.client.aio.carrier import AtOnce, Who, name_of
@@ -35,7 +38,9 @@ class DirectCarrier:
         self.owners = Owners()
         self._opening = asyncio.Lock()
         self._is_open = self._is_closed = False
+        self._why_closed = "the client is closed"
         self._releases: set[asyncio.Task[None]] = set()
+        _all.add(self)
 
     @property
     def guarantees(self) -> Guarantees:
@@ -53,7 +58,10 @@ class DirectCarrier:
         task = self.loop.create_task(self._backend.release(cast(Lease, grant)))
         self._releases.add(task)
         task.add_done_callback(self._on_released)
-        return asyncio.shield(task)
+        awaited = asyncio.shield(task)
+        # Whoever waits is told; if nobody does, there is nobody to tell.
+        awaited.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return awaited
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         await self._backend.extend(cast(Lease, grant), ttl)
@@ -85,12 +93,18 @@ class DirectCarrier:
                 self._is_open = False
                 await self._backend.close()
 
+    def on_forked(self) -> None:
+        """In a child: nothing here is its own, and nothing is said to the backend."""
+        self._is_open, self._is_closed = False, True
+        self._why_closed = "this client was made before a fork: the child makes a client of its own"
+        self._releases.clear()
+
     async def _opened(self) -> None:
         if self._is_open:
             return
         async with self._opening:
             if self._is_closed:
-                raise UsageError("the client is closed")
+                raise UsageError(self._why_closed)
             if not self._is_open:
                 await self._open()
 
@@ -114,3 +128,18 @@ class DirectCarrier:
         if not task.cancelled():
             # Whoever waits for it is told; if nobody does, there is nobody to tell.
             task.exception()
+
+
+_all: WeakSet[DirectCarrier] = WeakSet()
+_inherited: list[DirectCarrier] = []
+"""Kept for ever: what is collected closes what it is connected by, and the parent's loop watches that."""
+
+
+def _after_fork_in_child() -> None:
+    for carrier in list(_all):
+        carrier.on_forked()
+        _inherited.append(carrier)
+    _all.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

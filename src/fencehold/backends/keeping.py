@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import logging
 
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
@@ -16,6 +17,7 @@ from fencehold.client.clock import Clock
 from fencehold.client.trust import Trust, margin
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
+_LOG = logging.getLogger("fencehold")
 _BEATS_PER_TTL = 12
 _GONE = "it had expired, or was taken away"
 
@@ -30,6 +32,7 @@ class Keeping:
         self.leases = Leases(clock)
         self._renewing = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
+        self._arming: asyncio.TimerHandle | None = None
 
     def leased(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
         """The lease that was asked for then; None if it came so late that it is worth nothing."""
@@ -48,18 +51,24 @@ class Keeping:
             self.leases.add(lease)
         if lease.is_kept and self._beating is None:
             self._beating = asyncio.create_task(self._beat())
+            self._arm()
 
     def adopt(self, lease: Lease) -> bool:
-        """Look after a lease that was granted to another thread, with no turn of the loop; if that will do."""
-        is_simple = lease.is_kept and self._beating is not None
-        if is_simple:
-            self.leases.adopt(lease)
-        return is_simple
+        """Look after a lease that was granted to another thread; says whether that will do with no turn of the
+        loop, or it is to be taken there, too."""
+        self.leases.adopt(lease)
+        return lease.is_kept and self._beating is not None
 
     def let_go(self, lease: Lease) -> None:
         """Look after it no longer: it is being released."""
         self.leases.remove(lease)
         lease.ending = "released"
+
+    def hand_back(self, lease: Lease) -> asyncio.TimerHandle | None:
+        """As `let_go`, by another thread; returns what the loop is to cancel."""
+        timer = self.leases.detach(lease)
+        lease.ending = "released"
+        return timer
 
     async def extend(self, lease: Lease, ttl: float | None) -> None:
         """Let a lease end that many seconds from now; None: have it kept alive again.
@@ -75,25 +84,29 @@ class Keeping:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
+        if self._arming is not None:
+            self._arming.cancel()
         left = list(self.leases)
         for lease in left:
             self.leases.lose(lease, "the client was closed")
         return left
 
     async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:
+        if lease.ending:
+            # Lost, or given back, while something else was under way.
+            raise lease.why()
         sent_at, before, was_kept = self.clock(), lease.trust.end, lease.is_kept
-        end = sent_at + asked_s - margin(asked_s)
-        if lease.is_doubted:
-            end = min(end, sent_at + self._ttl - margin(self._ttl))
+        end = sent_at + _trusted_s(lease, asked_s)
         # It may be less from the moment this is sent, and must not be trusted for longer.
         lease.is_kept, lease.trust.end = False, min(before, end)
         try:
             (was_there,) = await self._store.renew([lease], asked_s)
-        except Unavailable:
-            lease.is_kept, lease.trust.end = was_kept, before
+        except (OutcomeUnknown, asyncio.CancelledError):
+            lease.is_kept, lease.doubted_s = was_kept, min(lease.doubted_s, asked_s)
+            self.leases.moved(lease)
             raise
-        except OutcomeUnknown:
-            lease.is_kept, lease.is_doubted = was_kept, True
+        except FenceholdError:
+            lease.is_kept, lease.trust.end = was_kept, before
             raise
         if not was_there:
             self.leases.lose(lease, f"it was gone when it was extended: {_GONE}")
@@ -101,14 +114,17 @@ class Keeping:
         lease.ttl, lease.is_kept, lease.trust.end = asked_s, is_kept, end
         self.leases.moved(lease)
 
+    def _arm(self) -> None:
+        """By a timer of its own: a store that hangs holds up the beat, but no loss."""
+        self.leases.arm(self.clock() + self._ttl / 2)
+        self._arming = asyncio.get_running_loop().call_later(self._ttl / _BEATS_PER_TTL, self._arm)
+
     async def _beat(self) -> None:
         ttl = self._ttl
         while True:
             await asyncio.sleep(ttl / _BEATS_PER_TTL)
-            now = self.clock()
-            self.leases.arm(now + ttl / 2)
-            due_before = now + ttl * (2 / 3 + 1 / _BEATS_PER_TTL)
             async with self._renewing:
+                due_before = self.clock() + ttl * (2 / 3 + 1 / _BEATS_PER_TTL)
                 due = [lease for lease in self.leases if lease.is_kept and lease.trust.end < due_before]
                 if due:
                     await self._renew(due, ttl)
@@ -120,14 +136,28 @@ class Keeping:
                 kept = await self._store.renew(due, ttl)
         except Unavailable:
             return
-        except (FenceholdError, TimeoutError):
+        except Exception as error:
+            if not isinstance(error, FenceholdError | TimeoutError):
+                # Our own mistake, or a driver's: the others are to be renewed all the same, and it is to be seen.
+                _LOG.exception("a renewal failed in a way that was not foreseen")
             for lease in due:
-                lease.is_doubted = True
+                lease.doubted_s = min(lease.doubted_s, ttl)
             return
         for lease, is_there in zip(due, kept, strict=True):
-            if lease.ending or not lease.is_kept:
-                continue
-            if is_there:
-                lease.trust.end = max(lease.trust.end, sent_at + ttl - margin(ttl))
-            else:
-                self.leases.lose(lease, f"it was gone when it was to be renewed: {_GONE}")
+            if not lease.ending and lease.is_kept:
+                self._on_renewed(lease, sent_at + _trusted_s(lease, ttl), is_there=is_there)
+
+    def _on_renewed(self, lease: Lease, end: float, *, is_there: bool) -> None:
+        if not is_there:
+            self.leases.lose(lease, f"it was gone when it was to be renewed: {_GONE}")
+        elif lease.safe_for(self.clock()) <= 0:
+            # Somebody may have seen that it cannot be trusted any more: what was lost stays lost.
+            self.leases.lose(lease, "no renewal was answered in time")
+        else:
+            lease.trust.end = max(lease.trust.end, end)
+
+
+def _trusted_s(lease: Lease, seconds: float) -> float:
+    """For how long a lease is trusted that was told to last so long."""
+    lasting_s = min(seconds, lease.doubted_s)
+    return lasting_s - margin(lasting_s)

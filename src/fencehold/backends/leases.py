@@ -2,10 +2,15 @@
 
 1. A lease is lost when its trust is over, also if nobody looks and the backend hangs: a timer sees to it.
 2. A lease that was lost or given back is not found here any more.
+3. Timers are the loop's: other threads note leases, and take them out, but cancel nothing.
+4. A child process inherits no lease: all of its parent's are lost there, and nobody is told.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
+from typing import cast
+from weakref import WeakSet
 
 from fencehold.backends.port import Lease
 from fencehold.client.clock import Clock
@@ -22,6 +27,7 @@ class Leases:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timers: dict[Lease, asyncio.TimerHandle | None] = {}
+        _all.add(self)
 
     def __iter__(self) -> Iterator[Lease]:
         return iter(tuple(self._timers))
@@ -31,6 +37,7 @@ class Leases:
 
     def add(self, lease: Lease) -> None:
         """It was granted."""
+        _cancel(self._timers.get(lease))
         self._timers[lease] = self._loop.call_later(lease.safe_for(self._clock()), self._look, lease)
 
     def adopt(self, lease: Lease) -> None:
@@ -39,16 +46,26 @@ class Leases:
 
     def arm(self, before: float) -> None:
         """Set the timers of those whose trust may be over before that time, and who have none."""
-        for lease, timer in tuple(self._timers.items()):
-            if timer is None and lease.trust.end < before and lease in self._timers:
+        for lease in self:
+            if lease.trust.end < before and self._timers.get(lease, _ABSENT) is None:
                 self.add(lease)
 
     def remove(self, lease: Lease) -> bool:
         """It is given back; says whether it was there."""
         timer = self._timers.pop(lease, _ABSENT)
-        if isinstance(timer, asyncio.TimerHandle):
-            timer.cancel()
+        _cancel(timer)
         return timer is not _ABSENT
+
+    def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
+        """It is given back by another thread, which may say so itself; returns what the loop is to cancel."""
+        return self._timers.pop(lease, None)
+
+    def on_forked(self) -> None:
+        """In a child: nothing here is its own."""
+        for lease in self:
+            # Whoever is to be told of losses lives in the parent.
+            lease.on_lost = None
+            lease.lose("it is the parent's: a child process inherits no hold")
 
     def moved(self, lease: Lease) -> None:
         """Its end was moved, perhaps closer: look again then."""
@@ -71,3 +88,20 @@ class Leases:
             self._timers[lease] = self._loop.call_later(left_s, self._look, lease)
         else:
             self.lose(lease, "its ttl ran out" if not lease.is_kept else "no renewal was answered in time")
+
+
+def _cancel(timer: object) -> None:
+    # Not by its class: the timers of other loops than asyncio's own have another.
+    if timer is not None and timer is not _ABSENT:
+        cast(asyncio.TimerHandle, timer).cancel()
+
+
+_all: WeakSet[Leases] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for leases in list(_all):
+        leases.on_forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -220,6 +220,13 @@ class Leasing:
         """Have an ask withdrawn, as soon as that can be done."""
         self._chores.do(lambda: self._store.leave(ask), ttl)
 
+    def forsake(self, ask: Ask, ttl: float) -> None:
+        """Have an ask withdrawn that nobody waits for any more; it may have been granted."""
+        for lease in self.keeping.leases:
+            if lease.ask.token == ask.token:
+                self.keeping.leases.lose(lease, "nobody waited for it any more")
+        self.withdraw(ask, ttl)
+
     # Having.
 
     async def release(self, lease: Lease) -> None:
@@ -235,6 +242,8 @@ class Leasing:
                     f"{lease.terms.label} is freed as soon as it can be, or by its ttl: {error}"
                 ) from error
             raise
+        if not was_there and lease.may_be_free:
+            raise OutcomeUnknown(f"{lease.terms.label} is free; whether it was held until now is not known")
         if not was_there:
             lease.ending = "it was gone when it was released: it had expired, or was taken away"
             raise lease.why()

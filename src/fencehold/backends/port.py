@@ -10,6 +10,7 @@
 4. *A loss is told*, once, as soon as it is known or the trust is over.
 """
 
+from math import inf
 from typing import NamedTuple, Protocol
 
 from fencehold.client.aio.carrier import AtOnce
@@ -48,7 +49,7 @@ class Ask(NamedTuple):
 class Lease(Grant):
     """What a backend granted. Its trust is its own, or that of the session it lives with."""
 
-    __slots__ = ("ask", "is_doubted", "is_kept", "place", "ttl")
+    __slots__ = ("ask", "doubted_s", "is_kept", "may_be_free", "place", "ttl")
 
     def __init__(self, ask: Ask, fence: int, trust: Trust, ttl: float) -> None:
         super().__init__(ask.terms, fence, trust)
@@ -57,8 +58,11 @@ class Lease(Grant):
         """Seconds it lasts from each renewal."""
         self.is_kept = ask.terms.ttl is None
         """Whether it is kept alive for as long as its client lives."""
-        self.is_doubted = False
-        """Whether a renewal was sent whose outcome is unknown: it may come about yet."""
+        self.doubted_s = inf
+        """For how long the shortest renewal would let it last that was sent and whose outcome is unknown: it may
+        come about yet."""
+        self.may_be_free = False
+        """Whether a release was sent whose outcome is unknown."""
         self.place: object = None
         """Where the backend keeps it: a path, a key, a slot."""
 

@@ -3,10 +3,14 @@
 import asyncio
 
 import pytest
+import uvloop
 
-from fencehold import HoldLost, OutcomeUnknown, State, Unavailable, UsageError
-from fencehold.backends.port import Lease
+from fencehold import HoldLost, OutcomeUnknown, PermissionDenied, State, Unavailable, UsageError
+from fencehold.backends.leases import Leases
+from fencehold.backends.port import Ask, Lease
 from fencehold.client.clock import clock
+from fencehold.client.terms import Terms
+from fencehold.client.trust import Trust
 from tests.unit.backends.shelf import Scene
 
 
@@ -209,6 +213,8 @@ def test_a_release_that_is_not_answered_is_unknown_and_done_later() -> None:
 
 
 def test_an_extension_that_may_have_been_made_is_trusted_for_the_shorter() -> None:
+    """Also after another that was answered: the first one may come about after it."""
+
     async def main() -> None:
         async with Scene(ttl=10) as scene:
             lease = await granted(scene, ttl=5)
@@ -221,10 +227,112 @@ def test_an_extension_that_may_have_been_made_is_trusted_for_the_shorter() -> No
                 await scene.backend.extend(lease, 0.5)
             assert lease.safe_for(clock()) > 0.5
             await scene.backend.extend(lease, 3)
-            assert 2 < lease.safe_for(clock()) <= 3
+            assert 0.5 < lease.safe_for(clock()) <= 1
             await scene.backend.release(lease)
 
     asyncio.run(main())
+
+
+def test_what_may_have_been_shortened_is_not_trusted_for_longer_by_a_renewal() -> None:
+    """What is kept alive is renewed after an extension that is unknown; that may come about after the renewal."""
+
+    async def main() -> None:
+        async with Scene(ttl=1.2) as scene:
+            lease = await granted(scene)
+            scene.shelf.next_renewals.append(OutcomeUnknown("cut"))
+            with pytest.raises(OutcomeUnknown):
+                await scene.backend.extend(lease, 0.5)
+            renewals = len(scene.shelf.renewed)
+            await until(lambda: len(scene.shelf.renewed) > renewals)
+            await asyncio.sleep(0.01)
+            assert 0 < lease.safe_for(clock()) <= 0.5
+            await scene.backend.release(lease)
+
+    asyncio.run(main())
+
+
+def test_an_extension_that_nobody_waits_for_any_more_leaves_the_lease_kept() -> None:
+    async def main() -> None:
+        async with Scene(ttl=0.6) as scene:
+            lease = await granted(scene)
+            scene.shelf.next_renewals.append(asyncio.Event().wait)
+            extending = asyncio.create_task(scene.backend.extend(lease, 5))
+            await until(lambda: scene.shelf.renewed == [1])
+            extending.cancel()
+            await asyncio.gather(extending, return_exceptions=True)
+            end = lease.trust.end
+            await until(lambda: lease.trust.end > end, 2)
+            await scene.backend.release(lease)
+
+    asyncio.run(main())
+
+
+def test_an_extension_that_is_refused_leaves_the_lease_as_it_was() -> None:
+    async def main() -> None:
+        async with Scene(ttl=10) as scene:
+            lease = await granted(scene)
+            end = lease.trust.end
+            scene.shelf.next_renewals.append(PermissionDenied("not for you"))
+            with pytest.raises(PermissionDenied):
+                await scene.backend.extend(lease, 1)
+            assert (lease.is_kept, lease.trust.end) == (True, end)
+            await scene.backend.release(lease)
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_is_lost_while_its_extension_waits_is_not_extended() -> None:
+    async def main() -> None:
+        async with Scene(ttl=10) as scene:
+            lease, other = await granted(scene), await granted(scene, "b")
+            go_on = asyncio.Event()
+            scene.shelf.next_renewals.append(go_on.wait)
+            first = asyncio.create_task(scene.backend.extend(other, 5))
+            await until(lambda: scene.shelf.renewed == [1])
+            second = asyncio.create_task(scene.backend.extend(lease, 5))
+            await asyncio.sleep(0)
+            lease.lose("for the test")
+            go_on.set()
+            await first
+            with pytest.raises(HoldLost, match="for the test"):
+                await second
+            assert scene.shelf.renewed == [1]
+            await scene.backend.release(other)
+
+    asyncio.run(main())
+
+
+def test_a_trust_that_is_over_does_not_come_back() -> None:
+    """A renewal that is answered after its end, before anybody looked."""
+
+    async def main() -> None:
+        async with Scene(ttl=0.6) as scene:
+            lease = await granted(scene)
+
+            async def late() -> None:
+                lease.trust.end = clock() - 1
+
+            scene.shelf.next_renewals.append(late)
+            await until(lambda: lease.ending != "", 2)
+            assert "in time" in lease.ending
+
+    asyncio.run(main())
+
+
+def test_timers_of_any_loop_are_cancelled() -> None:
+    async def main() -> None:
+        leases = Leases(clock)
+        trust = Trust(30, 30)
+        trust.end = clock() + 30
+        lease = Lease(Ask(Terms(("a",)), "t", "task"), 1, trust, 30)
+        leases.add(lease)
+        timer = leases._timers[lease]
+        assert timer is not None
+        leases.remove(lease)
+        assert timer.cancelled()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
 
 
 def test_who_waits_when_the_client_is_closed_hears_so() -> None:
@@ -249,3 +357,19 @@ def test_closing_gives_back_and_distrusts() -> None:
         assert lease.state(clock()) is State.LOST
 
     asyncio.run(main())
+
+
+def test_a_renewal_that_fails_in_an_unforeseen_way_does_not_end_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is seen, and the next beat goes on."""
+
+    async def main() -> None:
+        async with Scene() as scene:
+            scene.shelf.next_renewals.append(ZeroDivisionError("a driver's own mistake"))
+            lease = await granted(scene)
+            end = lease.trust.end
+            await until(lambda: lease.trust.end > end)
+
+    asyncio.run(main())
+    assert "a driver's own mistake" in caplog.text

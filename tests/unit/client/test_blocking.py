@@ -14,6 +14,7 @@ import pytest
 
 import fencehold
 from fencehold import Client, State
+from fencehold.client.blocking.portal import portal_to
 from fencehold.client.making import where
 from fencehold.errors import Deadlock, HoldLost, LockTimeout, NotOwner, SessionExpired, Unavailable, UsageError
 from tests.unit.client.service import service_on_a_thread, until_true
@@ -359,6 +360,50 @@ def test_nobody_sleeps_on_a_client_that_is_closed(url: str) -> None:
                 with pytest.raises((UsageError, SessionExpired), match="closed"):
                     call.result(10)
             assert watching.exception(10) is None or isinstance(watching.exception(), UsageError)
+
+
+def test_what_is_started_while_a_client_is_closed_is_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tier that is first used when another thread closes the client leaves no thread and no session."""
+    client = fencehold.connect(url)
+    made: list[Any] = []
+
+    def closing(source: Any) -> Any:
+        portal = portal_to(source)
+        made.append(portal)
+        client.close()
+        return portal
+
+    monkeypatch.setattr("fencehold.client.blocking.client.portal_to", closing)
+    with pytest.raises(UsageError, match="closed"):
+        client.lock("a", tier=fencehold.EFFICIENCY).acquire(timeout=0)
+    assert made[0].loop.is_closed()
+
+
+def test_one_tier_that_cannot_be_closed_keeps_no_other_open(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = fencehold.connect(url)
+    first = client.portal()
+    with client.lock("a", tier=fencehold.EFFICIENCY) as claim:
+        second = claim._portal
+    close = first.close
+
+    def interrupted() -> None:
+        close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    assert first.loop.is_closed()  # type: ignore[attr-defined]
+    assert second.loop.is_closed()  # type: ignore[attr-defined]
+
+
+def test_a_portal_that_is_closed_leaves_no_question_behind(url: str) -> None:
+    """Nothing is left that nobody awaits: that would be warned of."""
+    with fencehold.connect(url) as client:
+        portal = client.portal()
+    with pytest.raises(UsageError, match="closed"):
+        portal.explain("a")
+    gc.collect()
 
 
 def test_a_watch_that_is_closed_ends_for_those_who_wait(client: Client) -> None:

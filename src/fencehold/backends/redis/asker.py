@@ -3,6 +3,7 @@
 1. A connection is used by one thread, with one command under way. Whatever goes wrong with it, an interrupt too,
    it is given up: an answer that comes late must not be taken for that of another command.
 2. A thread that ends takes its connection with it. There are no more connections than threads that ask.
+3. Whoever asks while this is closed is answered; then its connection is given up, too.
 """
 
 import threading
@@ -51,6 +52,10 @@ class RedisAsker:
         self._make = _maker(server, connect_s, answer_s)
         self._mine = threading.local()
         self._all: WeakSet[Any] = WeakSet()
+        self._busy: set[Any] = set()
+        """Connections with a command under way: given up by who uses them, and nobody else."""
+        self._changing = threading.Lock()
+        self._is_closed = False
 
     def take(self, ask: Ask, ttl: float) -> Taken | Busy:
         return self._steps.taken(ask, self._run(self._steps.taking(ask, ttl)))
@@ -59,12 +64,17 @@ class RedisAsker:
         return bool(self._run(self._steps.freeing(lease.ask)))
 
     def close(self) -> None:
-        for connection in tuple(self._all):
-            connection.disconnect()
+        self._is_closed = True
+        with self._changing:
+            connections = tuple(self._all)
+        for connection in connections:
+            if connection not in self._busy:
+                connection.disconnect()
 
     def _run(self, step: Step) -> Any:
         connection = self._connection()
         try:
+            self._busy.add(connection)
             try:
                 return self._ask(connection, step.script.by_hash(step.keys, step.words))
             except NoScriptError:
@@ -74,9 +84,14 @@ class RedisAsker:
         except BaseException as error:
             self._mine.connection = None
             connection.disconnect()
-            if isinstance(error, RedisError | OSError):
+            # Of a connection that is given up under one's hands, redis-py says whatever it stumbles over.
+            if isinstance(error, RedisError | OSError) or (self._is_closed and isinstance(error, Exception)):
                 raise unanswered(self._name, str(error)) from error
             raise
+        finally:
+            self._busy.discard(connection)
+            if self._is_closed:
+                connection.disconnect()
 
     def _connection(self) -> Any:
         connection: Any = getattr(self._mine, "connection", None)
@@ -88,7 +103,8 @@ class RedisAsker:
                 connection.disconnect()
                 raise unreached(error, self._name) from error
             self._mine.connection = connection
-            self._all.add(connection)
+            with self._changing:
+                self._all.add(connection)
         return connection
 
     @staticmethod

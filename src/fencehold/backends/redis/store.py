@@ -15,6 +15,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from fencehold.backends.port import Ask, Lease, Settings
@@ -32,6 +33,8 @@ from fencehold.client.views import Explanation
 from fencehold.errors import PermissionDenied, QueueFull, UsageError
 from fencehold.guarantees import Guarantees
 
+_stamp = lru_cache(maxsize=1_024)(stamp)
+"""Who asks once asks again."""
 _TOKEN_CHARS = 32
 _RENEWED_AT_ONCE = 256
 """One script renews no more: Redis does nothing else while it runs."""
@@ -136,7 +139,7 @@ class RedisStore:
         """A take."""
         terms = ask.terms
         words: list[Word] = [ask.token, ms_of(ttl), int(waits), self._channel, ask.name]
-        words.append(stamp(self._settings.who, ask.owner, terms.meta))
+        words.append(_stamp(self._settings.who, ask.owner, terms.meta))
         if not terms.limit:
             return Step(scripts.TAKE, self._keys(ask.name), words)
         words.append(terms.limit)

@@ -19,7 +19,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from fencehold.backends import seen
@@ -37,6 +37,8 @@ from fencehold.client.views import Explanation, Holder
 from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 
+_stamp = lru_cache(maxsize=1_024)(seen.stamp)
+"""Who asks once asks again."""
 _RENEWED_AT_ONCE = 256
 _RETRY_S_MIN, _RETRY_S_MAX = 0.01, 0.2
 _ALIVE_S = 5 * _RETRY_S_MAX
@@ -120,7 +122,7 @@ class RedlockStore:
 
     async def _take(self, ask: Ask, ttl: float) -> Taken | Busy:
         attempt = next(self._attempts)
-        words = (ask.token, attempt, ms_of(ttl), seen.stamp(self._settings.who, ask.owner, ask.terms.meta))
+        words = (ask.token, attempt, ms_of(ttl), _stamp(self._settings.who, ask.owner, ask.terms.meta))
         votes = await self._poll(Question(scripts.TAKE, (self._key(ask.name),), words), self._is_settled)
         if votes.yes() >= self._quorum:
             return Taken(validity=ttl - max(margin(ttl), drift(ttl)))

@@ -5,6 +5,7 @@ import ssl
 import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 from weakref import WeakSet
@@ -83,8 +84,10 @@ class Client(Verbs):
         """End the session: all it holds is free at once. Then no thread and no socket is left."""
         self._closed = True
         portals, self._portals = self._portals, {}
-        for portal in portals.values():
-            portal.close()
+        with ExitStack() as stack:
+            # Taken out one by one: a portal that is started meanwhile is closed by who takes it out.
+            while portals:
+                stack.callback(portals.popitem()[1].close)
 
     def portal(self) -> Portal:
         """The thread that talks to the service; started when it is first needed, in each process."""
@@ -108,9 +111,21 @@ class Client(Verbs):
         with self._starting:
             if self._closed:
                 raise UsageError("the client is closed")
-            if source not in self._portals:
-                self._portals[source] = portal_to(source)
-            return self._portals[source]
+            portals = self._portals
+            portal = portals.get(source)
+            if portal is None:
+                portal = portals[source] = portal_to(source)
+        self._end_if_closed(portals, source)
+        return portal
+
+    def _end_if_closed(self, portals: dict[Source, Portal], source: Source) -> None:
+        """End what was started while another thread closed the client, unless that one has."""
+        if not self._closed:
+            return
+        portal = portals.pop(source, None)
+        if portal is not None:
+            portal.close()
+        raise UsageError("the client is closed")
 
     def _on_forked(self) -> None:
         """In a child: the parent's threads are not here, and whoever held this lock neither."""

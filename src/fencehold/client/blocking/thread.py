@@ -83,6 +83,9 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop; a caller that stops waiting has it cancelled."""
+        if self.loop.is_closed():
+            coroutine.close()
+            raise closed()
         slip = Slip()
         tasks: list[asyncio.Task[Result]] = []
         try:
