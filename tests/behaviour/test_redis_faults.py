@@ -62,6 +62,12 @@ def waiting_process(url: str, name: str) -> Iterator["subprocess.Popen[bytes]"]:
         process.wait()
 
 
+def _is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs any more."""
+    states = [each.read_text().rpartition(")")[2].split()[0] for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 def test_a_redis_that_comes_back_empty_has_lost_a_hold_and_its_holder_is_told(server: Redis) -> None:
     """Not linearizable, as declared: another has the name at once. The holder is told at its next renewal."""
 
@@ -326,6 +332,8 @@ def test_the_first_who_waits_holds_up_the_next_for_a_few_seconds_only(
                 process.send_signal(9 if is_killed else 19)
                 if is_killed:
                     process.wait()
+                else:
+                    await until(lambda: _is_stopped(process.pid), 20)
                 # What it had sent before has been answered after this: it could be granted the name else.
                 await one.explain(name, tier=EFFICIENCY)
                 begun = time.monotonic()

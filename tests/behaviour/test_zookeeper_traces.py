@@ -118,7 +118,7 @@ def test_a_storm_of_tries_leaves_nothing_behind(ground: ZookeeperGround, name: s
                 await until(lambda: len(eye.nodes(name)) == 1)
                 assert eye.stat(name, eye.nodes(name)[0]).czxid == hold.fence
             assert eye.nodes(name) == []
-            assert (session_of(other).claims, session_of(third).claims) == (0, 0)
+            await until(lambda: (session_of(other).claims, session_of(third).claims) == (0, 0))
 
     asyncio.run(main())
 
