@@ -13,6 +13,8 @@ MODULES = (
     "bench.cluster",
     "bench.endurance",
     "bench.tiers",
+    "bench.fencing",
+    "bench.guarding",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 
