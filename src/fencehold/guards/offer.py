@@ -54,13 +54,15 @@ def offer_of(offered: Any, name: str | None = None) -> Offer:
     Raises:
         UsageError: there is no fence in it, or it is that of another name.
     """
-    if isinstance(offered, Claiming) and not isinstance(offered, Holding):
+    names: tuple[str, ...]
+    if isinstance(offered, Holding):
+        names, fence = offered.names, offered.fence
+    elif isinstance(offered, Offer):
+        names, fence = (offered.name,), offered.fence
+    elif isinstance(offered, Claiming):
         raise UsageError(
             f"{offered!r} is a claim, which has no fence: to protect state, ask with tier=fencehold.CORRECTNESS"
         )
-    names: tuple[str, ...]
-    if isinstance(offered, Offer):
-        names, fence = (offered.name,), offered.fence
     elif isinstance(offered, Fenced):
         names, fence = tuple(offered.names), offered.fence
     else:
