@@ -25,7 +25,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from fencehold.backends.zookeeper.address import Address
-from fencehold.backends.zookeeper.handler import LoopHandler
+from fencehold.backends.zookeeper.handler import PlugHandler
 from fencehold.backends.zookeeper.requests import (
     ANSWERS,
     REFUSALS,
@@ -175,7 +175,7 @@ class Session:
 
     def _made(self, ttl: float, zxid: int) -> Any:
         address = self.address
-        handler = LoopHandler("fencehold zookeeper", address.tls)
+        handler = PlugHandler("fencehold zookeeper", address.tls)
         client = KazooClient(
             hosts=",".join(address.hosts),
             timeout=ttl,

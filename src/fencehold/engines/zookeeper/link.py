@@ -36,7 +36,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
 from fencehold.engines.zookeeper.address import Address
-from fencehold.engines.zookeeper.handler import LoopHandler
+from fencehold.engines.zookeeper.handler import PollHandler
 from fencehold.errors import NotAdmitted, Unavailable
 
 Request = Callable[[Any], Any]
@@ -181,7 +181,7 @@ class Link:
 
     def _made(self) -> Any:
         address = self.address
-        handler = LoopHandler("fencehold zookeeper", address.tls)
+        handler = PollHandler("fencehold zookeeper", address.tls)
         login = f"{address.user}:{address.password}"
         client = KazooClient(
             hosts=",".join(address.hosts),

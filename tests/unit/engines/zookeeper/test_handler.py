@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import trustme
 
-from fencehold.engines.zookeeper.handler import LoopHandler
+from fencehold.engines.zookeeper.handler import PollHandler
 from tests.unit.engines.zookeeper.valve import until
 
 
@@ -17,7 +17,7 @@ def test_what_kazoo_posts_is_called_on_the_loop_in_order() -> None:
     """Answers and watches come on the loop's thread, in the order in which they were posted."""
 
     async def work() -> None:
-        handler = LoopHandler("test", None)
+        handler = PollHandler("test", None)
         done = asyncio.Event()
         handler.on_end = done.set
         thread = handler.spawn(post, handler)
@@ -25,7 +25,7 @@ def test_what_kazoo_posts_is_called_on_the_loop_in_order() -> None:
         thread.join()
         assert heard == [(number, threading.get_ident()) for number in range(100)]
 
-    def post(handler: LoopHandler) -> None:
+    def post(handler: PollHandler) -> None:
         for number in range(100):
             queue = handler.completion_queue if number % 2 else handler.callback_queue
             queue.put(partial(hear, number))
@@ -40,8 +40,8 @@ def test_what_kazoo_posts_is_called_on_the_loop_in_order() -> None:
 def test_a_loop_that_is_closed_is_told_nothing() -> None:
     """kazoo's thread may be the last to leave: it must not fail for that."""
 
-    async def made() -> LoopHandler:
-        return LoopHandler("test", None)
+    async def made() -> PollHandler:
+        return PollHandler("test", None)
 
     handler = asyncio.run(made())
     handler.completion_queue.put(lambda: None)
@@ -58,7 +58,7 @@ def test_hanging_up_ends_a_connect_that_nobody_answers() -> None:
             for client in waiting:
                 client.setblocking(False)
                 client.connect_ex(address)
-            handler = LoopHandler("test", None)
+            handler = PollHandler("test", None)
 
             async def is_begun() -> bool:
                 return handler._socket is not None
@@ -80,7 +80,7 @@ def test_select_tells_who_is_ready() -> None:
     """Readers with something to read and writers with room to write; nobody in time is nobody."""
 
     async def work() -> None:
-        handler = LoopHandler("test", None)
+        handler = PollHandler("test", None)
         one, other = socket.socketpair()
         with one, other:
             assert handler.select([one], [], [], 0.01) == ([], [], [])
@@ -102,7 +102,7 @@ def test_select_tells_what_tls_has_read_ahead() -> None:
     authority.configure_trust(client_side)
 
     async def work() -> None:
-        handler = LoopHandler("test", None)
+        handler = PollHandler("test", None)
         one, other = socket.socketpair()
         serving = asyncio.ensure_future(asyncio.to_thread(server_side.wrap_socket, other, server_side=True))
         reader = await asyncio.to_thread(client_side.wrap_socket, one, server_hostname="server")
