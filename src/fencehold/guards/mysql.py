@@ -26,9 +26,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencehold.errors import UsageError
-from fencehold.guards import statements
-from fencehold.guards.offer import Offered, offer_of
-from fencehold.guards.statements import TABLE, FencedUpdate
+from fencehold.guards import drivers
+from fencehold.guards.drivers import Updated, Values
+from fencehold.guards.offer import Offer
+from fencehold.guards.statements import FencedUpdate, Statements
 
 __all__ = ["AsyncGuard", "Guard", "async_fenced_update", "fenced_update"]
 
@@ -36,153 +37,84 @@ _IN_TRANSACTION = 1
 """A bit of the status that the server sends with each reply."""
 
 
-class Guard:
+class _Mysql(drivers.Driver):
+    dialect = "mysql"
+    style = "pyformat"
+    is_async: bool
+
+    def begun(self, connection: Any) -> None:
+        commit = getattr(connection, "commit", None)
+        if commit is None or not hasattr(connection, "get_autocommit"):
+            raise UsageError(f"this guard takes a connection of a MySQL driver, not {connection!r}")
+        if inspect.iscoroutinefunction(commit) is not self.is_async:
+            raise UsageError(f"{connection!r} is for {'Guard' if self.is_async else 'AsyncGuard'}")
+        if connection.get_autocommit():
+            _in_transaction(connection, unknown=0)
+
+    def still_open(self, connection: Any) -> None:
+        """Afterwards it may be none in a table without transactions."""
+        _in_transaction(connection, unknown=_IN_TRANSACTION)
+
+    def judge(self, said: Statements, offer: Offer, told: int | None) -> None:
+        said.judge_mysql(offer, told)
+
+
+class _Blocking(_Mysql, drivers.BlockingDriver[Any]):
+    is_async = False
+
+    def execute(self, connection: Any, sql: str, values: Values | None = None) -> None:
+        self.told(connection, sql, values)
+
+    def told(self, connection: Any, sql: str, values: Values | None) -> int | None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values)
+            told: int | None = cursor.lastrowid
+        return told
+
+    def updated(self, connection: Any, said: FencedUpdate, values: Values) -> Updated:
+        with connection.cursor() as cursor:
+            cursor.execute(said.update, values)
+            if written := _written(cursor):
+                return Updated(written, None)
+            cursor.execute(said.look, values)
+            return Updated(0, _value(cursor.fetchone()))
+
+
+class _Awaited(_Mysql, drivers.AwaitedDriver[Any]):
+    is_async = True
+
+    async def execute(self, connection: Any, sql: str, values: Values | None = None) -> None:
+        await self.told(connection, sql, values)
+
+    async def told(self, connection: Any, sql: str, values: Values | None) -> int | None:
+        async with connection.cursor() as cursor:
+            await cursor.execute(sql, values)
+            told: int | None = cursor.lastrowid
+        return told
+
+    async def updated(self, connection: Any, said: FencedUpdate, values: Values) -> Updated:
+        async with connection.cursor() as cursor:
+            await cursor.execute(said.update, values)
+            if written := _written(cursor):
+                return Updated(written, None)
+            await cursor.execute(said.look, values)
+            return Updated(0, _value(await cursor.fetchone()))
+
+
+class Guard(drivers.BlockingGuard[Any]):
     """Guards what is in the same database, on a connection of PyMySQL or mysqlclient."""
 
-    def __init__(self, table: str = TABLE, *, strict: bool = False) -> None:
-        """`strict`: a name without a mark is an error; `register` the names there are.
-
-        Raises:
-            UsageError: that is no name of a table.
-        """
-        self._said = statements.statements("mysql", "pyformat", table, strict)
-
-    def enter(self, connection: Any, hold: Offered, name: str | None = None) -> None:
-        """Raise the mark: the first statement of a holder's first transaction, before it reads anything.
-
-        Raises:
-            StaleFence: another has held the name since; roll back.
-            UsageError: there is no transaction, no fence for that name, or (strict) no mark.
-            pymysql.Error: as it is, or as the driver's own is called; a deadlock may be tried again.
-        """
-        offer = offer_of(hold, name)
-        _begun(connection, is_async=False)
-        told = _told(connection, self._said.raising, self._said.values(offer))
-        _still_open(connection)
-        self._said.judge_mysql(offer, told)
-
-    def check(self, connection: Any, hold: Offered, name: str | None = None) -> None:
-        """Refuse a stale fence, in the transaction that writes. Raises as `enter`, and does the same."""
-        self.enter(connection, hold, name)
-
-    def register(self, connection: Any, *names: str) -> None:
-        """Have names known, with no fence seen yet; those that are known stay as they are."""
-        for name in names:
-            _told(connection, self._said.registering, {"name": self._said.name(name)})
-
-    def raise_all(self, connection: Any, hold: Offered, name: str | None = None) -> None:
-        """Raise every mark to this fence, after a restore: whoever was given a smaller one before is refused."""
-        _told(connection, self._said.raising_all, {"fence": offer_of(hold, name).fence})
-
-    def create(self, connection: Any) -> None:
-        """Make the table, if there is none: for tests and small programs. MySQL commits what was begun."""
-        _told(connection, statements.script("mysql", self._said.table))
+    _driver = _Blocking()
 
 
-class AsyncGuard:
+class AsyncGuard(drivers.AwaitedGuard[Any]):
     """The same on a connection of aiomysql."""
 
-    def __init__(self, table: str = TABLE, *, strict: bool = False) -> None:
-        """As `Guard`."""
-        self._said = statements.statements("mysql", "pyformat", table, strict)
-
-    async def enter(self, connection: Any, hold: Offered, name: str | None = None) -> None:
-        """As `Guard.enter`."""
-        offer = offer_of(hold, name)
-        _begun(connection, is_async=True)
-        told = await _atold(connection, self._said.raising, self._said.values(offer))
-        _still_open(connection)
-        self._said.judge_mysql(offer, told)
-
-    async def check(self, connection: Any, hold: Offered, name: str | None = None) -> None:
-        """As `Guard.check`."""
-        await self.enter(connection, hold, name)
-
-    async def register(self, connection: Any, *names: str) -> None:
-        """As `Guard.register`."""
-        for name in names:
-            await _atold(connection, self._said.registering, {"name": self._said.name(name)})
-
-    async def raise_all(self, connection: Any, hold: Offered, name: str | None = None) -> None:
-        """As `Guard.raise_all`."""
-        await _atold(connection, self._said.raising_all, {"fence": offer_of(hold, name).fence})
-
-    async def create(self, connection: Any) -> None:
-        """As `Guard.create`."""
-        await _atold(connection, statements.script("mysql", self._said.table))
+    _driver = _Awaited()
 
 
-def fenced_update(
-    connection: Any,
-    hold: Offered,
-    table: str,
-    *,
-    set: str = "",
-    where: str,
-    values: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    column: str = "fence",
-) -> bool:
-    """Update one row that has a fence of its own, and that fence; False if there is no such row.
-
-    `set` and `where` are SQL with places as `%(id)s` for the values. Without `set` only the fence is raised: do
-    that first, then read the row.
-
-    Raises:
-        StaleFence: the row has seen a greater fence, and was not written.
-        UsageError: there is no transaction, or `where` means several rows; roll back.
-        pymysql.Error: as it is, or as the driver's own is called.
-    """
-    offer = offer_of(hold, name)
-    said, given = _update(table, set, where, column), statements.with_fence(values, offer)
-    _begun(connection, is_async=False)
-    with connection.cursor() as cursor:
-        cursor.execute(said.update, given)
-        written, mark = _written(cursor), None
-        if written == 0:
-            cursor.execute(said.look, given)
-            mark = _value(cursor.fetchone(), column)
-    _still_open(connection)
-    return said.judge(offer, written, mark)
-
-
-async def async_fenced_update(
-    connection: Any,
-    hold: Offered,
-    table: str,
-    *,
-    set: str = "",
-    where: str,
-    values: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    column: str = "fence",
-) -> bool:
-    """As `fenced_update`."""
-    offer = offer_of(hold, name)
-    said, given = _update(table, set, where, column), statements.with_fence(values, offer)
-    _begun(connection, is_async=True)
-    async with connection.cursor() as cursor:
-        await cursor.execute(said.update, given)
-        written, mark = _written(cursor), None
-        if written == 0:
-            await cursor.execute(said.look, given)
-            mark = _value(await cursor.fetchone(), column)
-    _still_open(connection)
-    return said.judge(offer, written, mark)
-
-
-def _told(connection: Any, sql: str, values: Mapping[str, Any] | None = None) -> int | None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        told: int | None = cursor.lastrowid
-    return told
-
-
-async def _atold(connection: Any, sql: str, values: Mapping[str, Any] | None = None) -> int | None:
-    async with connection.cursor() as cursor:
-        await cursor.execute(sql, values)
-        told: int | None = cursor.lastrowid
-    return told
+fenced_update = Guard._driver.fenced_update
+async_fenced_update = AsyncGuard._driver.fenced_update
 
 
 def _written(cursor: Any) -> int:
@@ -190,39 +122,16 @@ def _written(cursor: Any) -> int:
     return max(cursor.rowcount, 1) if cursor.lastrowid else 0
 
 
-def _value(row: Any, column: str) -> int | None:
+def _value(row: Any) -> int | None:
     """The only value of a row, which may be a dictionary."""
-    value: int | None = row[column] if isinstance(row, Mapping) else row[0] if row else None
-    return value
+    values = row.values() if isinstance(row, Mapping) else row
+    return next(iter(values or ()), None)
 
 
-def _update(table: str, sets: str, where: str, column: str) -> FencedUpdate:
-    return statements.fenced_update("mysql", "pyformat", table, sets, where, column)
-
-
-def _begun(connection: Any, *, is_async: bool) -> None:
-    """Refuse what is no connection of that kind, and one on which each statement commits by itself."""
-    commit = getattr(connection, "commit", None)
-    if commit is None or not hasattr(connection, "get_autocommit"):
-        raise UsageError(f"this guard takes a connection of a MySQL driver, not {connection!r}")
-    if inspect.iscoroutinefunction(commit) is not is_async:
-        raise UsageError(f"{connection!r} is for {'Guard' if is_async else 'AsyncGuard'}")
-    if connection.get_autocommit() and not _status(connection) & _IN_TRANSACTION:
-        raise _no_transaction()
-
-
-def _still_open(connection: Any) -> None:
-    """Refuse if the statement was a transaction of its own after all, as in a table without transactions."""
-    if not _status(connection, _IN_TRANSACTION) & _IN_TRANSACTION:
-        raise _no_transaction()
-
-
-def _status(connection: Any, unknown: int = 0) -> int:
-    status: int = getattr(connection, "server_status", unknown)
-    return status
-
-
-def _no_transaction() -> UsageError:
-    return UsageError(
-        "a guard works in the transaction that writes, on a table of InnoDB: call begin(), or turn autocommit off"
-    )
+def _in_transaction(connection: Any, unknown: int) -> None:
+    """Refuse one that is in none; `unknown` is the status of a driver that keeps none."""
+    if not getattr(connection, "server_status", unknown) & _IN_TRANSACTION:
+        raise UsageError(
+            "a guard works in the transaction that writes, on a table of InnoDB: "
+            "call begin(), or turn autocommit off"
+        )

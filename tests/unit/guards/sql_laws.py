@@ -364,3 +364,31 @@ def _shuffled(writes: int) -> list[int]:
     """Fences that grow on the whole, each for several writes, and out of order among neighbours."""
     lots = random.Random(34)
     return sorted((number // 4 + 1 for number in range(writes)), key=lambda fence: fence + lots.uniform(0, 12))
+
+
+class ServedLaws(GuardLaws):
+    """The laws on a `server` that the test module has: by the driver that blocks."""
+
+    @pytest.fixture
+    def place(self, server: Place) -> Place:
+        server.prepare()
+        return server
+
+    @pytest.fixture
+    def writes(self) -> int:
+        return 10_000
+
+
+class AwaitedLaws(GuardLaws):
+    """The same by the driver that is awaited, of a server with an `awaited_line`."""
+
+    @pytest.fixture
+    def place(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> Place:
+        monkeypatch.setattr(server, "line", server.awaited_line)
+        server.prepare()
+        found: Place = server
+        return found
+
+    @pytest.fixture
+    def writes(self) -> int:
+        return 1_000

@@ -1,6 +1,7 @@
 """The guard for MySQL and MariaDB, by PyMySQL and by aiomysql."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import aiomysql
@@ -10,7 +11,7 @@ import pytest
 from fencehold import StaleFence, UsageError
 from fencehold.guards import mysql
 from rig.mariadb import DATABASE
-from tests.unit.guards.sql_laws import GuardLaws, balance, mark, offer
+from tests.unit.guards.sql_laws import AwaitedLaws, ServedLaws, balance, mark, offer
 from tests.unit.guards.sql_places import AwaitedLine, Line, MysqlPlace, Place, Updating
 
 
@@ -56,42 +57,22 @@ def _begin(isolation: str) -> str:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BlockingPlace]:
-    place = BlockingPlace()
-    try:
+    with closing(BlockingPlace()) as place:
         yield place
-    finally:
-        place.close()
 
 
-def _ready(place: Place) -> Place:
-    place.prepare()
-    return place
+class TestBlocking(ServedLaws):
+    """By a connection that blocks."""
 
 
-class TestBlocking(GuardLaws):
-    @pytest.fixture
-    def place(self, server: BlockingPlace) -> Place:
-        return _ready(server)
-
-    @pytest.fixture
-    def writes(self) -> int:
-        return 10_000
-
-
-class TestAsync(GuardLaws):
-    @pytest.fixture
-    def place(self, server: BlockingPlace, monkeypatch: pytest.MonkeyPatch) -> Place:
-        monkeypatch.setattr(server, "line", server.awaited_line)
-        return _ready(server)
-
-    @pytest.fixture
-    def writes(self) -> int:
-        return 1_000
+class TestAsync(AwaitedLaws):
+    """By one that is awaited."""
 
 
 @pytest.fixture
 def place(server: BlockingPlace) -> Place:
-    return _ready(server)
+    server.prepare()
+    return server
 
 
 @pytest.mark.parametrize("awaited", [False, True])

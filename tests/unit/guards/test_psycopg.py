@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ from psycopg.rows import dict_row
 
 from fencehold import StaleFence, UsageError
 from fencehold.guards import psycopg as guards
-from tests.unit.guards.sql_laws import GuardLaws, balance, mark, offer, seen
+from tests.unit.guards.sql_laws import AwaitedLaws, ServedLaws, balance, mark, offer, seen
 from tests.unit.guards.sql_places import AwaitedLine, Line, Place, PostgresPlace, Updating
 
 # Nothing here outlives the server: commits need not wait for the disk.
@@ -49,48 +50,31 @@ class BlockingPlace(PostgresPlace):
 
         return AsyncLine(connect, guards.AsyncGuard(strict=strict))
 
+    def prepare(self) -> None:
+        super().prepare()
+        with self.lines(1) as (line,):
+            line.create()
+            line.commit()
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BlockingPlace]:
-    place = BlockingPlace()
-    try:
+    with closing(BlockingPlace()) as place:
         yield place
-    finally:
-        place.close()
 
 
-def _ready(place: Place) -> Place:
-    place.prepare()
-    with place.lines(1) as (line,):
-        line.create()
-        line.commit()
-    return place
+class TestBlocking(ServedLaws):
+    """By a connection that blocks."""
 
 
-class TestBlocking(GuardLaws):
-    @pytest.fixture
-    def place(self, server: BlockingPlace) -> Place:
-        return _ready(server)
-
-    @pytest.fixture
-    def writes(self) -> int:
-        return 10_000
-
-
-class TestAsync(GuardLaws):
-    @pytest.fixture
-    def place(self, server: BlockingPlace, monkeypatch: pytest.MonkeyPatch) -> Place:
-        monkeypatch.setattr(server, "line", server.awaited_line)
-        return _ready(server)
-
-    @pytest.fixture
-    def writes(self) -> int:
-        return 1_000
+class TestAsync(AwaitedLaws):
+    """By one that is awaited."""
 
 
 @pytest.fixture
 def place(server: BlockingPlace) -> Place:
-    return _ready(server)
+    server.prepare()
+    return server
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
@@ -166,6 +150,19 @@ def test_a_pipeline_in_a_transaction_is_guarded(place: Place) -> None:
             line.connection.execute("UPDATE wallet SET balance = 1")
             with pytest.raises(StaleFence):
                 line.check(offer(6))
+        line.commit()
+    assert seen(place, balance) == 1
+
+
+def test_an_update_in_a_pipeline_is_told_what_became_of_it(place: Place) -> None:
+    """It asks at once: what was not asked yet must not be taken for a row that is not there."""
+    with place.lines(1) as (line,):
+        with line.connection.pipeline():
+            where = {"set": "balance = 1", "where": "id = %(id)s"}
+            assert guards.fenced_update(line.connection, offer(7), "wallet", **where, values={"id": 1})
+            assert not guards.fenced_update(line.connection, offer(7), "wallet", **where, values={"id": 99})
+            with pytest.raises(StaleFence):
+                guards.fenced_update(line.connection, offer(6), "wallet", **where, values={"id": 1})
         line.commit()
     assert seen(place, balance) == 1
 
