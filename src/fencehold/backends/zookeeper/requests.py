@@ -14,6 +14,8 @@ from kazoo.exceptions import (
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
+    SessionExpiredError,
+    SessionMovedError,
     UnimplementedError,
 )
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, Sync
@@ -27,6 +29,8 @@ ANSWERS = (NoNodeError, NodeExistsError, NotEmptyError)
 """Errors that say how things stand."""
 REFUSALS = (NoAuthError, InvalidACLError, QuotaExceededError, UnimplementedError)
 """Errors that are answers, too, but to a question that should not have been asked."""
+ELSEWHERE = (SessionExpiredError, SessionMovedError)
+"""What a server says whose connection carries no session any more: it has ended, or goes on at another one."""
 _EPHEMERAL_SEQUENTIAL = 1 | 2
 _CONTAINER = 4
 _ANY_VERSION = -1

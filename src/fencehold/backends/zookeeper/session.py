@@ -28,6 +28,7 @@ from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.handler import PlugHandler
 from fencehold.backends.zookeeper.requests import (
     ANSWERS,
+    ELSEWHERE,
     REFUSALS,
     Answer,
     Lost,
@@ -299,6 +300,9 @@ class _Reply:
         is_answer = error is None or isinstance(error, ANSWERS)
         if is_answer or isinstance(error, REFUSALS):
             session.on_answer(self._sent_at, is_write=self._is_write)
+        if isinstance(error, ELSEWHERE) and session.is_connected:
+            # A server may say so and not hang up; on another connection it is found out what has become of it.
+            session.cut()
         if self.future.done():
             return
         if session.is_over:
