@@ -107,8 +107,11 @@ class Holding(threading.Thread):
             task.set_name(self._wanted.owner)
         self._made.set()
         ttl = self._wanted.ttl
+        connecting = aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name="fencehold run")
+        # What cannot be given is said before anything is reached.
+        connecting.plan.source(self._wanted.tier)
         try:
-            client = await aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name="fencehold run")
+            client = await connecting
         except Unavailable as error:
             raise CannotConnect(f"{_where(self._url)}: {error}") from error
         async with client, self._lock(client) as hold:

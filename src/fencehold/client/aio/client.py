@@ -137,14 +137,14 @@ class Connecting:
     """A client to be: `await` it, or enter it with `async with`."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._client: Client | None = None
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Client:
-        self._client = client = Client(self._plan)
+        self._client = client = Client(self.plan)
         try:
             await client.ready()
         except BaseException:
