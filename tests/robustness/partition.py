@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ from tests.robustness.wire import Wire
 
 MACHINES = ("a", "b", "c")
 CUT_S = 5.0
+_BEHIND_S = 5.0
 """Longer than the sessions of the clients that are cut off live."""
 _ROOT = Path(__file__).parents[2]
 CUT_OFF = Excused(frozenset({"Unavailable", "OutcomeUnknown", "HoldLost", "SessionExpired"}), losses=True)
@@ -228,11 +230,19 @@ def _differences(stage: Stage) -> list[str]:
     """Nodes whose state is another than what the journal tells. Nobody is at work, so what is held stays so."""
     held = asyncio.run(_held_by_journal(stage.members.url))
     stage.nodes.await_settled()
+    for node in stage.nodes.nodes:
+        # A standby may be a moment behind: what it has read by then is what counts.
+        with contextlib.suppress(TimeoutError):
+            await_true(partial(_has, node, held), "a node is up to the journal", _BEHIND_S)
     return [
         f"{node.name} has {view}, the journal tells {held}"
         for node in stage.nodes.nodes
         if (view := _held_by_node(node)) != held
     ]
+
+
+def _has(node: FenceholdNode, held: dict[str, int]) -> bool:
+    return _held_by_node(node) == held
 
 
 async def _held_by_journal(url: str) -> dict[str, int]:
