@@ -40,8 +40,8 @@ from tests.robustness.wire import Wire
 
 MACHINES = ("a", "b", "c")
 CUT_S = 5.0
-_BEHIND_S = 5.0
 """Longer than the sessions of the clients that are cut off live."""
+_BEHIND_S = 5.0
 _ROOT = Path(__file__).parents[2]
 CUT_OFF = Excused(frozenset({"Unavailable", "OutcomeUnknown", "HoldLost", "SessionExpired"}), losses=True)
 """What clients on the minority side may see."""
