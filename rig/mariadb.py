@@ -113,12 +113,15 @@ class MariaDB:
             "--bind-address=127.0.0.1",
             f"--socket={self.folder / 's'}",
             f"--pid-file={self.folder / 'pid'}",
+            f"--tmpdir={self.folder}",
         ]
 
     def _initialise(self) -> None:
         if self._user is not None:
             shutil.chown(self.folder, self._user)
         command = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
+        # A server that starts clears its tmpdir of every table there, a neighbour's, too.
+        command += [f"--tmpdir={self.folder}"]
         # Loopback is as safe as the socket here: its owner needs no password.
         command += ["--auth-root-authentication-method=normal", "--skip-name-resolve"]
         done = subprocess.run(

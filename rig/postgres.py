@@ -40,7 +40,7 @@ _SETTINGS = {
 
 def reachable_folder(parent: Path = Path("/var/tmp")) -> Path:
     """A new folder that the server's user can reach; the caller removes it."""
-    folder = Path(tempfile.mkdtemp(prefix="fencehold-postgres-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="fencehold-server-", dir=parent))
     folder.chmod(0o711)
     return folder
 
