@@ -3,9 +3,6 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
-# gRPC's own care for forks ends children at random while a call is under way in their parent; without it they live.
-export GRPC_ENABLE_FORK_SUPPORT := 0
-
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
