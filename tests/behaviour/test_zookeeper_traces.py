@@ -138,8 +138,8 @@ def test_a_storm_of_cancellations_leaves_nothing_behind(ground: ZookeeperGround,
                     pass
 
             asks = [asyncio.create_task(ask((one, other)[each % 2], lot.uniform(0, 0.6))) for each in range(300)]
-            for _ in range(4):
-                await asyncio.sleep(0.1)
+            for over in (50, 100, 150, 200):
+                await until(lambda over=over: sum(each.done() for each in asks) >= over)  # type: ignore[misc]
                 session_of(one).cut()
             await asyncio.gather(*asks)
             await until(lambda: eye.nodes(name) == [])

@@ -8,7 +8,7 @@ from typing import Any
 from fencehold import Guarantees
 from fencehold.backends.leasing import Leasing
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.store import Busy, Taken
+from fencehold.backends.store import Asker, Busy, Taken
 from fencehold.client.terms import Terms
 from fencehold.client.views import Explanation
 
@@ -22,6 +22,7 @@ class Shelf:
     guarantees = Guarantees("shelf", True, True, True, True, True, TTL, "none")
 
     def __init__(self) -> None:
+        self.asker: Asker | None = None
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
         self.held: dict[str, str] = {}
         self.fence = 0

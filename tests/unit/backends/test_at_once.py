@@ -55,7 +55,7 @@ class DeskScene(Scene):
     def __init__(self, ttl: float = 0.6) -> None:
         super().__init__(ttl)
         self.desk = Desk(self)
-        self.shelf.asker = self.desk  # type: ignore[attr-defined]
+        self.shelf.asker = self.desk
 
     async def __aenter__(self) -> "DeskScene":
         await super().__aenter__()

@@ -2,39 +2,32 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-import trustme
 
 from fencehold import HoldLost, Unavailable, aio
 from rig.etcd import EtcdCluster
-from tests.unit.engines.etcd.test_admission import LOGIN, issued, people
+from tests.behaviour.asking import until
+from tests.unit.etcd.guarded import LOGIN, with_tls, with_users
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    """A member that speaks TLS only, and only with those who show a certificate."""
-    folder = tmp_path_factory.mktemp("tls")
-    etcd = EtcdCluster(folder / "data", size=1, tls=issued(trustme.CA(), folder / "certificates"))
-    try:
-        etcd.start()
+    with with_tls(tmp_path_factory.mktemp("tls")) as etcd:
         yield etcd
-    finally:
-        etcd.stop()
 
 
 @pytest.fixture(scope="module")
 def peopled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    """A member that has users: one of them may read and write under /locks/, and nothing else."""
-    etcd = EtcdCluster(tmp_path_factory.mktemp("users"), size=1, flags=["--bcrypt-cost", "4"])
-    try:
-        etcd.start()
-        asyncio.run(people(etcd))
+    with with_users(tmp_path_factory.mktemp("users")) as etcd:
         yield etcd
-    finally:
-        etcd.stop()
+
+
+def renewed_after(hold: aio.Hold, end: float) -> bool:
+    return hold._grant.trust.end > end
 
 
 async def use(url: str) -> None:
@@ -43,7 +36,8 @@ async def use(url: str) -> None:
         hold = await one.lock("name", timeout=10).acquire()
         assert isinstance(hold, aio.Hold)
         waiting = asyncio.create_task(other.lock("name", timeout=20).acquire())
-        await asyncio.sleep(2.5)
+        for _ in range(2):
+            await until(partial(renewed_after, hold, hold._grant.trust.end))
         hold.check()
         assert len((await other.explain("name")).queue) == 1
         await other.break_hold("name")

@@ -17,7 +17,7 @@ from fencehold.etcd.address import Address, parse
 from fencehold.etcd.cluster import Bounds, Cluster
 from rig.etcd import EtcdCluster
 from rig.processes import free_port
-from tests.unit.engines.etcd.test_admission import issued
+from tests.unit.etcd.guarded import issued
 
 BOUNDS = Bounds(call_s=3.0)
 

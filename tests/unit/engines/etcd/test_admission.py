@@ -1,25 +1,20 @@
 """Getting into an etcd that is guarded: TLS with certificates on both sides, users with passwords and roles."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 import trustme
-from aetcd import rpc
 
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.errors import NotAdmitted, Unavailable, UsageError
 from fencehold.types import Position
-from rig.etcd import EtcdCluster, Tls
+from rig.etcd import EtcdCluster
 from tests.contract.harness import fill, leading, read_all, run
 from tests.contract.test_tail import Follower
+from tests.unit.etcd.guarded import LOGIN, PASSWORD, issued, with_tls, with_users
 
 pytestmark = pytest.mark.slow
-
-PASSWORD = "p@ss/w?rd"
-LOGIN = "locks:p%40ss%2Fw%3Frd"
 
 
 async def use(journal: EtcdJournal) -> None:
@@ -36,51 +31,16 @@ async def use(journal: EtcdJournal) -> None:
     assert follower.seen == records
 
 
-def issued(authority: trustme.CA, folder: Path) -> Tls:
-    """A certificate for loopback, and the authority's, as files."""
-    folder.mkdir()
-    files = Tls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
-    certificate = authority.issue_cert("127.0.0.1")
-    authority.cert_pem.write_to_path(str(files.ca))
-    certificate.cert_chain_pems[0].write_to_path(str(files.cert))
-    certificate.private_key_pem.write_to_path(str(files.key))
-    return files
-
-
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    """A member that speaks TLS only, and only with those who show a certificate."""
-    folder = tmp_path_factory.mktemp("tls")
-    etcd = EtcdCluster(folder / "data", size=1, tls=issued(trustme.CA(), folder / "certificates"))
-    try:
-        etcd.start()
+    with with_tls(tmp_path_factory.mktemp("tls")) as etcd:
         yield etcd
-    finally:
-        etcd.stop()
 
 
 @pytest.fixture(scope="module")
 def peopled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    """A member that has users: one of them may read and write under /locks/, and nothing else."""
-    etcd = EtcdCluster(tmp_path_factory.mktemp("users"), size=1, flags=["--bcrypt-cost", "4"])
-    try:
-        etcd.start()
-        asyncio.run(people(etcd))
+    with with_users(tmp_path_factory.mktemp("users")) as etcd:
         yield etcd
-    finally:
-        etcd.stop()
-
-
-async def people(etcd: EtcdCluster) -> None:
-    async with grpc.aio.insecure_channel(etcd.endpoints[0]) as channel:
-        users = rpc.AuthStub(channel)
-        for name in ("root", "locks"):
-            await users.UserAdd(rpc.AuthUserAddRequest(name=name, password=PASSWORD))
-            await users.RoleAdd(rpc.AuthRoleAddRequest(name=name))
-            await users.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=name, role=name))
-        below = rpc.Permission(permType=rpc.Permission.READWRITE, key=b"/locks/", range_end=b"/locks0")
-        await users.RoleGrantPermission(rpc.AuthRoleGrantPermissionRequest(name="locks", perm=below))
-        await users.AuthEnable(rpc.AuthEnableRequest())
 
 
 def test_a_journal_is_kept_over_tls(guarded: EtcdCluster) -> None:

@@ -1,0 +1,64 @@
+"""Members of etcd that let in only some: by certificates, or by names and passwords."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import trustme
+from aetcd import rpc
+
+from rig.etcd import EtcdCluster, Tls
+
+PASSWORD = "p@ss/w?rd"
+LOGIN = "locks:p%40ss%2Fw%3Frd"
+
+
+def issued(authority: trustme.CA, folder: Path) -> Tls:
+    """A certificate for loopback, and the authority's, as files."""
+    folder.mkdir()
+    files = Tls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(str(files.ca))
+    certificate.cert_chain_pems[0].write_to_path(str(files.cert))
+    certificate.private_key_pem.write_to_path(str(files.key))
+    return files
+
+
+@contextmanager
+def with_tls(folder: Path) -> Iterator[EtcdCluster]:
+    """A member that speaks TLS only, and only with those who show a certificate."""
+    etcd = EtcdCluster(folder / "data", size=1, tls=issued(trustme.CA(), folder / "certificates"))
+    with _running(etcd):
+        yield etcd
+
+
+@contextmanager
+def with_users(folder: Path) -> Iterator[EtcdCluster]:
+    """A member that has users: one of them may read and write under /locks/, and nothing else."""
+    etcd = EtcdCluster(folder, size=1, flags=["--bcrypt-cost", "4"])
+    with _running(etcd):
+        asyncio.run(_people(etcd))
+        yield etcd
+
+
+@contextmanager
+def _running(etcd: EtcdCluster) -> Iterator[None]:
+    try:
+        etcd.start()
+        yield
+    finally:
+        etcd.stop()
+
+
+async def _people(etcd: EtcdCluster) -> None:
+    async with grpc.aio.insecure_channel(etcd.endpoints[0]) as channel:
+        users = rpc.AuthStub(channel)
+        for name in ("root", "locks"):
+            await users.UserAdd(rpc.AuthUserAddRequest(name=name, password=PASSWORD))
+            await users.RoleAdd(rpc.AuthRoleAddRequest(name=name))
+            await users.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=name, role=name))
+        below = rpc.Permission(permType=rpc.Permission.READWRITE, key=b"/locks/", range_end=b"/locks0")
+        await users.RoleGrantPermission(rpc.AuthRoleGrantPermissionRequest(name="locks", perm=below))
+        await users.AuthEnable(rpc.AuthEnableRequest())
