@@ -15,10 +15,10 @@ import secrets
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from fencehold.backends.port import Ask, Lease
-from fencehold.backends.store import Busy, Taken
+from fencehold.backends.store import Asker, Busy
 from fencehold.client.aio.carrier import Answer, Who, name_of
 from fencehold.client.terms import Terms
 from fencehold.client.trust import NEVER, Grant
@@ -30,25 +30,6 @@ if TYPE_CHECKING:
 UNKNOWN = Answer(None, is_known=False)
 BUSY = Answer(None, is_known=True)
 _WITHDRAWAL_S = 2.0
-
-
-class Asker(Protocol):
-    """A store, as far as it can be asked by any thread, each on a connection of its own. Every call is bounded."""
-
-    def take(self, ask: Ask, ttl: float) -> Taken | Busy:
-        """As `Store.take` does for an ask that does not wait.
-
-        Raises:
-            Unavailable: nothing changed.
-            OutcomeUnknown: it may have been granted.
-            Refused, UsageError: as the store says.
-        """
-
-    def give(self, lease: Lease) -> bool:
-        """As `Store.give` does."""
-
-    def close(self) -> None:
-        """Disconnect all threads."""
 
 
 class AtOnce:

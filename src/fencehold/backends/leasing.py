@@ -71,7 +71,7 @@ class Leasing:
         await self._store.open()
         self.keeping = Keeping(self._store, self._settings, self._clock)
         self._chores = Chores()
-        asker = getattr(self._store, "asker", None)
+        asker = self._store.asker
         self.at_once = None if asker is None else AtOnce(self, asker, self._settings.ttl)
         self._is_open = True
 

@@ -109,22 +109,30 @@ async def answer(line: Line, *commands: tuple[str, ...]) -> Any:
 
 
 def _connection(server: Server, connect_s: float) -> AbstractConnection:
+    # Messages come on the same connection as answers: RESP3 tells them apart.
+    words = words_of(server, connect_s, connect_s) | {"protocol": 3}
+    if server.path:
+        return UnixDomainSocketConnection(**words)
+    return Connection(**words) if server.tls is None else SSLConnection(**words)
+
+
+def words_of(server: Server, connect_s: float, answer_s: float) -> dict[str, Any]:
+    """What a connection of redis-py is told, of whichever kind."""
     words: dict[str, Any] = {
         "db": server.db,
         "username": server.login.user or None,
         "password": server.login.password or None,
-        # Messages come on the same connection as answers: RESP3 tells them apart.
-        "protocol": 3,
-        "socket_timeout": connect_s,
+        "socket_timeout": answer_s,
         "socket_connect_timeout": connect_s,
     }
     if server.path:
-        return UnixDomainSocketConnection(path=server.path, **words)
+        return words | {"path": server.path}
     words |= {"host": server.endpoint.host, "port": server.endpoint.port}
     if server.tls is None:
-        return Connection(**words)
+        return words
     ca, cert, key = (None if path is None else str(path) for path in server.tls)
-    return SSLConnection(ssl_ca_certs=ca, ssl_certfile=cert, ssl_keyfile=key, ssl_check_hostname=True, **words)
+    tls = {"ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key, "ssl_check_hostname": True}
+    return words | tls
 
 
 def _taken_over(connection: AbstractConnection, server: str, answer_s: float) -> Line:

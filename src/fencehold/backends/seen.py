@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fencehold.client.views import Explanation, Holder, Party, Waiting
+from fencehold.client.views import Explanation, Holder, Party, Waiting, party
 
 
 def stamp(who: str, owner: str, meta: str) -> str:
@@ -13,14 +13,14 @@ def stamp(who: str, owner: str, meta: str) -> str:
 
 def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float, left: float | None) -> Holder:
     """A holder, of whom a backend keeps what `stamp` made; somebody unknown, if it is something else."""
-    party, meta = _read(stamped)
-    return Holder(party, fence, mode, limit, held_for, left, meta)
+    whose, meta = _read(stamped)
+    return Holder(whose, fence, mode, limit, held_for, left, meta)
 
 
 def waiting(place: int, stamped: str, *, mode: str, name: str, waited_for: float, left: float | None) -> Waiting:
     """Somebody in a queue."""
-    party, _ = _read(stamped)
-    return Waiting(place, party, mode, (name,), waited_for, left)
+    whose, _ = _read(stamped)
+    return Waiting(place, whose, mode, (name,), waited_for, left)
 
 
 def explanation(name: str, holders: list[Holder], queue: list[Waiting] | None = None) -> Explanation:
@@ -31,20 +31,9 @@ def explanation(name: str, holders: list[Holder], queue: list[Waiting] | None = 
 def _read(stamped: str) -> tuple[Party, Any]:
     said = _json(stamped)
     if not (isinstance(said, list) and len(said) == 3):
-        return Party(0, "", "", "", 0, {}), None
+        return party(0, "", None), None
     who, owner, meta = said
-    details = _json(who)
-    details = details if isinstance(details, dict) else {}
-    pid = details.get("pid", 0)
-    party = Party(
-        0,
-        str(owner),
-        str(details.get("client", "")),
-        str(details.get("host", "")),
-        pid if isinstance(pid, int) else 0,
-        details,
-    )
-    return party, _json(meta) if isinstance(meta, str) and meta else None
+    return party(0, str(owner), _json(who)), _json(meta) if isinstance(meta, str) and meta else None
 
 
 def _json(text: Any) -> Any:

@@ -27,6 +27,25 @@ class Busy(NamedTuple):
     """Seconds after which to try again at the latest, if nothing is heard before; None: sooner, and ever later."""
 
 
+class Asker(Protocol):
+    """A store, as far as it can be asked by any thread, each on a connection of its own. Every call is bounded."""
+
+    def take(self, ask: Ask, ttl: float) -> Taken | Busy:
+        """As `Store.take` does for an ask that does not wait.
+
+        Raises:
+            Unavailable: nothing changed.
+            OutcomeUnknown: it may have been granted.
+            Refused, UsageError: as the store says.
+        """
+
+    def give(self, lease: Lease) -> bool:
+        """As `Store.give` does."""
+
+    def close(self) -> None:
+        """Disconnect all threads."""
+
+
 class Store(Protocol):
     """Belongs to the event loop it was opened on. Every call is bounded in time by the store itself."""
 
@@ -35,6 +54,10 @@ class Store(Protocol):
 
     @property
     def guarantees(self) -> Guarantees: ...
+
+    @property
+    def asker(self) -> Asker | None:
+        """For threads that ask by themselves; None where the loop has to be asked."""
 
     async def open(self) -> None:
         """Raises: as `Backend.open`."""

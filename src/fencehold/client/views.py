@@ -109,6 +109,14 @@ def explanation(reply: dict[bytes, Any]) -> Explanation:
     )
 
 
+def party(session: int, owner: str, said: Any) -> Party:
+    """A client by what it said of itself, which may be anything."""
+    details = said if isinstance(said, dict) else {}
+    pid = details.get("pid", 0)
+    client, host = str(details.get("client", "")), str(details.get("host", ""))
+    return Party(session, owner, client, host, pid if isinstance(pid, int) else 0, details)
+
+
 def not_to_be_had(terms: Terms, seen: Explanation | None) -> LockTimeout:
     """The error for names that were not granted in time, saying who has them, if that is known."""
     who = f": {seen}" if seen is not None else ""
@@ -149,10 +157,7 @@ def _waiting(place: int, waiter: dict[bytes, Any]) -> Waiting:
 
 
 def _party(seen: dict[bytes, Any]) -> Party:
-    meta = _json(seen[b"session_meta"])
-    details = meta if isinstance(meta, dict) else {}
-    client, host, pid = details.get("client", ""), details.get("host", ""), details.get("pid", 0)
-    return Party(seen[b"session"], seen[b"owner"].decode(), str(client), str(host), pid, details)
+    return party(seen[b"session"], seen[b"owner"].decode(), _json(seen[b"session_meta"]))
 
 
 def _left(left_ms: int) -> float | None:

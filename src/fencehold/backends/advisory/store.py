@@ -72,6 +72,8 @@ def key_of(name: str) -> int:
 class AdvisoryStore:
     """Belongs to the event loop it was opened on."""
 
+    asker = None
+
     def __init__(self, place: Place, settings: Settings) -> None:
         self.on_wake: Callable[[str, str], None] = _nobody
         self.on_gone: Callable[[str, str], None] = _nobody

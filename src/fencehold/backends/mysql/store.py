@@ -39,6 +39,8 @@ CLOCKS = (
 class MysqlStore:
     """One server, some connections."""
 
+    asker = None
+
     def __init__(self, address: Address, settings: Settings) -> None:
         self._address = address
         self._settings = settings

@@ -81,6 +81,8 @@ def place_of(url: str) -> Place:
 class PostgresStore:
     """Belongs to the event loop it was opened on."""
 
+    asker = None
+
     def __init__(self, place: Place, settings: Settings) -> None:
         self.on_wake: Callable[[str, str], None] = _nobody
         self._place = place

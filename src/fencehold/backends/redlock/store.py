@@ -53,6 +53,8 @@ _VALUE_WORDS = 4
 class RedlockStore:
     """A store in the sense of `store`."""
 
+    asker = None
+
     def __init__(self, address: Address, settings: Settings) -> None:
         self._address = address
         self._settings = settings

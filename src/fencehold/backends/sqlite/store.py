@@ -25,6 +25,8 @@ _SLACK_S = 3.0
 class SqliteStore:
     """One file, one thread."""
 
+    asker = None
+
     def __init__(self, address: Address, settings: Settings) -> None:
         self._address = address
         self._who = settings.who

@@ -116,9 +116,10 @@ class Client(Verbs):
 
     def _is_open(self) -> bool:
         first = getattr(self, "_first", None)
-        return (
-            first is not None and not self._closed and not (isinstance(first, Channel) and first.protocol.unusable)
-        )
+        if first is None or self._closed:
+            return False
+        channel = channel_of(first)
+        return channel is None or not channel.protocol.unusable
 
     async def __aenter__(self) -> Self:
         return self

@@ -29,21 +29,9 @@ class Lock(Keeping):
     The arguments are those of `fencehold.compat.redis.Lock`.
     """
 
-    def __init__(
-        self,
-        redis: Any,
-        name: Any,
-        timeout: float | None = None,
-        sleep: float = 0.1,
-        blocking: bool = True,
-        blocking_timeout: float | None = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-    ) -> None:
-        client = aio_checked(redis)
-        super().__init__(
-            client, name, timeout, sleep, blocking, blocking_timeout, thread_local, raise_on_release_error
-        )
+    _checked = staticmethod(aio_checked)
+
+    def _set_up(self) -> None:
         self._tokens: WeakKeyDictionary[asyncio.Task[Any], bytes] = WeakKeyDictionary()
         """By which token each task has it, or had it when it was lost."""
 

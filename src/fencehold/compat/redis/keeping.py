@@ -3,7 +3,7 @@
 import logging
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from redis.exceptions import LockError, RedisError
 
@@ -21,6 +21,9 @@ NOT_RELEASED = "Lock was unlocked or no longer owned when exiting context manage
 class Keeping:
     """A lock, but for what waits."""
 
+    _checked: ClassVar[Any]
+    """A client of the right kind, or an error that says what to give."""
+
     def __init__(
         self,
         redis: Any,
@@ -32,7 +35,7 @@ class Keeping:
         thread_local: bool = True,
         raise_on_release_error: bool = True,
     ) -> None:
-        self.redis = redis
+        self.redis = self._checked(redis)
         self.name = name
         self.timeout = timeout
         self.sleep = sleep
@@ -45,6 +48,10 @@ class Keeping:
         self._holds: dict[bytes, Having[Any]] = {}
         self._name = name_of(name)
         self._ttl = ttl_of(timeout)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """What else a lock of one kind needs."""
 
     @property
     def fence(self) -> int | None:

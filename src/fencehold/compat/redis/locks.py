@@ -37,20 +37,7 @@ class Lock(Keeping):
         raise_on_release_error: whether the end of a `with` raises if it is not held any more; else it is logged.
     """
 
-    def __init__(
-        self,
-        redis: Any,
-        name: Any,
-        timeout: float | None = None,
-        sleep: float = 0.1,
-        blocking: bool = True,
-        blocking_timeout: float | None = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-    ) -> None:
-        super().__init__(
-            checked(redis), name, timeout, sleep, blocking, blocking_timeout, thread_local, raise_on_release_error
-        )
+    _checked = staticmethod(checked)
 
     @property
     def hold(self) -> Claim | None:
