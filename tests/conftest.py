@@ -1,16 +1,14 @@
 """Options of the whole test suite."""
 
-import os
 import signal
 
 import pytest
 
-# As `fencehold.etcd` sets it; tests may import gRPC first.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-
+# A shell in the background, or nohup, turns these off, for children as well; tests send them to both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what runs in the background without it; tests interrupt themselves and their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
