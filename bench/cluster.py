@@ -48,9 +48,6 @@ def build(quick: bool) -> Contest:
     def url() -> Mapping[str, Any]:
         return {"url": nodes.group.url}
 
-    def leader() -> Mapping[str, Any]:
-        return {"endpoint": etcd.leader()}
-
     def hosts() -> Mapping[str, Any]:
         return {"hosts": zookeeper.hosts()}
 
@@ -67,7 +64,9 @@ def build(quick: bool) -> Contest:
         for c, f in SHAPES
     ]
     api = [
-        OnCluster(f"etcd Lock API {c}x{f}", recipes.etcd_lock, leader, connections=c, in_flight=f, seconds=seconds)
+        OnCluster(
+            f"etcd Lock API {c}x{f}", recipes.etcd_lock, etcd.where, connections=c, in_flight=f, seconds=seconds
+        )
         for c, f in (*SHAPES, (1, 64))
     ]
     kazoo = [
@@ -83,7 +82,7 @@ def build(quick: bool) -> Contest:
         )
         for c, f, fresh in (*((c, f, True) for c, f in SHAPES), (64, 1, False))
     ]
-    beside = OnCluster(BESIDE, recipes.beside_put, lambda: {**url(), **leader()}, seconds=seconds)
+    beside = OnCluster(BESIDE, recipes.beside_put, lambda: {**url(), **etcd.where()}, seconds=seconds)
     return Contest(
         contestants=[*ours, *api, *kazoo, beside],
         rounds=3 if quick else 7,

@@ -58,6 +58,10 @@ class Etcd(Ensemble):
         """Where the member that leads is asked."""
         return self.cluster.endpoints[self.cluster.leader()]
 
+    def where(self) -> dict[str, str]:
+        """The same, as loads take it."""
+        return {"endpoint": self.leader()}
+
 
 class Zookeeper(Ensemble):
     """A ZooKeeper that syncs every write."""

@@ -10,6 +10,7 @@ MODULES = (
     "bench.embedded",
     "bench.idle",
     "bench.restart",
+    "bench.calls",
     "bench.cluster",
     "bench.endurance",
     "bench.tiers",

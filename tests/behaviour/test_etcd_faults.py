@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
-import grpc
 import pytest
 from aetcd import rpc
 
@@ -20,9 +19,12 @@ from fencehold.backends.port import Ask, Settings
 from fencehold.client.terms import Terms
 from fencehold.etcd.address import parse
 from fencehold.etcd.cluster import Bounds, Cluster
+from fencehold.etcd.http2.conversation import Code
+from fencehold.etcd.http2.line import CallFailed
 from rig.etcd import EtcdCluster
 from tests.behaviour.asking import connect, until
 from tests.behaviour.ground import Ground
+from tests.unit.etcd.between import Between, GoOn
 
 GROUND = "etcd"
 TTL_S = 2.0
@@ -245,33 +247,32 @@ def test_without_a_majority_nothing_is_granted_and_trust_runs_out(
     asyncio.run(main())
 
 
-class Middle(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+class Middle(Between):
     """Makes transactions that ask for a name go wrong: a word for each to come, `lose` or `hold`; others pass."""
 
     def __init__(self) -> None:
         self.plan: list[str] = []
         self.late: list[Callable[[], Any]] = []
 
-    async def intercept_unary_unary(self, go_on: Any, details: Any, request: Any) -> Any:
-        if not _is_ask(details, request) or not self.plan:
-            return await go_on(details, request)
+    async def on_call(self, path: str, request: Any, go_on: GoOn) -> Any:
+        if not _is_ask(path, request) or not self.plan:
+            return await go_on()
         word = self.plan.pop(0)
         if word == "hold":
-            self.late.append(lambda: go_on(details._replace(timeout=5.0), request))
+            self.late.append(lambda: go_on(timeout=5.0))
         else:
-            await (await go_on(details, request))
-        empty = grpc.aio.Metadata()
-        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, empty, empty, details="Socket closed")
+            await go_on()
+        raise CallFailed(Code.UNAVAILABLE, "it hung up")
 
 
-def _is_ask(details: Any, request: Any) -> bool:
-    is_txn = bytes(details.method) == b"/etcdserverpb.KV/Txn"
+def _is_ask(path: str, request: Any) -> bool:
+    is_txn = path == "/etcdserverpb.KV/Txn"
     return is_txn and any(b"/locks/" in each.request_put.key for each in request.success)
 
 
 @asynccontextmanager
 async def behind(middle: Middle, ground: Ground, ttl: float = TTL_S) -> AsyncIterator[EtcdBackend]:
-    backend = EtcdBackend(parse(ground.url), Settings(ttl, 2.0), interceptors=[middle])
+    backend = EtcdBackend(parse(ground.url), Settings(ttl, 2.0), connect=middle.connect)
     await backend.open()
     try:
         yield backend
@@ -348,7 +349,7 @@ def test_a_request_that_comes_after_the_release_is_swept_away(ground: Ground, na
             lease = await backend.acquire(ask_for(name))
             assert lease is not None
             await backend.release(lease)
-            await (await middle.late[0]())
+            await middle.late[0]()
             assert len(await etcd.queue(name)) == 1
             begun = time.monotonic()
             await etcd.queued(name, 0)

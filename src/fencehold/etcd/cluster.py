@@ -12,18 +12,19 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-import grpc
 from aetcd import rpc
 
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.etcd.address import Address
 from fencehold.etcd.failures import Failed, Failure, LeaseExists, Meaning, understand
-from fencehold.etcd.member import Member, Standing, credentials_of
+from fencehold.etcd.http2.channel import Channel
+from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.member import Connect, Member, Standing, context_of
 from fencehold.etcd.transactions import Message
 
 _HAS_LEADER = ("hasleader", "true")
@@ -80,11 +81,11 @@ class Compacted(FenceholdError):
 class Cluster:
     """The members of one etcd, as seen from here. Belongs to the event loop that made it."""
 
-    def __init__(self, address: Address, bounds: Bounds, interceptors: Sequence[Any] = ()) -> None:
+    def __init__(self, address: Address, bounds: Bounds, connect: Connect = Channel) -> None:
         self.bounds = bounds
         self._address = address
-        credentials = credentials_of(address.tls)
-        self._members = [Member(endpoint, credentials, interceptors) for endpoint in address.endpoints]
+        context = context_of(address.tls)
+        self._members = [Member(endpoint, context, connect) for endpoint in address.endpoints]
         self._chosen: Member | None = None
         self._left: Member | None = None
         self._metadata: tuple[tuple[str, str], ...] = (_HAS_LEADER,)
@@ -233,20 +234,20 @@ class Cluster:
         if is_doubted:
             if failure.kind is LeaseExists:
                 raise LeaseExists(failure.text)
-            if is_over or failure.meaning is Meaning.REFUSED:
+            if is_over or failure.is_final:
                 raise OutcomeUnknown(f"{self._address}: no answer that tells the outcome: {failure.text}")
-        elif failure.meaning is Meaning.REFUSED:
+        elif failure.is_final:
             raise failure.kind(f"{self._address}: {failure.text}")
         elif is_over or failure.meaning is Meaning.NOBODY or (is_read and self._is_closed):
             raise Unavailable(f"{self._address}: cannot be reached: {failure.text}")
 
     async def _try(self, method: Method, request: Message, until: float) -> Message:
         if not self._has_token:
-            await self._joined("log in", lambda: self._log_in(until))
+            await self._joined("log in", lambda: self._log_in(until), until)
         member = self._chosen or await self._found(until)
         try:
             return await method(member)(request, timeout=self._try_s(until), metadata=self._metadata)
-        except grpc.aio.AioRpcError as error:
+        except CallFailed as error:
             failure = understand(error)
             if failure.meaning in (Meaning.NOT_NOW, Meaning.DOUBT):
                 self.leave(member)
@@ -264,18 +265,20 @@ class Cluster:
 
     async def _found(self, until: float) -> Member:
         if self._chosen is None:
-            await self._joined("choose", lambda: self._choose(until))
+            await self._joined("choose", lambda: self._choose(until), until)
         if self._chosen is None:
             raise Failed(Failure(Meaning.NOT_NOW, "the member that was chosen failed at once"))
         return self._chosen
 
-    async def _joined(self, what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    async def _joined(self, what: str, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
         """Do what all calls need that are under way: once for all of them, whoever of them stops waiting."""
         task = self._work.get(what)
         if task is None:
             task = self._work[what] = asyncio.create_task(work())
             task.add_done_callback(lambda done: self._on_work_done(what, done))
-        await asyncio.wait({task})
+        await asyncio.wait({task}, timeout=max(0.0, self._left_s(until)))
+        if not task.done():
+            raise Failed(Failure(Meaning.NOT_NOW, f"no time left to {what}"))
         task.result()
 
     def _on_work_done(self, what: str, task: "asyncio.Task[object]") -> None:
@@ -290,11 +293,12 @@ class Cluster:
         try:
             # All the time there is: etcd makes the checking of a password slow on purpose.
             answer = await member.auth.Authenticate(request, timeout=self._left_s(until), metadata=(_HAS_LEADER,))
-        except grpc.aio.AioRpcError as error:
+        except CallFailed as error:
             failure = understand(error)
             if failure.leaves_doubt:
                 # A login changes nothing, and what it is for was not sent.
                 failure = Failure(Meaning.NOT_NOW, failure.text)
+            if failure.meaning is Meaning.NOT_NOW:
                 self.leave(member)
             raise Failed(failure) from error
         self._metadata = (_HAS_LEADER, ("token", answer.token))

@@ -6,15 +6,17 @@ connection, a deadline, a member that stopped, a leader that changed. When in do
 """
 
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencehold.errors import FenceholdError, NotAdmitted, Unavailable, UsageError
+from fencehold.etcd.http2.line import CallFailed
 
 
 class Meaning(Enum):
     """What to do after it."""
 
     REFUSED = "certainly nothing happened, and asking again gives the same answer"
+    FULL = "it may have happened, and asking again is refused until somebody makes room"
     NOT_NOW = "certainly nothing happened; another member, or this one a little later, may do it"
     NOBODY = "certainly nothing happened: no member can be connected to"
     LOGIN = "certainly nothing happened; the token has run out"
@@ -47,7 +49,12 @@ class Failure(NamedTuple):
     @property
     def leaves_doubt(self) -> bool:
         """Whether what was asked may have been done."""
-        return self.meaning in (Meaning.DOUBT, Meaning.TOO_MUCH)
+        return self.meaning in (Meaning.DOUBT, Meaning.FULL, Meaning.TOO_MUCH)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether asking again is no use."""
+        return self.meaning in (Meaning.REFUSED, Meaning.FULL)
 
 
 _KNOWN = {
@@ -61,8 +68,9 @@ _KNOWN = {
         "etcd takes no request of this size: start its members with --max-request-bytes=1572864 or more",
         UsageError,
     ),
+    # The request that fills the database is applied, and then answered like those that are refused after it.
     "etcdserver: mvcc: database space exceeded": Failure(
-        Meaning.REFUSED,
+        Meaning.FULL,
         "etcd's database is full: compact and defragment it or raise --quota-backend-bytes, "
         "then run `etcdctl alarm disarm`",
     ),
@@ -101,29 +109,24 @@ _KNOWN = {
 }
 
 
-# gRPC says so when it has no connection to send the request on: it never left.
-_NOT_SENT = "failed to connect to all addresses"
-
-
-_TLS_SIGNS = ("handshake", "Handshake", "Unwrap failed", "Socket closed")
+_TLS_SIGNS = ("TLS", "SSL", "hung up", "does not speak", "Connection reset")
 
 
 def why_not_connected(details: str) -> str:
-    """The reason in what gRPC says of a connection that could not be made."""
-    reason = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
-    if any(sign in reason for sign in _TLS_SIGNS):
-        reason += " (does it speak TLS, and are certificates trusted? see etcd:// or etcds://, ca=, cert=, key=)"
-    return reason
+    """The reason for a connection that could not be made, and what to look at."""
+    if any(sign in details for sign in _TLS_SIGNS):
+        details += " (does it speak TLS, and are certificates trusted? see etcd:// or etcds://, ca=, cert=, key=)"
+    return details
 
 
-def understand(error: Any) -> Failure:
-    """What an `AioRpcError` means."""
-    details = error.details() or ""
-    if details.startswith(_NOT_SENT):
+def understand(error: CallFailed) -> Failure:
+    """What a failed call means."""
+    details = error.details
+    if not error.is_sent:
         return Failure(Meaning.NOT_NOW, why_not_connected(details))
     for words, failure in _KNOWN.items():
         if details.startswith(words):
             return failure
     if "Received message larger than max" in details:
         return Failure(Meaning.TOO_MUCH, details)
-    return Failure(Meaning.DOUBT, f"{error.code().name.lower().replace('_', ' ')}: {details}")
+    return Failure(Meaning.DOUBT, f"{error.code.name.lower().replace('_', ' ')}: {details}")

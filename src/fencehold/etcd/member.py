@@ -4,36 +4,23 @@ A member that did not answer lately is greeted before anything is asked of it: a
 what fails there is certain to have done nothing, and a member that hangs costs a greeting and not the call.
 """
 
-import asyncio
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable
 from enum import IntEnum
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import grpc
 from aetcd import rpc
 
 from fencehold.errors import UsageError
-from fencehold.etcd import forked
 from fencehold.etcd.address import Files
 from fencehold.etcd.failures import why_not_connected
+from fencehold.etcd.http2.channel import Channel
+from fencehold.etcd.http2.conversation import Code
+from fencehold.etcd.http2.frames import Metadata
+from fencehold.etcd.http2.line import CallFailed
 
-MESSAGE_BYTES_MAX = 16 << 20
-"""The largest answer taken; a page of entries that is larger is asked for again in halves."""
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", -1),
-    # etcd refuses clients that ask more often than every 5 s whether it is there.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    # A member that comes back is found within a second.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.enable_http_proxy", 0),
-    # Handles do not share connections: what happens to one does not touch the other.
-    ("grpc.use_local_subchannel_pool", 1),
-)
+Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
+"""How a member is called; a test has its own way, on which calls go wrong."""
 
 
 class Standing(IntEnum):
@@ -53,9 +40,9 @@ class Standing(IntEnum):
 class Member:
     """A connection to one member, made when it is first asked."""
 
-    def __init__(self, endpoint: str, credentials: Any, interceptors: Sequence[Any]) -> None:
+    def __init__(self, endpoint: str, context: ssl.SSLContext | None, connect: Connect = Channel) -> None:
         self.endpoint = endpoint
-        self._channel = self._connect(endpoint, credentials, interceptors)
+        self._channel = connect(endpoint, context)
         self.kv = rpc.KVStub(self._channel)
         self.auth = rpc.AuthStub(self._channel)
         self.streams = rpc.WatchStub(self._channel)
@@ -64,82 +51,62 @@ class Member:
         self.trouble = ""
         """Why it could not be had when it could not."""
 
-    async def greet(self, timeout_s: float, metadata: Sequence[tuple[str, str]]) -> Standing:
+    async def greet(self, timeout_s: float, metadata: Metadata) -> Standing:
         """Ask how it is."""
         try:
             status = await self._maintenance.Status(rpc.StatusRequest(), timeout=timeout_s, metadata=metadata)
-        except grpc.aio.AioRpcError as error:
+        except CallFailed as error:
             return self._standing_by(error)
         if not status.leader:
             return Standing.ALONE
         return Standing.LEADS if status.leader == status.header.member_id else Standing.FOLLOWS
 
-    def _standing_by(self, error: Any) -> Standing:
-        if (error.details() or "").startswith(("etcdserver: no leader", "etcdserver: not capable")):
+    def _standing_by(self, error: CallFailed) -> Standing:
+        if error.details.startswith(("etcdserver: no leader", "etcdserver: not capable")):
             return Standing.ALONE
-        if error.code() is grpc.StatusCode.UNAVAILABLE:
-            self.trouble = why_not_connected(error.details() or "")
+        if error.code is Code.UNAVAILABLE and not error.is_sent:
+            self.trouble = why_not_connected(error.details)
             return Standing.GONE
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
             self.trouble = f"{self.endpoint}: no answer"
             return Standing.SILENT
         # It answered, if only that it tells its state to administrators alone.
         return Standing.FOLLOWS
 
-    async def keep_alive(self, request: Any, *, timeout: float, metadata: Sequence[tuple[str, str]]) -> Any:  # noqa: ASYNC109 - called as gRPC's own are
+    async def keep_alive(self, request: Any, *, timeout: float, metadata: Metadata) -> Any:  # noqa: ASYNC109 - called as stubs are
         """One renewal of a lease, as if it were a call of its own."""
-        stream = self.leases.LeaseKeepAlive(timeout=timeout, metadata=metadata)
+        talk = self.leases.LeaseKeepAlive(timeout=timeout, metadata=metadata)
         try:
-            await stream.write(request)
-            answer = await stream.read()
-        except asyncio.InvalidStateError as error:
-            raise _broken() from error
+            await talk.write(request)
+            answer = await talk.read()
         finally:
-            stream.cancel()
-        if answer is grpc.aio.EOF:
-            raise _broken()
+            talk.cancel()
+        if answer is None:
+            raise CallFailed(Code.UNAVAILABLE, "the stream ended")
         return answer
 
     async def close(self) -> None:
         await self._channel.close()
-        forked.on_closed(self._channel)
-
-    @staticmethod
-    def _connect(endpoint: str, credentials: Any, interceptors: Sequence[Any]) -> Any:
-        if forked.is_child():
-            return forked.ChildChannel(endpoint, credentials)
-        if credentials is None:
-            channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=list(interceptors))
-        else:
-            channel = grpc.aio.secure_channel(
-                endpoint, credentials, options=_OPTIONS, interceptors=list(interceptors)
-            )
-        forked.on_opened(channel)
-        return channel
 
 
-def _broken() -> Any:
-    return grpc.aio.AioRpcError(
-        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), details="the stream broke"
-    )
-
-
-def credentials_of(files: Files | None) -> Any:
+def context_of(files: Files | None) -> ssl.SSLContext | None:
     """What TLS needs, read anew each time it is opened, so that certificates can be replaced; None without.
 
     Raises:
-        UsageError: a file cannot be read.
+        UsageError: a file cannot be read, or holds nothing of the kind.
     """
     if files is None:
         return None
-    ca, cert, key = (_contents(name, path) for name, path in files._asdict().items())
-    if forked.is_child():
-        return forked.context_of(files)
-    return grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=cert)
-
-
-def _contents(name: str, path: Path | None) -> bytes | None:
+    for name, path in files._asdict().items():
+        try:
+            _ = path is None or path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error
     try:
-        return None if path is None else path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error
+        context = ssl.create_default_context(cafile=files.ca)
+        if files.cert is not None:
+            context.load_cert_chain(files.cert, files.key)
+    except ssl.SSLError as error:
+        raise UsageError(f"ca=, cert= or key= holds no certificate or key: {error}; correct the URL") from error
+    context.set_alpn_protocols(["h2"])
+    return context

@@ -6,13 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.etcd.address import Address, parse
+from fencehold.etcd.http2.conversation import Code
+from fencehold.etcd.http2.line import CallFailed
 from rig.etcd import EtcdCluster
 from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster
+from tests.unit.etcd.between import Between, GoOn
 
 BOUNDS = Bounds(call_s=3.0)
 """More than the default: machines that run tests are busy."""
@@ -44,10 +45,7 @@ class SharedMembers:
         members().restore()
 
 
-Continuation = Callable[[Any, Any], Awaitable[Any]]
-
-
-class Middle(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+class Middle(Between):
     """Stands between a journal and its members, and makes the tries of appends go wrong on the way.
 
     The plan has a word for each try to come: `lose` its reply, `refuse` it, `hold` it back; others pass.
@@ -58,43 +56,36 @@ class Middle(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
         self.tries = 0
         self.on_lost: Callable[[], Awaitable[object]] | None = None
         """What happens between a reply that is lost and the next try."""
-        self._held: list[tuple[Continuation, Any, Any]] = []
+        self._held: list[GoOn] = []
 
-    async def intercept_unary_unary(self, go_on: Continuation, details: Any, request: Any) -> Any:
-        if not _is_append(details, request):
-            return await go_on(details, request)
+    async def on_call(self, path: str, request: Any, go_on: GoOn) -> Any:
+        if not _is_append(path, request):
+            return await go_on()
         self.tries += 1
         word = self.plan.pop(0) if self.plan else "pass"
         if word == "refuse":
-            raise failed(grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded")
+            raise CallFailed(Code.DATA_LOSS, "etcdserver: corrupt cluster")
         if word == "hold":
-            self._held.append((go_on, details, request))
-            raise failed(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-        call = await go_on(details, request)
+            self._held.append(go_on)
+            raise CallFailed(Code.DEADLINE_EXCEEDED, "no answer in time")
+        answer = await go_on()
         if word == "lose":
-            await self._lose(call)
-        return call
+            await self._lose()
+        return answer
 
     async def release(self) -> list[bool]:
         """Let the tries through that were held back; says which of them had an effect."""
         held, self._held = self._held, []
-        answers = [await (await go_on(details._replace(timeout=5.0), request)) for go_on, details, request in held]
-        return [answer.succeeded for answer in answers]
+        return [(await go_on(timeout=5.0)).succeeded for go_on in held]
 
-    async def _lose(self, call: Any) -> None:
-        await call
+    async def _lose(self) -> None:
         if self.on_lost is not None:
             await self.on_lost()
-        raise failed(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        raise CallFailed(Code.UNAVAILABLE, "it hung up")
 
 
-def failed(code: Any, text: str) -> Any:
-    """The error a call ends with."""
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=text)
-
-
-def _is_append(details: Any, request: Any) -> bool:
-    if bytes(details.method) != b"/etcdserverpb.KV/Txn" or len(request.success) != 1:
+def _is_append(path: str, request: Any) -> bool:
+    if path != "/etcdserverpb.KV/Txn" or len(request.success) != 1:
         return False
     return b"/entries/" in request.success[0].request_put.key
 
@@ -109,7 +100,7 @@ class EtcdHarness:
         members()
 
     def handle(self) -> EtcdJournal:
-        return EtcdJournal(self.address, bounds=BOUNDS, interceptors=[self.middle])
+        return EtcdJournal(self.address, bounds=BOUNDS, connect=self.middle.connect)
 
     quick_handle = handle
 

@@ -1,38 +1,36 @@
 """What failed calls mean: certain only what etcd's own words make certain."""
 
-from typing import Any
-
-import grpc
 import pytest
 
 from fencehold.errors import NotAdmitted, Unavailable, UsageError
 from fencehold.etcd.failures import Meaning, understand
+from fencehold.etcd.http2.conversation import Code
+from fencehold.etcd.http2.line import CallFailed
 
 
-def error(code: str, details: str) -> Any:
-    nothing = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(grpc.StatusCode[code], nothing, nothing, details=details)
+def error(code: str, details: str) -> CallFailed:
+    return CallFailed(Code[code], details)
 
 
 @pytest.mark.parametrize(
     ("code", "details"),
     [
-        ("UNAVAILABLE", "Socket closed"),
-        ("UNAVAILABLE", "Stream removed (recvmsg:Connection reset by peer (104))"),
-        ("UNAVAILABLE", "keepalive watchdog timeout"),
-        ("UNAVAILABLE", "GOAWAY received"),
+        ("UNAVAILABLE", "it hung up"),
+        ("UNAVAILABLE", "Connection reset by peer"),
+        ("UNAVAILABLE", "it gives no sign of life"),
         ("UNAVAILABLE", "etcdserver: request timed out"),
         ("UNAVAILABLE", "etcdserver: request timed out, possibly due to previous leader failure"),
         ("UNAVAILABLE", "etcdserver: request timed out, possibly due to connection lost"),
         ("UNAVAILABLE", "etcdserver: server stopped"),
         ("UNAVAILABLE", "etcdserver: leader changed"),
-        ("DEADLINE_EXCEEDED", "Deadline Exceeded"),
-        ("CANCELLED", "Locally cancelled by application!"),
+        ("DEADLINE_EXCEEDED", "no answer in time"),
+        ("CANCELLED", "cancelled here"),
         ("UNKNOWN", "context deadline exceeded"),
         ("UNKNOWN", "raft proposal dropped"),
         ("INTERNAL", "anything"),
         ("RESOURCE_EXHAUSTED", "anything"),
-        ("RESOURCE_EXHAUSTED", "Stream removed (CLIENT: Received message larger than max (17 vs. 16))"),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded"),
+        ("RESOURCE_EXHAUSTED", "Received message larger than max (17 vs. 16)"),
     ],
 )
 def test_what_is_not_certain_leaves_doubt(code: str, details: str) -> None:
@@ -45,7 +43,6 @@ def test_what_is_not_certain_leaves_doubt(code: str, details: str) -> None:
     [
         ("INVALID_ARGUMENT", "etcdserver: request is too large", Meaning.REFUSED),
         ("RESOURCE_EXHAUSTED", "grpc: received message larger than max (3 vs. 2)", Meaning.REFUSED),
-        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", Meaning.REFUSED),
         ("DATA_LOSS", "etcdserver: corrupt cluster", Meaning.REFUSED),
         ("PERMISSION_DENIED", "etcdserver: permission denied", Meaning.REFUSED),
         ("INVALID_ARGUMENT", "etcdserver: user name is empty", Meaning.REFUSED),
@@ -59,7 +56,6 @@ def test_what_is_not_certain_leaves_doubt(code: str, details: str) -> None:
         ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old", Meaning.LOGIN),
         ("UNAVAILABLE", "etcdserver: no leader", Meaning.NOT_NOW),
         ("RESOURCE_EXHAUSTED", "etcdserver: too many requests", Meaning.NOT_NOW),
-        ("UNAVAILABLE", "failed to connect to all addresses; last error: UNKNOWN: refused", Meaning.NOT_NOW),
         (
             "OUT_OF_RANGE",
             "etcdserver: mvcc: required revision has been compacted",
@@ -72,6 +68,12 @@ def test_what_etcd_refuses_is_certain(code: str, details: str, meaning: Meaning)
     failure = understand(error(code, details))
     assert failure.meaning is meaning
     assert not failure.leaves_doubt
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"])
+def test_what_was_never_sent_is_certain(code: str) -> None:
+    """Whatever kept it from being sent."""
+    assert understand(CallFailed(Code[code], "no connection", is_sent=False)).meaning is Meaning.NOT_NOW
 
 
 def test_only_a_size_is_the_callers_mistake() -> None:

@@ -13,7 +13,6 @@ who is next; `batches` carries asks together, `watches` hears of changes, `sessi
 one ask; `looking` shows names, `sweeping` finds what is not as it should be, and `locking` is the port.
 """
 
-import fencehold.etcd  # noqa: F401 - before gRPC, which reads what this sets
 from fencehold.backends.etcd.locking import EtcdBackend
 from fencehold.backends.port import Settings
 from fencehold.etcd.address import parse

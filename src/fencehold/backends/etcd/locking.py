@@ -9,10 +9,9 @@
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
-from typing import Any, cast
+from typing import cast
 
 from fencehold.backends import seen
 from fencehold.backends.chores import Chores
@@ -30,6 +29,8 @@ from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Bounds, Cluster, NoLease
+from fencehold.etcd.http2.channel import Channel
+from fencehold.etcd.member import Connect
 from fencehold.etcd.transactions import delete, is_created_at, keys_in, newest, transaction
 from fencehold.guarantees import Guarantees
 
@@ -45,13 +46,13 @@ class EtcdBackend:
     at_once = None
 
     def __init__(
-        self, address: Address, settings: Settings, clock: Clock = clock, interceptors: Sequence[Any] = ()
+        self, address: Address, settings: Settings, clock: Clock = clock, connect: Connect = Channel
     ) -> None:
-        """`interceptors` are gRPC's own: with them a test makes calls go wrong."""
+        """With a `connect` of its own, a test makes calls go wrong."""
         self._address = address
         self._settings = settings
         self._clock = clock
-        self._interceptors = tuple(interceptors)
+        self._connect = connect
         self._keys = Keys(address.prefix)
         self._turns: dict[str, Turn] = {}
         """All that may have a key in etcd, by token: those that wait, and those that hold."""
@@ -77,7 +78,7 @@ class EtcdBackend:
         call_s, ttl_s = self._settings.connect_timeout, ttl_s_of(self._settings.ttl)
         # A renewal has the time to ask a second member, if the first one hangs.
         bounds = Bounds(call_s=call_s, try_s=min(_TRY_S_MAX, call_s, ttl_s / 6))
-        self._cluster = Cluster(self._address, bounds, self._interceptors)
+        self._cluster = Cluster(self._address, bounds, self._connect)
         self._loop = asyncio.get_running_loop()
         self._watches = Watches(self._cluster)
         self._calls = Calls(self._cluster, Batches(self._cluster), self._watches)

@@ -10,14 +10,12 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-import grpc
 from aetcd import rpc
 
 from fencehold.backends.etcd.queues import Await
 from fencehold.etcd.cluster import Cluster
+from fencehold.etcd.http2.line import CallFailed
 from fencehold.etcd.transactions import Message
-
-_BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
 class Watch:
@@ -161,8 +159,8 @@ class _Line:
         """Until it breaks or is closed."""
         writing = asyncio.create_task(self._write())
         try:
-            with suppress(*_BROKEN):
-                while (told := await self._stream.read()) is not grpc.aio.EOF:
+            with suppress(CallFailed):
+                while (told := await self._stream.read()) is not None:
                     self._on_told(told)
         finally:
             writing.cancel()
@@ -172,7 +170,7 @@ class _Line:
         try:
             while True:
                 await self._stream.write(await self._to_write.get())
-        except _BROKEN:
+        except CallFailed:
             self._stream.cancel()
 
     def _on_told(self, told: Message) -> None:

@@ -14,7 +14,6 @@ Calls to etcd are made by `fencehold.etcd`. Here `keys` and `records` say how th
 `watch` read, `snapshots` and `trimming` do what they say, and `journal` is the port.
 """
 
-import fencehold.etcd  # noqa: F401 - before gRPC, which reads what this sets
 from fencehold.engines.etcd.journal import EtcdJournal
 from fencehold.etcd.cluster import Bounds
 

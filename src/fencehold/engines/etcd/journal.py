@@ -9,8 +9,8 @@
 4.  *Taking an epoch counts up from the one that stands*, in one transaction, so no two takers have the same.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, Self
+from collections.abc import AsyncIterator, Iterable
+from typing import Self
 
 from fencehold.engines.etcd import records, snapshots
 from fencehold.engines.etcd.keys import POSITION_MAX, Keys
@@ -21,6 +21,8 @@ from fencehold.engines.etcd.watch import Tail
 from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.etcd.address import Address, parse
 from fencehold.etcd.cluster import Answer, Bounds, Cluster
+from fencehold.etcd.http2.channel import Channel
+from fencehold.etcd.member import Connect
 from fencehold.etcd.transactions import (
     Message,
     copy_of,
@@ -46,13 +48,11 @@ class EtcdJournal:
 
     declared = Declared(engine="etcd", durable=True, shared=True, entry_bytes_max=1 << 20)
 
-    def __init__(
-        self, address: Address, *, bounds: Bounds | None = None, interceptors: Sequence[Any] = ()
-    ) -> None:
-        """`interceptors` are gRPC's own: with them a test makes calls go wrong."""
+    def __init__(self, address: Address, *, bounds: Bounds | None = None, connect: Connect = Channel) -> None:
+        """With a `connect` of its own, a test makes calls go wrong."""
         self._address = address
         self._bounds = bounds or Bounds()
-        self._interceptors = tuple(interceptors)
+        self._connect = connect
         self._keys = Keys(address.prefix)
         self._running: _Running | None = None
 
@@ -71,7 +71,7 @@ class EtcdJournal:
     async def open(self) -> Opened:
         if self._running is not None:
             raise UsageError(f"{self._address}: this journal is open already")
-        cluster = Cluster(self._address, self._bounds, self._interceptors)
+        cluster = Cluster(self._address, self._bounds, self._connect)
         try:
             opened = await open_journal(cluster, self._keys)
         except BaseException:

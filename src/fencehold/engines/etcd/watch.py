@@ -12,18 +12,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
 from aetcd import rpc
 
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.pages import Pages
 from fencehold.errors import Unavailable
 from fencehold.etcd.cluster import Cluster
+from fencehold.etcd.http2.line import CallFailed
 from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
 from fencehold.types import Position
 
-_BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 _PAUSE_S = 0.02
 """After a watch that broke, so that nothing spins where watches cannot be had."""
 _PACE_S = 0.15
@@ -173,7 +172,7 @@ class Watch:
                 await self._stream.write(self._request)
                 self._request = None
             told = await self._stream.read()
-        except _BROKEN:
+        except CallFailed:
             return None
         # Cancelled by etcd: the revision was compacted, or the member has lost its leader.
-        return None if told is grpc.aio.EOF or told.canceled else told
+        return None if told is None or told.canceled else told

@@ -1,8 +1,7 @@
 """What these tests need beside the members that all tests share: raw access to keys, and quick handles."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from aetcd import rpc
 
@@ -10,15 +9,17 @@ from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.engines.etcd.keys import Keys
 from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Cluster
+from fencehold.etcd.http2.channel import Channel
+from fencehold.etcd.member import Connect
 from fencehold.types import Epoch
 
 
 @asynccontextmanager
 async def leading(
-    address: Address, *, bounds: Bounds | None = None, interceptors: Sequence[Any] = ()
+    address: Address, *, bounds: Bounds | None = None, connect: Connect = Channel
 ) -> AsyncIterator[tuple[EtcdJournal, Epoch]]:
     """A handle that leads."""
-    journal = EtcdJournal(address, bounds=bounds, interceptors=interceptors)
+    journal = EtcdJournal(address, bounds=bounds, connect=connect)
     await journal.open()
     try:
         yield journal, await journal.lead()

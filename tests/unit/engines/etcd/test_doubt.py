@@ -21,7 +21,7 @@ def test_a_lost_reply_is_settled_by_asking_again() -> None:
 
     async def work() -> None:
         middle = Middle()
-        async with leading(fresh_address(), interceptors=[middle]) as (journal, epoch):
+        async with leading(fresh_address(), connect=middle.connect) as (journal, epoch):
             for position in range(1, 6):
                 middle.plan, middle.tries = ["lose", "lose"], 0
                 await fill(journal, epoch, [position])
@@ -36,7 +36,7 @@ def test_when_no_reply_gets_through_the_outcome_is_unknown() -> None:
 
     async def work() -> None:
         middle = Middle()
-        async with leading(fresh_address(), interceptors=[middle]) as (journal, epoch):
+        async with leading(fresh_address(), connect=middle.connect) as (journal, epoch):
             middle.plan = ["lose"] * ALWAYS
             with pytest.raises(OutcomeUnknown):
                 await asyncio.wait_for(journal.append(b"lost", epoch=epoch, position=Position(1)), 10)
@@ -51,7 +51,7 @@ def test_when_no_request_gets_through_the_outcome_is_unknown() -> None:
 
     async def work() -> None:
         middle = Middle()
-        async with leading(fresh_address(), interceptors=[middle]) as (journal, epoch):
+        async with leading(fresh_address(), connect=middle.connect) as (journal, epoch):
             middle.plan = ["hold"] * ALWAYS
             with pytest.raises(OutcomeUnknown):
                 await journal.append(b"late", epoch=epoch, position=Position(1))
@@ -69,7 +69,7 @@ def test_a_refusal_after_a_lost_reply_leaves_the_outcome_unknown() -> None:
 
     async def work() -> None:
         middle = Middle()
-        async with leading(fresh_address(), interceptors=[middle]) as (journal, epoch):
+        async with leading(fresh_address(), connect=middle.connect) as (journal, epoch):
             middle.plan = ["lose", "refuse"]
             with pytest.raises(OutcomeUnknown):
                 await journal.append(b"there", epoch=epoch, position=Position(1))
@@ -84,7 +84,7 @@ def test_a_request_that_arrives_after_a_newer_epoch_was_taken_has_no_effect() ->
 
     async def work() -> None:
         middle, address = Middle(), fresh_address()
-        async with leading(address, interceptors=[middle]) as (old, older):
+        async with leading(address, connect=middle.connect) as (old, older):
             records = await fill(old, older, [1])
             middle.plan = ["hold"] * ALWAYS
             with pytest.raises(OutcomeUnknown):
@@ -106,7 +106,7 @@ def test_a_request_that_arrives_after_its_position_was_trimmed_has_no_effect(lat
 
     async def work() -> None:
         middle = Middle()
-        async with leading(fresh_address(), interceptors=[middle]) as (journal, epoch):
+        async with leading(fresh_address(), connect=middle.connect) as (journal, epoch):
             await fill(journal, epoch, range(1, late))
             middle.plan = ["hold"]
             records = await fill(journal, epoch, range(late, 13))
@@ -128,7 +128,7 @@ def test_a_leader_that_is_sealed_between_its_tries_is_told_of_its_entry() -> Non
             async with leading(address) as (new, newer):
                 await fill(new, newer, [2])
 
-        async with leading(address, interceptors=[middle]) as (journal, epoch):
+        async with leading(address, connect=middle.connect) as (journal, epoch):
             middle.plan, middle.on_lost = ["lose"], take_over
             await fill(journal, epoch, [1])
             with pytest.raises(Sealed):
@@ -150,7 +150,7 @@ def test_an_entry_that_was_trimmed_between_its_tries_is_not_called_absent() -> N
                 await new.save(Position(8), [b"state"])
                 await new.trim()
 
-        async with leading(address, interceptors=[middle]) as (journal, epoch):
+        async with leading(address, connect=middle.connect) as (journal, epoch):
             await fill(journal, epoch, range(1, 5))
             middle.plan, middle.on_lost = ["lose"], take_over
             with pytest.raises(OutcomeUnknown):

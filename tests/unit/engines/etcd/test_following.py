@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import grpc
 import pytest
 from aetcd import rpc
 
@@ -18,6 +17,7 @@ from tests.contract.harness import fill, opened, read_all, run
 from tests.contract.test_tail import Follower
 from tests.contract.worker import Worker, all_records, entries
 from tests.unit.engines.etcd.stage import leading, raw
+from tests.unit.etcd.between import Between
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def etcd() -> Iterator[EtcdCluster]:
     members().restore()
 
 
-class Streams(grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc]
+class Streams(Between):
     """Keeps the watches that are begun, to break them; and lets something happen before one begins."""
 
     def __init__(self) -> None:
@@ -36,19 +36,35 @@ class Streams(grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc]
         self.on_begin: Callable[[], Awaitable[object]] | None = None
         self._news = asyncio.Condition()
 
-    async def intercept_stream_stream(self, go_on: Any, details: Any, requests: Any) -> Any:
+    def on_talk(self, talk: Any) -> Any:
+        return _Held(talk, self)
+
+    async def on_write(self, talk: Any) -> None:
+        if talk in self.calls:
+            return
         on_begin, self.on_begin = self.on_begin, None
         if on_begin is not None:
             await on_begin()
-        call = await go_on(details, requests)
         async with self._news:
-            self.calls.append(call)
+            self.calls.append(talk)
             self._news.notify_all()
-        return call
 
     async def until(self, count: int) -> None:
         async with self._news:
             await self._news.wait_for(lambda: len(self.calls) >= count)
+
+
+class _Held:
+    """A talk that begins when its first words may be said."""
+
+    def __init__(self, talk: Any, streams: Streams) -> None:
+        self._talk = talk
+        self._streams = streams
+        self.read, self.cancel = talk.read, talk.cancel
+
+    async def write(self, request: Any) -> None:
+        await self._streams.on_write(self._talk)
+        await self._talk.write(request)
 
 
 def test_a_tail_survives_its_watch() -> None:
@@ -57,7 +73,7 @@ def test_a_tail_survives_its_watch() -> None:
     async def work() -> None:
         address, streams = fresh_address(), Streams()
         async with leading(address) as (leader, epoch):
-            async with opened(EtcdJournal(address, interceptors=[streams])) as journal:
+            async with opened(EtcdJournal(address, connect=streams.connect)) as journal:
                 follower = Follower(journal)
                 records = []
                 for turn in range(3):
@@ -88,7 +104,7 @@ def test_a_tail_survives_a_compaction() -> None:
 
             records = await fill(leader, epoch, range(1, 6))
             streams.on_begin = append_and_compact
-            async with opened(EtcdJournal(address, interceptors=[streams])) as journal:
+            async with opened(EtcdJournal(address, connect=streams.connect)) as journal:
                 follower = Follower(journal)
                 await follower.until(15)
                 await streams.until(2)
@@ -108,7 +124,7 @@ def test_a_tail_goes_on_when_its_member_hangs(etcd: EtcdCluster) -> None:
         followers = [index for index in range(etcd.size) if index != leader]
         worker, streams = Worker(lambda: EtcdJournal(address)), Streams()
         endpoints = tuple(etcd.endpoints[index] for index in followers)
-        async with opened(EtcdJournal(address._replace(endpoints=endpoints), interceptors=[streams])) as journal:
+        async with opened(EtcdJournal(address._replace(endpoints=endpoints), connect=streams.connect)) as journal:
             follower = Follower(journal)
             await streams.until(1)
             # It has its watch now, at one of the two: whichever that is, it hangs for a while.
@@ -161,7 +177,7 @@ def test_closing_leaves_nothing_running() -> None:
         with pytest.raises(Unavailable):
             await saving.pop()
         await asyncio.gather(*(follower.task for follower in followers))
-        # What gRPC cancelled ends within some turns of the loop.
+        # What was cancelled ends within some turns of the loop.
         async with asyncio.timeout(5):
             while left := asyncio.all_tasks() - before:
                 await asyncio.wait(left)
@@ -190,7 +206,7 @@ def test_fast_entries_are_read_by_the_page_and_slow_ones_watched_again(monkeypat
     async def work() -> None:
         address, streams = fresh_address(), Streams()
         async with leading(address) as (leader, epoch):
-            async with opened(EtcdJournal(address, interceptors=[streams])) as journal:
+            async with opened(EtcdJournal(address, connect=streams.connect)) as journal:
                 follower = Follower(journal)
                 await streams.until(1)
                 records = await fill(leader, epoch, range(1, 31))

@@ -1,42 +1,29 @@
-"""Calls of a child process: the same as its parent's, by a library that survives a fork."""
+"""Calls to members that are guarded, absent or mute, and from a child process."""
 
 import asyncio
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-import trustme
 
 from fencehold.errors import Unavailable
-from fencehold.etcd import forked
 from fencehold.etcd.address import Address, parse
 from fencehold.etcd.cluster import Bounds, Cluster
 from rig.etcd import EtcdCluster
 from rig.processes import free_port
-from tests.unit.etcd.guarded import issued
+from tests.unit.etcd.guarded import with_tls
 
 BOUNDS = Bounds(call_s=3.0)
 
 
-@pytest.fixture
-def as_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process whose parent has called."""
-    monkeypatch.setattr(forked, "_called_by", [os.getpid() + 1])
-
-
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    folder = tmp_path_factory.mktemp("forked")
-    etcd = EtcdCluster(folder / "data", size=1, tls=issued(trustme.CA(), folder / "certificates"))
-    try:
-        etcd.start()
+    with with_tls(tmp_path_factory.mktemp("tls")) as etcd:
         yield etcd
-    finally:
-        etcd.stop()
 
 
 async def use(address: Address, bounds: Bounds = BOUNDS) -> None:
@@ -56,14 +43,12 @@ async def use(address: Address, bounds: Bounds = BOUNDS) -> None:
         await cluster.close()
 
 
-@pytest.mark.usefixtures("as_child")
-def test_a_child_calls_over_tls(guarded: EtcdCluster) -> None:
-    """With certificates on both sides; and what etcd refuses is understood as in its parent."""
+def test_calls_go_over_tls(guarded: EtcdCluster) -> None:
+    """With certificates on both sides; and what etcd refuses is understood."""
     asyncio.run(use(parse(guarded.url())))
 
 
-@pytest.mark.usefixtures("as_child")
-def test_nobody_there_is_told_to_a_child_at_once() -> None:
+def test_nobody_there_is_told_at_once() -> None:
     """Refused connections leave nothing to wait for."""
     begun = time.monotonic()
     with pytest.raises(Unavailable, match="cannot be reached"):
@@ -71,8 +56,7 @@ def test_nobody_there_is_told_to_a_child_at_once() -> None:
     assert time.monotonic() - begun < 30
 
 
-@pytest.mark.usefixtures("as_child")
-def test_one_who_says_nothing_is_given_up_by_a_child() -> None:
+def test_one_who_says_nothing_is_given_up() -> None:
     """Within the deadline."""
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
         address = Address((f"127.0.0.1:{mute.getsockname()[1]}",))
@@ -80,14 +64,28 @@ def test_one_who_says_nothing_is_given_up_by_a_child() -> None:
             asyncio.run(use(address, Bounds(call_s=0.3, try_s=0.1)))
 
 
-def test_who_has_not_called_leaves_its_children_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Only a child of one who has called is bound to the slower way."""
-    monkeypatch.setattr(forked, "_called_by", [])
-    assert not forked.is_child()
-    forked.on_opened(channel := object())
-    assert not forked.is_child()
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if forked.is_child() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    forked.on_closed(channel)
+def test_a_child_calls_after_its_parent_has(guarded: EtcdCluster) -> None:
+    """Threads do not survive a fork; calls need none. The parent's own go on."""
+
+    async def parent() -> int:
+        cluster = Cluster(parse(guarded.url()), BOUNDS)
+        await cluster.put(b"parent", b"before")
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                threading.Thread(target=child).start()
+                status = done.wait(30) - 1
+            finally:
+                os._exit(status)
+        for _ in range(5):
+            await cluster.put(b"parent", b"after")
+        await cluster.close()
+        return pid
+
+    def child() -> None:
+        asyncio.run(use(parse(guarded.url())))
+        done.set()
+
+    done = threading.Event()
+    assert os.waitstatus_to_exitcode(os.waitpid(asyncio.run(parent()), 0)[1]) == 0

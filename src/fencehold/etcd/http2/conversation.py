@@ -1,0 +1,368 @@
+"""The law of one connection: streams, windows and endings, fed with bytes and asked for bytes.
+
+1.  *A stream ends once*, with a status; whoever asked is told at once, from within `feed`.
+2.  *Was it sent?* A stream that never got a number, that the other side refused, or that it says it has not looked
+    at, certainly did nothing. Of every other one that breaks nobody knows.
+3.  *No more is sent than the other side has room for*: what does not fit waits in its stream until it has.
+4.  *No more is kept than there is room for here*: a stream's window grows again when what came is read.
+"""
+
+from collections import deque
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote
+
+from fencehold.etcd.http2 import frames
+from fencehold.etcd.http2.frames import Broken, Frame
+
+MESSAGE_BYTES_MAX = 16 << 20
+"""The largest message taken."""
+_STREAM_WINDOW_BYTES = 3 * MESSAGE_BYTES_MAX
+"""Half of it may be read and not told yet, and a message of the largest size must fit all the same."""
+_WINDOW_BYTES = 4 * MESSAGE_BYTES_MAX
+_BLOCK_BYTES_MAX = 64 << 10
+_NUMBER_MAX = (1 << 31) - 1
+
+
+class Code(IntEnum):
+    """How a call ended, in gRPC's words."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class Status(NamedTuple):
+    """How a stream ended."""
+
+    code: Code
+    details: str = ""
+    is_sent: bool = True
+    """Whether the other side may have seen the request."""
+
+
+_NOT_TAKEN = Status(Code.UNAVAILABLE, "it takes no more calls", is_sent=False)
+
+
+class Receiver(Protocol):
+    """Who asked."""
+
+    def on_message(self, data: bytes) -> None: ...
+    def on_end(self, status: Status) -> None: ...
+
+
+class Stream:
+    """One call. Its owner hands it back to the conversation, and touches nothing in it."""
+
+    __slots__ = ("block", "credit", "heard", "is_whole", "number", "read", "receiver", "to_send")
+
+    def __init__(self, block: bytes, receiver: Receiver) -> None:
+        self.block = block
+        self.receiver = receiver
+        self.number = 0
+        """None before it began."""
+        self.credit = 0
+        """How much the other side has room for."""
+        self.to_send = bytearray()
+        self.is_whole = False
+        """Whether nothing will be added to what is to be sent."""
+        self.heard = bytearray()
+        """What came of messages that are not whole yet."""
+        self.read = 0
+        """How much was read since the window last grew."""
+
+
+class Conversation:
+    """One connection, seen from the client."""
+
+    def __init__(self) -> None:
+        self.is_greeted = False
+        """Whether the other side has said that it speaks HTTP/2."""
+        self.is_ending = False
+        """Whether it takes no new streams; those that are there go on."""
+        self._splitter = frames.Splitter()
+        self._streams: dict[int, Stream] = {}
+        self._waiting: deque[Stream] = deque()
+        """Begun here; the other side takes no more at a time."""
+        self._next = 1
+        self._credit = self._first_credit = frames.WINDOW_BYTES
+        self._frame_bytes = frames.FRAME_BYTES
+        self._streams_max = _NUMBER_MAX
+        self._heard = 0
+        """How much came since the window of the connection last grew."""
+        self._block: tuple[Frame, bytearray] | None = None
+        """A header block that is not whole."""
+        self._out = [
+            frames.PREFACE,
+            frames.settings(
+                {
+                    frames.HEADER_TABLE_SIZE: 0,
+                    frames.ENABLE_PUSH: 0,
+                    frames.INITIAL_WINDOW_SIZE: _STREAM_WINDOW_BYTES,
+                }
+            ),
+            frames.numbered(frames.WINDOW_UPDATE, 0, _WINDOW_BYTES - frames.WINDOW_BYTES),
+        ]
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._streams and not self._waiting
+
+    def take(self) -> bytes:
+        """What is to be written now."""
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    def begin(self, block: bytes, receiver: Receiver) -> Stream:
+        """A new stream; nothing more is said in it before `send`."""
+        stream = Stream(block, receiver)
+        if self.is_ending:
+            receiver.on_end(_NOT_TAKEN)
+        elif len(self._streams) < self._streams_max and not self._waiting:
+            self._number(stream)
+        else:
+            self._waiting.append(stream)
+        return stream
+
+    def send(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
+        """Say something in a stream, as soon as there is room for it."""
+        stream.to_send += data
+        stream.is_whole = is_last
+        self._push(stream)
+
+    def on_read(self, stream: Stream, size: int) -> None:
+        """A message of that size was read: there is room for more."""
+        stream.read += frames.MESSAGE_HEAD_BYTES + size
+        if stream.read > _STREAM_WINDOW_BYTES // 2 and stream.number in self._streams:
+            self._out.append(frames.numbered(frames.WINDOW_UPDATE, stream.number, stream.read))
+            stream.read = 0
+
+    def cancel(self, stream: Stream) -> None:
+        """Nobody waits for it any more; its receiver is told nothing."""
+        if self._streams.pop(stream.number, None) is not None:
+            self._out.append(frames.numbered(frames.RST_STREAM, stream.number, frames.CANCEL))
+            self._begin_waiting()
+        elif stream in self._waiting:
+            self._waiting.remove(stream)
+
+    def retire(self) -> None:
+        """Begin no more streams; those that are there go on."""
+        self.is_ending = True
+        self._refuse_waiting()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._out.append(frames.frame(frames.PING, payload=bytes(8)))
+
+    def end(self, code: Code, why: str) -> None:
+        """The connection is no more: whoever asked is told."""
+        self.retire()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.receiver.on_end(Status(code, why))
+
+    def feed(self, data: bytes) -> None:
+        """What came.
+
+        Raises:
+            Broken: it makes no sense; end it.
+        """
+        for arrived in self._splitter.feed(data):
+            if self._block is not None and arrived.kind != frames.CONTINUATION:
+                raise Broken("headers that do not end")
+            self._on_frame(arrived)
+
+    def _on_frame(self, arrived: Frame) -> None:
+        kind = arrived.kind
+        if kind == frames.DATA:
+            self._on_data(arrived)
+        elif kind == frames.HEADERS:
+            self._on_block(arrived, bytearray(frames.plain(arrived)))
+        elif kind == frames.CONTINUATION:
+            self._on_continuation(arrived)
+        elif kind == frames.WINDOW_UPDATE:
+            self._on_window(arrived.stream, frames.number_in(arrived.payload))
+        elif kind == frames.SETTINGS:
+            self._on_settings(arrived)
+        elif kind == frames.PING:
+            if not arrived.flags & frames.ACK:
+                self._out.append(frames.frame(frames.PING, frames.ACK, payload=arrived.payload))
+        elif kind == frames.RST_STREAM:
+            self._on_reset(arrived.stream, frames.number_in(arrived.payload))
+        elif kind == frames.GOAWAY:
+            self._on_goaway(frames.number_in(arrived.payload))
+
+    # What is sent.
+
+    def _number(self, stream: Stream) -> None:
+        stream.number, self._next = self._next, self._next + 2
+        stream.credit = self._first_credit
+        self.is_ending = self.is_ending or self._next > _NUMBER_MAX
+        self._streams[stream.number] = stream
+        block, kind = stream.block, frames.HEADERS
+        while len(block) > self._frame_bytes:
+            self._out.append(frames.frame(kind, 0, stream.number, block[: self._frame_bytes]))
+            block, kind = block[self._frame_bytes :], frames.CONTINUATION
+        self._out.append(frames.frame(kind, frames.END_HEADERS, stream.number, block))
+
+    def _push(self, stream: Stream) -> None:
+        """Say what there is room for."""
+        if stream.number not in self._streams:
+            return
+        while stream.to_send:
+            size = min(len(stream.to_send), stream.credit, self._credit, self._frame_bytes)
+            if size <= 0:
+                return
+            part = bytes(stream.to_send[:size])
+            del stream.to_send[:size]
+            stream.credit -= size
+            self._credit -= size
+            is_end = stream.is_whole and not stream.to_send
+            self._out.append(frames.frame(frames.DATA, frames.END_STREAM if is_end else 0, stream.number, part))
+
+    def _on_window(self, number: int, more: int) -> None:
+        if number:
+            if (stream := self._streams.get(number)) is not None:
+                stream.credit += more
+                self._push(stream)
+            return
+        self._credit += more
+        if self._credit > frames.WINDOW_BYTES_MAX:
+            raise Broken("more room than there can be")
+        self._push_all()
+
+    def _push_all(self) -> None:
+        for stream in tuple(self._streams.values()):
+            if stream.to_send:
+                self._push(stream)
+
+    def _on_settings(self, arrived: Frame) -> None:
+        if arrived.flags & frames.ACK:
+            return
+        self.is_greeted = True
+        told = frames.settings_in(arrived.payload)
+        self._frame_bytes = told.get(frames.MAX_FRAME_SIZE, self._frame_bytes)
+        self._streams_max = told.get(frames.MAX_CONCURRENT_STREAMS, self._streams_max)
+        first = told.get(frames.INITIAL_WINDOW_SIZE, self._first_credit)
+        for stream in self._streams.values():
+            stream.credit += first - self._first_credit
+        self._first_credit = first
+        self._out.append(frames.frame(frames.SETTINGS, frames.ACK))
+        self._push_all()
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        while self._waiting and len(self._streams) < self._streams_max and not self.is_ending:
+            stream = self._waiting.popleft()
+            self._number(stream)
+            self._push(stream)
+        if self.is_ending:
+            self._refuse_waiting()
+
+    # What is heard.
+
+    def _on_data(self, arrived: Frame) -> None:
+        self._heard += len(arrived.payload)
+        if self._heard > _WINDOW_BYTES // 2:
+            self._out.append(frames.numbered(frames.WINDOW_UPDATE, 0, self._heard))
+            self._heard = 0
+        stream = self._streams.get(arrived.stream)
+        if stream is None:
+            return
+        data = frames.plain(arrived)
+        stream.heard += data
+        stream.read += len(arrived.payload) - len(data)
+        self._tell_messages(stream)
+        if arrived.flags & frames.END_STREAM:
+            self._end_stream(stream, Status(Code.INTERNAL, "it ended without a status"), is_over_there=True)
+
+    def _tell_messages(self, stream: Stream) -> None:
+        heard = stream.heard
+        while len(heard) >= frames.MESSAGE_HEAD_BYTES:
+            size = frames.message_size(heard)
+            if size > MESSAGE_BYTES_MAX:
+                text = f"Received message larger than max ({size} vs. {MESSAGE_BYTES_MAX})"
+                self._end_stream(stream, Status(Code.RESOURCE_EXHAUSTED, text))
+                return
+            end = frames.MESSAGE_HEAD_BYTES + size
+            if len(heard) < end:
+                return
+            data = bytes(heard[frames.MESSAGE_HEAD_BYTES : end])
+            del heard[:end]
+            stream.receiver.on_message(data)
+
+    def _on_block(self, arrived: Frame, block: bytearray) -> None:
+        if len(block) > _BLOCK_BYTES_MAX:
+            raise Broken("headers without an end")
+        if not arrived.flags & frames.END_HEADERS:
+            self._block = arrived, block
+            return
+        self._block = None
+        headers = frames.headers_in(bytes(block))
+        stream = self._streams.get(arrived.stream)
+        if stream is None:
+            return
+        if arrived.flags & frames.END_STREAM:
+            self._end_stream(stream, _status(headers), is_over_there=True)
+        elif headers.get(":status") != "200":
+            self._end_stream(stream, _status(headers))
+
+    def _on_continuation(self, arrived: Frame) -> None:
+        if self._block is None or self._block[0].stream != arrived.stream:
+            raise Broken("headers without a beginning")
+        first, block = self._block
+        block += arrived.payload
+        self._on_block(first._replace(flags=first.flags | arrived.flags), block)
+
+    def _on_reset(self, number: int, cause: int) -> None:
+        stream = self._streams.pop(number, None)
+        if stream is None:
+            return
+        is_refused = cause == frames.REFUSED_STREAM
+        code = Code.CANCELLED if cause == frames.CANCEL else Code.UNAVAILABLE
+        stream.receiver.on_end(Status(code, f"the stream was reset, cause {cause}", is_sent=not is_refused))
+        self._begin_waiting()
+
+    def _on_goaway(self, last: int) -> None:
+        self.retire()
+        for stream in [each for each in self._streams.values() if each.number > last]:
+            del self._streams[stream.number]
+            stream.receiver.on_end(_NOT_TAKEN)
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for stream in waiting:
+            stream.receiver.on_end(_NOT_TAKEN)
+
+    def _end_stream(self, stream: Stream, status: Status, *, is_over_there: bool = False) -> None:
+        """End it on both sides, whatever was still to be said."""
+        if self._streams.pop(stream.number, None) is None:
+            return
+        is_over_here = stream.is_whole and not stream.to_send
+        if not (is_over_here and is_over_there):
+            self._out.append(frames.numbered(frames.RST_STREAM, stream.number, frames.CANCEL))
+        stream.receiver.on_end(status)
+        self._begin_waiting()
+
+
+def _status(headers: dict[str, str]) -> Status:
+    """What the last headers of a stream say."""
+    number = headers.get("grpc-status", "")
+    if not number.isdecimal():
+        return Status(Code.UNKNOWN, f"it answered by HTTP alone, with {headers.get(':status', 'no status')}")
+    code = Code(int(number)) if int(number) <= max(Code) else Code.UNKNOWN
+    return Status(code, unquote(headers.get("grpc-message", "")))
