@@ -3,7 +3,8 @@
 *C* × *F* is *C* connections with *F* requests in flight on each; names are uncontended, and an acquire and a
 release each count as one operation. Everything that writes syncs. The peers are called as suits them best, see
 `recipes`: etcd's Lock API is quicker with its requests in flight on one connection than on as many connections,
-so it is also measured and judged like that.
+so it is also measured and judged like that. kazoo is judged with 256 clients: what a shared journal gains grows
+with the crowd that an entry carries.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,7 +98,7 @@ def _musts() -> list[Must]:
         at_least("at 1x256, times etcd's Lock API at 1x256", ratio("SDK 1x256", "etcd Lock API 1x256"), 7, "×"),
         at_least("at 64x1, times etcd's Lock API at 64x1", ratio("SDK 64x1", "etcd Lock API 64x1"), 2, "×"),
         at_least("at 64x1, times etcd's Lock API at 1x64", ratio("SDK 64x1", "etcd Lock API 1x64"), 2, "×"),
-        at_least("at 64x1, times kazoo at 64x1", ratio("SDK 64x1", "kazoo 64x1"), 50, "×"),
+        at_least("at 256x1, times kazoo at 256x1", ratio("SDK 256x1", "kazoo 256x1"), 50, "×"),
         at_most("one client's acquire p50, times a bare put's", median(BESIDE, "times_the_put"), 1.3, "×"),
         at_most("one client's acquire p50", median(BESIDE, "acquire_p50_us"), 5_000, "µs"),
     ]

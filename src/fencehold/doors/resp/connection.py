@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         if self.ending:
             return
         # The first look is here, for it is nearly always the last.
-        if (self._unread.bytes or suspect(data) is not None) and self._unread.would_be_huge(data):
+        if (self._unread.bytes or suspect(data)) and self._unread.would_be_huge(data):
             self.end("ERR", "protocol error: an array has more elements than a command can have")
             return
         try:
