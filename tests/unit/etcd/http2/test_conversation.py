@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fencehold.etcd.http2 import conversation, frames
 from fencehold.etcd.http2.conversation import MESSAGE_BYTES_MAX, Code, Conversation, Status, Stream
 from fencehold.etcd.http2.frames import Broken, message
-from tests.unit.etcd.http2.peer import BEGIN, BLOCK, Asker, greeted
+from tests.unit.etcd.http2.peer import BEGIN, BLOCK, Asker, Peer, greeted
 
 
 def ask(client: Conversation, data: bytes = b"request") -> tuple[Stream, Asker]:
@@ -17,6 +17,16 @@ def ask(client: Conversation, data: bytes = b"request") -> tuple[Stream, Asker]:
     asker = Asker()
     stream = client.begin(BLOCK, asker)
     client.send(stream, message(data), is_last=True)
+    return stream, asker
+
+
+def watch(client: Conversation, peer: Peer) -> tuple[Stream, Asker]:
+    """Begin a call that goes on."""
+    asker = Asker()
+    stream = client.begin(BLOCK, asker)
+    client.send(stream, message(b"watch"))
+    peer.exchange(client)
+    peer.h2.send_headers(stream.number, BEGIN)
     return stream, asker
 
 
@@ -266,11 +276,7 @@ def test_a_ping_is_answered() -> None:
 def test_a_stream_that_is_read_has_room_for_ever() -> None:
     """Windows grow as messages are read: of the stream, and of the connection."""
     client, peer = greeted()
-    asker = Asker()
-    stream = client.begin(BLOCK, asker)
-    client.send(stream, message(b"watch"))
-    peer.exchange(client)
-    peer.h2.send_headers(stream.number, BEGIN)
+    stream, asker = watch(client, peer)
     part = message(bytes(16_000))
     for _ in range(8_000):
         assert peer.h2.local_flow_control_window(stream.number) >= len(part)
@@ -284,11 +290,7 @@ def test_small_messages_and_padding_use_up_no_room(monkeypatch: pytest.MonkeyPat
     """What frames a message counts as well: a stream of many small ones would come to a halt one day."""
     monkeypatch.setattr(conversation, "_STREAM_WINDOW_BYTES", 70_000)
     client, peer = greeted()
-    asker = Asker()
-    stream = client.begin(BLOCK, asker)
-    client.send(stream, message(b"watch"))
-    peer.exchange(client)
-    peer.h2.send_headers(stream.number, BEGIN)
+    stream, asker = watch(client, peer)
     for number in range(5_000):
         peer.h2.send_data(stream.number, message(b"x"), pad_length=number % 3 or None)
         peer.tell(client)
