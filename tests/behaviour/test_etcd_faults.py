@@ -19,8 +19,7 @@ from fencehold.backends.port import Ask, Settings
 from fencehold.client.terms import Terms
 from fencehold.etcd.address import parse
 from fencehold.etcd.cluster import Bounds, Cluster
-from fencehold.etcd.http2.conversation import Code
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed, Code
 from rig.etcd import EtcdCluster
 from tests.behaviour.asking import connect, until
 from tests.behaviour.ground import Ground

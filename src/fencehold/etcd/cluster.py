@@ -23,7 +23,7 @@ from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.etcd.address import Address
 from fencehold.etcd.failures import Failed, Failure, LeaseExists, Meaning, understand
 from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed
 from fencehold.etcd.member import Connect, Member, Standing, context_of
 from fencehold.etcd.transactions import Message
 

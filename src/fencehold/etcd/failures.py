@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from fencehold.errors import FenceholdError, NotAdmitted, Unavailable, UsageError
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed
 
 
 class Meaning(Enum):

@@ -15,9 +15,8 @@ from fencehold.errors import UsageError
 from fencehold.etcd.address import Files
 from fencehold.etcd.failures import why_not_connected
 from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.http2.conversation import Code
 from fencehold.etcd.http2.frames import Metadata
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed, Code
 
 Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
 """How a member is called; a test has its own way, on which calls go wrong."""

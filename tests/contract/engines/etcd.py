@@ -8,8 +8,7 @@ from typing import Any
 
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.etcd.address import Address, parse
-from fencehold.etcd.http2.conversation import Code
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed, Code
 from rig.etcd import EtcdCluster
 from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster

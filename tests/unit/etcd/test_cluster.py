@@ -11,8 +11,7 @@ from aetcd import rpc
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Bounds, Cluster
-from fencehold.etcd.http2.conversation import Code
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed, Code
 
 FULL = "etcdserver: mvcc: database space exceeded"
 

@@ -4,8 +4,7 @@ import pytest
 
 from fencehold.errors import NotAdmitted, Unavailable, UsageError
 from fencehold.etcd.failures import Meaning, understand
-from fencehold.etcd.http2.conversation import Code
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed, Code
 
 
 def error(code: str, details: str) -> CallFailed:

@@ -14,7 +14,7 @@ from aetcd import rpc
 
 from fencehold.backends.etcd.queues import Await
 from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed
 from fencehold.etcd.transactions import Message
 
 

@@ -18,7 +18,7 @@ from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.pages import Pages
 from fencehold.errors import Unavailable
 from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed
 from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
 from fencehold.types import Position

@@ -1,6 +1,6 @@
 """gRPC calls over HTTP/2, on the event loop alone: no thread, no task for a call, nothing that a fork breaks.
 
 An append is one small call, and everybody waits for it, so what a call costs here is what an acquire costs;
-decision 9 has the figures. `frames` says how HTTP/2 looks, `conversation` is its law, fed with bytes and asked for
-bytes; `line` gives it a socket and a clock, and `channel` the verbs of generated stubs.
+decision 9 has the figures. `frames` says how HTTP/2 looks, `status` how calls end, `conversation` is the law, fed
+with bytes and asked for bytes; `line` gives it a socket and a clock, and `channel` the verbs of generated stubs.
 """

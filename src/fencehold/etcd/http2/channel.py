@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.etcd.http2.conversation import Code, Status, Stream
+from fencehold.etcd.http2.conversation import Stream
 from fencehold.etcd.http2.frames import Metadata, request_block
-from fencehold.etcd.http2.line import CallFailed, Line, failed
+from fencehold.etcd.http2.line import Line
+from fencehold.etcd.http2.status import CallFailed, Code, Status, failed
 
 _CONNECT_S = 5.0
 """A connection, from its first packet to the first word of the other side."""

@@ -8,12 +8,12 @@
 """
 
 from collections import deque
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import unquote
 
 from fencehold.etcd.http2 import frames
 from fencehold.etcd.http2.frames import Broken, Frame
+from fencehold.etcd.http2.status import Code, Status
 
 MESSAGE_BYTES_MAX = 16 << 20
 """The largest message taken."""
@@ -22,37 +22,6 @@ _STREAM_WINDOW_BYTES = 3 * MESSAGE_BYTES_MAX
 _WINDOW_BYTES = 4 * MESSAGE_BYTES_MAX
 _BLOCK_BYTES_MAX = 64 << 10
 _NUMBER_MAX = (1 << 31) - 1
-
-
-class Code(IntEnum):
-    """How a call ended, in gRPC's words."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
-
-class Status(NamedTuple):
-    """How a stream ended."""
-
-    code: Code
-    details: str = ""
-    is_sent: bool = True
-    """Whether the other side may have seen the request."""
 
 
 _NOT_TAKEN = Status(Code.UNAVAILABLE, "it takes no more calls", is_sent=False)

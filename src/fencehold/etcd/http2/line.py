@@ -8,27 +8,12 @@ import asyncio
 from typing import Any
 
 from fencehold.etcd.http2 import frames
-from fencehold.etcd.http2.conversation import Code, Conversation, Receiver, Status, Stream
+from fencehold.etcd.http2.conversation import Conversation, Receiver, Stream
+from fencehold.etcd.http2.status import CallFailed, Code, Status, failed
 
 _SILENCE_S = 10.0
 """etcd hangs up on clients that ask more often than every 5 s whether it is there."""
 _SIGN_S = 3.0
-
-
-class CallFailed(Exception):
-    """A call that was not answered, or answered with an error."""
-
-    def __init__(self, code: Code, details: str = "", *, is_sent: bool = True) -> None:
-        super().__init__(f"{code.name}: {details}")
-        self.code = code
-        self.details = details
-        self.is_sent = is_sent
-        """Whether the request may have been seen; if not, certainly nothing happened."""
-
-
-def failed(status: Status) -> CallFailed:
-    """The error that a status is."""
-    return CallFailed(status.code, status.details, is_sent=status.is_sent)
 
 
 class Line(asyncio.Protocol):

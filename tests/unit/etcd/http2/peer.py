@@ -7,8 +7,9 @@ from h2.connection import H2Connection
 from h2.events import Event
 from h2.settings import SettingCodes, Settings
 
-from fencehold.etcd.http2.conversation import Conversation, Status
+from fencehold.etcd.http2.conversation import Conversation
 from fencehold.etcd.http2.frames import message, request_block
+from fencehold.etcd.http2.status import Status
 
 BLOCK = request_block("http", "localhost:2379", "/etcdserverpb.KV/Put", 500, (("hasleader", "true"),))
 BEGIN = [(":status", "200"), ("content-type", "application/grpc")]

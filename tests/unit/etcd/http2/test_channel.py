@@ -14,9 +14,8 @@ from h2.events import DataReceived, Event, PingReceived, RequestReceived, Stream
 from fencehold.etcd.http2 import frames
 from fencehold.etcd.http2 import line as lines
 from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.http2.conversation import Code
 from fencehold.etcd.http2.frames import message
-from fencehold.etcd.http2.line import CallFailed
+from fencehold.etcd.http2.status import CallFailed, Code
 from rig.processes import free_port
 from tests.unit.etcd.http2.peer import BEGIN, OK
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencehold.etcd.http2 import conversation, frames
-from fencehold.etcd.http2.conversation import MESSAGE_BYTES_MAX, Code, Conversation, Status, Stream
+from fencehold.etcd.http2.conversation import MESSAGE_BYTES_MAX, Conversation, Stream
 from fencehold.etcd.http2.frames import Broken, message
+from fencehold.etcd.http2.status import Code, Status
 from tests.unit.etcd.http2.peer import BEGIN, BLOCK, Asker, Peer, greeted
 
 
