@@ -7,6 +7,7 @@ what fails there is certain to have done nothing, and a member that hangs costs 
 import ssl
 from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from aetcd import rpc
@@ -97,10 +98,8 @@ def context_of(files: Files | None) -> ssl.SSLContext | None:
     if files is None:
         return None
     for name, path in files._asdict().items():
-        try:
-            _ = path is None or path.read_bytes()
-        except OSError as error:
-            raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error
+        if path is not None:
+            _see_readable(name, path)
     try:
         context = ssl.create_default_context(cafile=files.ca)
         if files.cert is not None:
@@ -109,3 +108,11 @@ def context_of(files: Files | None) -> ssl.SSLContext | None:
         raise UsageError(f"ca=, cert= or key= holds no certificate or key: {error}; correct the URL") from error
     context.set_alpn_protocols(["h2"])
     return context
+
+
+def _see_readable(name: str, path: Path) -> None:
+    """TLS itself would not say which of the files it was."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error

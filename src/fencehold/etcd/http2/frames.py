@@ -22,7 +22,7 @@ _WITH_PRIORITY = 0x20
 
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = range(1, 6)
 
-NO_ERROR, REFUSED_STREAM, CANCEL = 0x0, 0x7, 0x8
+REFUSED_STREAM, CANCEL = 0x7, 0x8
 
 FRAME_BYTES = 16_384
 """The largest frame that is sent or taken, as long as nobody has agreed to more."""
