@@ -50,8 +50,8 @@ class Served:
         self.process.send_signal(signal.SIGCONT)
 
 
-def start(*words: str, **variables: str) -> "subprocess.Popen[str]":
-    """Start the command, with these variables and no others of its own."""
+def start(*words: str, place: Path | None = None, **variables: str) -> "subprocess.Popen[str]":
+    """Start the command in this folder, with these variables and no others of its own."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD_")}
     return subprocess.Popen(
         [*COMMAND, *words],
@@ -59,6 +59,7 @@ def start(*words: str, **variables: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=place,
         env=clean | variables,
     )
 
@@ -80,9 +81,9 @@ def ended(process: "subprocess.Popen[str]") -> Said:
 
 @contextmanager
 def serving(place: Path, *options: str, **variables: str) -> Iterator[Served]:
-    """A server with these options, ended at the end."""
+    """A server with these options, ended at the end. What it writes is in this folder, unless an option says otherwise."""
     port_file = place / f"port-{time.monotonic_ns()}"
-    process = start("serve", "--port", "0", "--port-file", str(port_file), *options, **variables)
+    process = start("serve", "--port", "0", "--port-file", str(port_file), *options, place=place, **variables)
     try:
         until(lambda: port_file.exists() or process.poll() is not None)
         if process.poll() is not None:
