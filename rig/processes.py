@@ -15,8 +15,10 @@ START_S = 30.0
 STOP_S = 10.0
 
 
-_PORTS = range(20_000, 32_000)
-"""Below those the kernel gives to connections: a server that was killed must find its port free again."""
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
+_PORTS = range(20_000 + _WORKER * 3_000, 23_000 + _WORKER * 3_000)
+"""Below those the kernel gives to connections, and others for each worker of the tests: a server that was killed
+must find its port free again."""
 _taken: set[int] = set()
 
 

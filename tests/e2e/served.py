@@ -81,7 +81,7 @@ def ended(process: "subprocess.Popen[str]") -> Said:
 
 @contextmanager
 def serving(place: Path, *options: str, **variables: str) -> Iterator[Served]:
-    """A server with these options, ended at the end. What it writes is in this folder, unless an option says otherwise."""
+    """A server with these options, ended at the end. Its data are in this folder, if no option says where."""
     port_file = place / f"port-{time.monotonic_ns()}"
     process = start("serve", "--port", "0", "--port-file", str(port_file), *options, place=place, **variables)
     try:
