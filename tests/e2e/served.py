@@ -50,7 +50,12 @@ class Served:
         self.process.send_signal(signal.SIGCONT)
 
 
-def start(*words: str, place: Path | None = None, **variables: str) -> "subprocess.Popen[str]":
+def start(*words: str, **variables: str) -> "subprocess.Popen[str]":
+    """Start the command, with these variables and no others of its own."""
+    return start_in(Path.cwd(), *words, **variables)
+
+
+def start_in(place: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
     """Start the command in this folder, with these variables and no others of its own."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD_")}
     return subprocess.Popen(
@@ -83,7 +88,7 @@ def ended(process: "subprocess.Popen[str]") -> Said:
 def serving(place: Path, *options: str, **variables: str) -> Iterator[Served]:
     """A server with these options, ended at the end. Its data are in this folder, if no option says where."""
     port_file = place / f"port-{time.monotonic_ns()}"
-    process = start("serve", "--port", "0", "--port-file", str(port_file), *options, place=place, **variables)
+    process = start_in(place, "serve", "--port", "0", "--port-file", str(port_file), *options, **variables)
     try:
         until(lambda: port_file.exists() or process.poll() is not None)
         if process.poll() is not None:
