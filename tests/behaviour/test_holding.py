@@ -179,7 +179,7 @@ def test_a_ttl_of_its_own_ends_a_hold(ground: Ground, name: str) -> None:
             next_one = await other.lock(name, tier=ground.tier, timeout=20).acquire()
             assert next_one is not None
             assert hold.safe_for() == 0
-            await asyncio.wait_for(hold.lost.wait(), 5)
+            await asyncio.wait_for(hold.lost.wait(), 20)
             with pytest.raises(HoldLost):
                 await hold.release()
             with pytest.raises(HoldLost):

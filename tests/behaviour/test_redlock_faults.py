@@ -14,6 +14,9 @@ from rig.redis import Redis, Several
 from tests.behaviour.asking import until
 
 NODE_S = 0.3
+"""What a node may take to answer, where some do not."""
+AMPLE_S = 5.0
+"""The same, where all answer: a busy machine must not make a minority late."""
 SLACK_S = 1.0
 """What a machine that is busy may take besides."""
 
@@ -26,8 +29,8 @@ def nodes(tmp_path: Path) -> Iterator[Several]:
 
 
 @asynccontextmanager
-async def connected(nodes: Several, ttl: float = 30) -> AsyncIterator[aio.Client]:
-    url = f"redlock://{nodes.endpoints}?node_timeout={NODE_S}"
+async def connected(nodes: Several, ttl: float = 30, node_s: float = AMPLE_S) -> AsyncIterator[aio.Client]:
+    url = f"redlock://{nodes.endpoints}?node_timeout={node_s}"
     async with aio.connect(url, ttl=ttl, connect_timeout=3) as client:
         yield client
 
@@ -48,7 +51,7 @@ def test_without_one_of_five_all_goes_on(nodes: Several) -> None:
     """A minority may be lost, also while something is held: it is renewed, excludes others, and is given back."""
 
     async def main() -> None:
-        async with connected(nodes, ttl=1) as one, connected(nodes) as other:
+        async with connected(nodes, ttl=1, node_s=NODE_S) as one, connected(nodes) as other:
             hold = await have(one.lock("n", tier=EFFICIENCY))
             nodes.servers[0].kill()
             until_at = time.monotonic() + 1.5
@@ -58,7 +61,7 @@ def test_without_one_of_five_all_goes_on(nodes: Several) -> None:
                 await asyncio.sleep(0.1)
             await hold.release()
             async with other.lock("n", tier=EFFICIENCY, timeout=5):
-                await until(lambda: having(nodes.servers[1:], "n") == 4, 2)
+                await until(lambda: having(nodes.servers[1:], "n") == 4, 20)
         async with connected(nodes) as client, client.lock("new", tier=EFFICIENCY, timeout=5):
             pass
 
@@ -69,14 +72,14 @@ def test_without_three_of_five_nothing_is_granted_and_nothing_is_left(nodes: Sev
     """It is refused in bounded time. Certainly nothing is held, in the two that are left, either."""
 
     async def main() -> None:
-        async with connected(nodes) as client:
+        async with connected(nodes, node_s=NODE_S) as client:
             for server in nodes.servers[:3]:
                 server.kill()
             begun = time.monotonic()
             with pytest.raises((Unavailable, OutcomeUnknown)):
                 await client.lock("n", tier=EFFICIENCY, timeout=30).acquire()
             assert time.monotonic() - begun < 3 + 2 * NODE_S + SLACK_S
-            await until(lambda: having(nodes.servers[3:], "n") == 0, 2)
+            await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
             with pytest.raises(Unavailable, match="3 are needed"):
                 await client.lock("n", tier=EFFICIENCY, timeout=0).acquire()
             assert having(nodes.servers[3:], "n") == 0
@@ -94,7 +97,7 @@ def test_a_hold_without_a_majority_is_lost_before_its_ttl_is_over(nodes: Several
     """The client lets go first: nobody can tell it whether others have it."""
 
     async def main() -> None:
-        async with connected(nodes, ttl=1) as client:
+        async with connected(nodes, ttl=1, node_s=NODE_S) as client:
             hold = await have(client.lock("n", tier=EFFICIENCY))
             for server in nodes.servers[:3]:
                 server.pause()
@@ -113,7 +116,7 @@ def test_those_that_hang_cost_no_more_than_their_time(nodes: Several, hanging: i
     """A minority of them costs nothing, as nobody waits for it; a look waits for all, for as long as was said."""
 
     async def main() -> None:
-        async with connected(nodes) as one, connected(nodes) as other:
+        async with connected(nodes, node_s=NODE_S) as one, connected(nodes, node_s=NODE_S) as other:
             for server in nodes.servers[:hanging]:
                 server.pause()
             took_s = []
@@ -132,7 +135,7 @@ def test_those_that_hang_cost_no_more_than_their_time(nodes: Several, hanging: i
                     server.resume()
             assert min(took_s) < NODE_S
             # What they were sent while they hung is done in its order: nothing stays.
-            await until(lambda: having(nodes.servers, "n") == 0, 5)
+            await until(lambda: having(nodes.servers, "n") == 0, 20)
 
     asyncio.run(main())
 
@@ -141,12 +144,12 @@ def test_nodes_that_come_back_empty_may_let_two_hold_a_name(nodes: Several) -> N
     """It does not survive this, as declared: a majority that forgot has it free. The first holder is told."""
 
     async def main() -> None:
-        async with connected(nodes, ttl=3) as one, connected(nodes) as other:
+        async with connected(nodes, ttl=3, node_s=NODE_S) as one, connected(nodes) as other:
             hold = await have(one.lock("n", tier=EFFICIENCY))
             for server in nodes.servers[:3]:
                 server.restart()
-            async with other.lock("n", tier=EFFICIENCY, timeout=2):
-                await asyncio.wait_for(hold.lost.wait(), 3)
+            async with other.lock("n", tier=EFFICIENCY, timeout=20):
+                await asyncio.wait_for(hold.lost.wait(), 20)
                 with pytest.raises(HoldLost):
                     hold.check()
 
@@ -164,7 +167,7 @@ def test_a_crash_in_the_middle_leaves_a_name_free_after_the_ttl(nodes: Several) 
         nodes.servers[2].ask("SET", "n", "of one who is gone", "PX", 500)
         async with connected(nodes) as client:
             assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
-            await until(lambda: having(nodes.servers[3:], "n") == 0, 2)
+            await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
             async with client.lock("n", tier=EFFICIENCY, timeout=5):
                 pass
 
@@ -209,7 +212,7 @@ def test_many_who_contend_from_two_clients_split_no_vote_for_long(nodes: Several
         async with connected(nodes) as one, connected(nodes) as other, connected(nodes) as third:
             await asyncio.gather(*(work((one, other, third)[each % 3]) for each in range(12)))
         assert (most, done) == (1, 36)
-        await until(lambda: having(nodes.servers, "n") == 0, 2)
+        await until(lambda: having(nodes.servers, "n") == 0, 20)
 
     asyncio.run(main())
 
@@ -229,7 +232,7 @@ def test_two_hundred_who_are_cancelled_at_once_leave_no_keys(nodes: Several) -> 
             for outcome in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(outcome, aio.Claim):
                     await outcome.release()
-            await until(lambda: having(nodes.servers, "n") == 0, 5)
+            await until(lambda: having(nodes.servers, "n") == 0, 20)
 
     asyncio.run(main())
 
@@ -243,9 +246,9 @@ def test_locks_of_redis_py_on_a_majority_exclude_ours(nodes: Several) -> None:
             theirs = [each.lock("n", timeout=30, blocking=False) for each in clients]
             async with client.lock("n", tier=EFFICIENCY):
                 # A majority decides; the others have it a moment later.
-                await until(lambda: having(nodes.servers, "n") == 5, 2)
+                await until(lambda: having(nodes.servers, "n") == 5, 20)
                 assert [await each.acquire() for each in theirs].count(True) == 0
-            await until(lambda: having(nodes.servers, "n") == 0, 2)
+            await until(lambda: having(nodes.servers, "n") == 0, 20)
             assert [await each.acquire() for each in theirs].count(True) == 3
             assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
             for lock in theirs:

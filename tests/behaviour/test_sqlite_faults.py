@@ -141,7 +141,7 @@ def test_a_file_that_is_removed_is_missed(file: Path) -> None:
                 each.unlink()
             with pytest.raises(Unavailable, match="was removed or replaced"):
                 await client.lock("b", timeout=0).acquire()
-            await asyncio.wait_for(hold.lost.wait(), 5)
+            await asyncio.wait_for(hold.lost.wait(), 20)
             with pytest.raises(HoldLost):
                 await hold.release()
             async with client.lock("a", timeout=0) as next_one:

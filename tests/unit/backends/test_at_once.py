@@ -208,7 +208,7 @@ def test_a_loss_is_told_in_time_though_an_extension_hangs() -> None:
             extending = asyncio.create_task(scene.backend.extend(other, 5))
             lost = asyncio.Event()
             lease.on_lost = lambda _: lost.set()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(4):
                 await lost.wait()
             extending.cancel()
             await asyncio.gather(extending, return_exceptions=True)

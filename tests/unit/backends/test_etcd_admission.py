@@ -41,7 +41,7 @@ async def use(url: str) -> None:
         hold.check()
         assert len((await other.explain("name")).queue) == 1
         await other.break_hold("name")
-        await asyncio.wait_for(hold.lost.wait(), 5)
+        await asyncio.wait_for(hold.lost.wait(), 20)
         with pytest.raises(HoldLost):
             await hold.release()
         next_one = await waiting

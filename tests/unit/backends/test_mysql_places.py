@@ -43,10 +43,10 @@ def test_only_the_first_of_a_name_is_looked_after_and_told() -> None:
         places.add(_wanted("1"))
         places.add(_wanted("2"))
         assert places.waits("1")
-        await asyncio.wait_for(lines.was_asked.wait(), 5)
+        await asyncio.wait_for(lines.was_asked.wait(), 20)
         assert not called
         lines.ahead = 0
-        await asyncio.wait_for(told.wait(), 5)
+        await asyncio.wait_for(told.wait(), 20)
         assert called[0] == ("a", "1")
         assert not places.waits("1")
         assert places.waits("2")
@@ -68,7 +68,7 @@ def test_who_waits_no_longer_is_forgotten() -> None:
         places.call("a", "1")
         assert not places.waits("1")
         assert places._watching is not None
-        await asyncio.wait_for(places._watching, 5)
+        await asyncio.wait_for(places._watching, 20)
         assert not lines.looked
 
     asyncio.run(main())

@@ -146,7 +146,7 @@ def test_stopping_answers_what_was_asked() -> None:
             if not stopping.done() and journal._under_way:
                 await journal.complete()
                 await asyncio.sleep(0.002)
-        await asyncio.wait_for(stopping, 5)
+        await asyncio.wait_for(stopping, 20)
         assert [as_map(await client.reply())["name"] for _ in range(3)] == ["a", "b", "b"]
         assert await client.ended() == ""
         assert (await plain.ended()).startswith("UNAVAILABLE")
@@ -202,7 +202,7 @@ def test_stopping_does_not_wait_for_who_does_not_read() -> None:
         while not connection.is_full:
             client.writer.write(20 * frame("ECHO", 50_000 * "x"))
             await asyncio.sleep(0.002)
-        await asyncio.wait_for(server.stop(), 5)
+        await asyncio.wait_for(server.stop(), 20)
         assert not server.door.connections
         assert connection.closed
         client.writer.transport.abort()
@@ -219,7 +219,7 @@ def test_who_comes_while_it_stops_is_sent_away() -> None:
         port = await door.open("127.0.0.1", 0)
         clients = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(3)]
         door.drain()
-        await asyncio.wait_for(door.close(), 5)
+        await asyncio.wait_for(door.close(), 20)
         for client in clients:
             assert await client.ended() in ("", "UNAVAILABLE stopping")
             await client.close()

@@ -22,7 +22,7 @@ def test_it_rings_once_for_the_earliest() -> None:
         alarm.set(30)
         alarm.set(0.01)
         alarm.set(20)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await rung.wait()
         assert len(times) == 1
         alarm.set(0.01)
@@ -55,7 +55,7 @@ def test_a_wait_ends_when_it_is_over_though_nothing_else_happens() -> None:
 
         for command in (OpenSession(30_000), Acquire(1, ("a",)), Acquire(1, ("a",), wait_ms=50)):
             node.submit(command, lambda *_: None)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await waiting.over
 
         node.stop()

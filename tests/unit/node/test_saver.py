@@ -49,7 +49,7 @@ def test_a_snapshot_is_of_durable_entries_while_others_go_on() -> None:
             await told(node, Acquire(1, ("c",)))
             await told(node, Acquire(1, ("d",)))
             await told(node, Acquire(1, ("e",)))
-            await asyncio.wait_for(journal.drawing.wait(), 5)
+            await asyncio.wait_for(journal.drawing.wait(), 20)
             position = node.position
             await told(node, Acquire(1, ("f",)))
             journal.go_on.set()
@@ -136,7 +136,7 @@ def test_a_snapshot_under_way_is_given_up_by_a_stop() -> None:
         async with serving(journal) as node:
             _save_after(node, 1)
             await told(node, Break("a"))
-            await asyncio.wait_for(journal.drawing.wait(), 5)
+            await asyncio.wait_for(journal.drawing.wait(), 20)
         assert store.snapshot is None
         assert node.replica.machine.state.saving is None
 

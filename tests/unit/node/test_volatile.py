@@ -35,7 +35,7 @@ def beside(now_us: Callable[[], int] = lambda: 1_000, limits: Limits | None = No
 
 async def ended(running: asyncio.Task[None], volatile: Volatile) -> None:
     volatile.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 20)
 
 
 def serves(volatile: Volatile) -> bool:
@@ -246,7 +246,7 @@ def test_a_failure_of_the_volatile_machine_ends_the_server(monkeypatch: pytest.M
         monkeypatch.setattr(Machine, "apply", _broken)
         await told(server.volatile.node, OpenSession(60_000))
         with pytest.raises(InvariantViolated, match="two hold it"):
-            await asyncio.wait_for(serving, 5)
+            await asyncio.wait_for(serving, 20)
         assert not server.node.leads
         await server.stop()
 
@@ -268,7 +268,7 @@ def test_a_failure_of_the_node_ends_the_volatile_machine() -> None:
         faults.armed = ("append.before", InvariantViolated("no such entry"))
         await told(server.node, OpenSession(60_000))
         with pytest.raises(InvariantViolated):
-            await asyncio.wait_for(serving, 5)
+            await asyncio.wait_for(serving, 20)
         assert not server.volatile.node.leads
         await server.stop()
 

@@ -178,7 +178,7 @@ def test_closing_leaves_nothing_running() -> None:
             await saving.pop()
         await asyncio.gather(*(follower.task for follower in followers))
         # What was cancelled ends within some turns of the loop.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while left := asyncio.all_tasks() - before:
                 await asyncio.wait(left)
 
