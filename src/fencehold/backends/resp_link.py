@@ -82,7 +82,7 @@ class Link:
         Raises:
             FenceholdError: it failed; nothing happened.
         """
-        if self.line is None:
+        if self.line is None and not self._is_closed:
             self._try_sooner()
             if self._attempt is not None:
                 await asyncio.shield(self._attempt)

@@ -95,15 +95,19 @@ class Poll:
             self._on_vote(error)
 
     def _on_future(self, link: Link, future: "asyncio.Future[Any]") -> None:
-        if self._end.done() or future.cancelled():
+        if future.cancelled() or (self._end.done() and not self._is_late_allowed):
             return
         reply = future.result()
+        if self._is_unheard(reply):
+            self._ask_later(link)
+        else:
+            self._on_vote(answered(reply, link.server) if isinstance(reply, Refusal) else reply)
+
+    def _is_unheard(self, reply: Any) -> bool:
+        """Whether one is to be asked again: it does not know the script yet, or was lost and must hear of this."""
         if isinstance(reply, Refusal):
-            if reply.is_unknown_script:
-                self._ask_later(link)
-                return
-            reply = answered(reply, link.server)
-        self._on_vote(reply)
+            return reply.is_unknown_script
+        return self._is_late_allowed and isinstance(reply, FenceholdError)
 
     def _on_vote(self, vote: Any) -> None:
         if self._end.done():

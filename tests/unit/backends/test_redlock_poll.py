@@ -1,0 +1,131 @@
+"""A poll: when it ends, and whom it still asks after that."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from fencehold.backends.redlock.poll import Poll, Question
+from fencehold.backends.resp_failures import Refusal, unanswered
+from fencehold.backends.resp_link import Link, Script
+from fencehold.errors import Unavailable
+
+QUESTION = Question(Script("return 1"), ("n",))
+NOSCRIPT = Refusal("NOSCRIPT No matching script. Please use EVAL.")
+LOST = unanswered("127.0.0.1:1", "it closed the connection")
+
+
+class Node:
+    """A Redis that answers when it is told to; what is run over its link afterwards is answered with 1."""
+
+    server = "127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.line = self
+        self.asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.ran = 0
+
+    def send(self, _: bytes) -> "asyncio.Future[Any]":
+        return self.asked
+
+    async def run(self, *_: object) -> int:
+        self.ran += 1
+        return 1
+
+
+def of(nodes: list[Node]) -> list[Link]:
+    return cast(list[Link], nodes)
+
+
+def is_most(answers: list[Any]) -> bool:
+    return answers.count(1) >= 2
+
+
+def in_a_loop(scenario: Callable[[], Any]) -> None:
+    asyncio.run(scenario())
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("reply", [NOSCRIPT, LOST])
+def test_who_did_not_hear_what_all_are_to_hear_is_asked_again_though_it_is_decided(reply: object) -> None:
+    """A key that is to be free everywhere must not stay with one that was slow to say that it knows no script."""
+
+    async def scenario() -> None:
+        nodes, late = [Node() for _ in range(3)], set[asyncio.Task[None]]()
+        poll = Poll(of(nodes), QUESTION, is_most, late)
+        for node in nodes[:2]:
+            node.asked.set_result(1)
+        assert (await poll.result(10)).yes() == 2
+        nodes[2].asked.set_result(reply)
+        await settled()
+        assert [node.ran for node in nodes] == [0, 0, 1]
+        assert late == set()
+
+    in_a_loop(scenario)
+
+
+@pytest.mark.parametrize("reply", [NOSCRIPT, LOST])
+def test_who_is_late_with_another_question_is_left_alone(reply: object) -> None:
+    """What is decided is not asked of anybody any more: it could take a name that nobody wants."""
+
+    async def scenario() -> None:
+        nodes = [Node() for _ in range(3)]
+        poll = Poll(of(nodes), QUESTION, is_most)
+        for node in nodes[:2]:
+            node.asked.set_result(1)
+        assert (await poll.result(10)).yes() == 2
+        nodes[2].asked.set_result(reply)
+        await settled()
+        assert [node.ran for node in nodes] == [0, 0, 0]
+
+    in_a_loop(scenario)
+
+
+def test_who_knows_no_script_is_sent_it_and_counts() -> None:
+    """Before it is decided, whatever is asked."""
+
+    async def scenario() -> None:
+        nodes = [Node() for _ in range(3)]
+        poll = Poll(of(nodes), QUESTION, is_most)
+        for node in nodes[1:]:
+            node.asked.set_result(NOSCRIPT)
+        votes = await poll.result(10)
+        assert votes.yes() == 2
+        assert [node.ran for node in nodes] == [0, 1, 1]
+
+    in_a_loop(scenario)
+
+
+def test_without_an_answer_it_is_not_known() -> None:
+    """Who was asked and said nothing in time may have done it."""
+
+    async def scenario() -> None:
+        nodes = [Node() for _ in range(3)]
+        poll = Poll(of(nodes), QUESTION, is_most)
+        nodes[0].asked.set_result(1)
+        nodes[1].asked.set_result(LOST)
+        votes = await poll.result(0.01)
+        assert (votes.answers, votes.absent, votes.unknown) == ([1], 0, 2)
+
+    in_a_loop(scenario)
+
+
+def test_a_link_that_is_closed_has_nobody_wait_for_it() -> None:
+    """Who is asked again when the client is closed finds out at once."""
+
+    async def scenario() -> None:
+        async def never() -> Any:
+            await asyncio.Event().wait()
+
+        link = Link(never, "127.0.0.1:1")
+        link.start()
+        await link.close()
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(link.run(*QUESTION), 10)
+
+    in_a_loop(scenario)
