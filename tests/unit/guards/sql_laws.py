@@ -16,6 +16,7 @@ from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, Trust
 from fencehold.guards import Offer
 from fencehold.guards.offer import FENCE_MAX
+from tests.unit.guards import amounts
 from tests.unit.guards.sql_places import MARKS, Line, Place
 
 WRITERS = 32
@@ -376,7 +377,7 @@ class ServedLaws(GuardLaws):
 
     @pytest.fixture
     def writes(self) -> int:
-        return 10_000
+        return amounts.writes(10_000)
 
 
 class AwaitedLaws(GuardLaws):
@@ -391,4 +392,4 @@ class AwaitedLaws(GuardLaws):
 
     @pytest.fixture
     def writes(self) -> int:
-        return 1_000
+        return amounts.writes(1_000)

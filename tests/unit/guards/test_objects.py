@@ -5,7 +5,6 @@ by its other threads. Here a lock around it makes each request one step, as it i
 """
 
 import gzip
-import os
 import random
 import sys
 import threading
@@ -37,11 +36,12 @@ from fencehold.guards import Offer
 from fencehold.guards.objects import Guard, unwrap
 from fencehold.guards.objects_forms import FORMS, Form, Stamp, wrap
 from rig.processes import Process, accepts, free_port
+from tests.unit.guards import amounts
 
 NAME, BUCKET, KEY = "manifest/ü", "bucket", "folder/manifest.json"
 VERSIONED = "versioned"
-WRITERS, WRITES = 32, int(os.environ.get("OBJECT_WRITES", "240"))
-"""Few, as the store of these tests is slow; with OBJECT_WRITES=10000 it is as with the other guards."""
+WRITERS, WRITES = 32, amounts.writes(240)
+"""Few, as the store of these tests is slow."""
 STORE = """
 import sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app

@@ -32,6 +32,7 @@ from fencehold import UsageError
 from fencehold.guards import sqlalchemy as guards
 from fencehold.guards.alembic import create_fences, drop_fences
 from rig.mariadb import DATABASE, USER
+from tests.unit.guards import amounts
 from tests.unit.guards.sql_laws import GuardLaws, balance, offer, seen
 from tests.unit.guards.sql_places import (
     AwaitedLine,
@@ -178,7 +179,7 @@ class TestBlocking(GuardLaws):
 
     @pytest.fixture
     def writes(self, kind: type[Any]) -> int:
-        return 10_000 if kind is OnPostgres else 1_000
+        return amounts.writes(10_000 if kind is OnPostgres else 1_000)
 
 
 @pytest.mark.parametrize("kind", [OnPostgres, OnMysql, OnSqlite])
@@ -190,7 +191,7 @@ class TestAsync(GuardLaws):
 
     @pytest.fixture
     def writes(self) -> int:
-        return 640
+        return amounts.writes(640)
 
 
 @pytest.fixture(params=[OnPostgres, OnMysql, OnSqlite])

@@ -14,6 +14,7 @@ import pytest
 from fencehold import StaleFence, UsageError
 from fencehold.guards import Offer, sqlite
 from fencehold.guards.__main__ import main
+from tests.unit.guards import amounts
 from tests.unit.guards.sql_laws import GuardLaws, balance, offer
 from tests.unit.guards.sql_places import AwaitedLine, Line, Place, SqlitePlace, Updating
 
@@ -73,7 +74,7 @@ class TestBlocking(GuardLaws):
 
     @pytest.fixture
     def writes(self) -> int:
-        return 10_000
+        return amounts.writes(10_000)
 
 
 class TestAsync(GuardLaws):
@@ -83,7 +84,7 @@ class TestAsync(GuardLaws):
 
     @pytest.fixture
     def writes(self) -> int:
-        return 1_000
+        return amounts.writes(1_000)
 
 
 @pytest.fixture
