@@ -42,6 +42,27 @@ async def have(lock: "aio.Lock[aio.Claim]") -> aio.Claim:
     return claim
 
 
+async def have_in_all(lock: "aio.Lock[aio.Claim]", nodes: Several) -> aio.Claim:
+    """Acquire what is to be had, and in all of them: those are left out that are not connected to yet."""
+    async with asyncio.timeout(20):
+        while True:
+            claim = await have(lock)
+            if having(nodes.servers, lock.name) == len(nodes.servers):
+                return claim
+            await claim.release()
+
+
+async def reached(client: aio.Client) -> None:
+    """Wait until a majority answers a client again: the first to ask finds connections that are gone."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await client.explain("n", tier=EFFICIENCY)
+                return
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(0.01)
+
+
 def having(servers: list[Redis], name: str) -> int:
     """How many have a key of that name."""
     return sum(name in server.all_keys() for server in servers)
@@ -51,17 +72,17 @@ def test_without_one_of_five_all_goes_on(nodes: Several) -> None:
     """A minority may be lost, also while something is held: it is renewed, excludes others, and is given back."""
 
     async def main() -> None:
-        async with connected(nodes, ttl=1, node_s=NODE_S) as one, connected(nodes) as other:
-            hold = await have(one.lock("n", tier=EFFICIENCY))
+        async with connected(nodes, ttl=2, node_s=NODE_S) as one, connected(nodes) as other:
+            hold = await have_in_all(one.lock("n", tier=EFFICIENCY), nodes)
             nodes.servers[0].kill()
-            until_at = time.monotonic() + 1.5
+            until_at = time.monotonic() + 3
             while time.monotonic() < until_at:
                 assert hold.safe_for() > 0
                 assert await other.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
                 await asyncio.sleep(0.1)
             await hold.release()
             async with other.lock("n", tier=EFFICIENCY, timeout=5):
-                await until(lambda: having(nodes.servers[1:], "n") == 4, 20)
+                assert having(nodes.servers[1:], "n") >= 3
         async with connected(nodes) as client, client.lock("new", tier=EFFICIENCY, timeout=5):
             pass
 
@@ -82,7 +103,7 @@ def test_without_three_of_five_nothing_is_granted_and_nothing_is_left(nodes: Sev
             await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
             with pytest.raises(Unavailable, match="3 are needed"):
                 await client.lock("n", tier=EFFICIENCY, timeout=0).acquire()
-            assert having(nodes.servers[3:], "n") == 0
+            await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
             with pytest.raises(Unavailable):
                 await client.explain("n", tier=EFFICIENCY)
         for server in nodes.servers[:3]:
@@ -148,6 +169,7 @@ def test_nodes_that_come_back_empty_may_let_two_hold_a_name(nodes: Several) -> N
             hold = await have(one.lock("n", tier=EFFICIENCY))
             for server in nodes.servers[:3]:
                 server.restart()
+            await reached(other)
             async with other.lock("n", tier=EFFICIENCY, timeout=20):
                 await asyncio.wait_for(hold.lost.wait(), 20)
                 with pytest.raises(HoldLost):
@@ -245,9 +267,11 @@ def test_locks_of_redis_py_on_a_majority_exclude_ours(nodes: Several) -> None:
             clients = [redis.asyncio.Redis(port=server.port) for server in nodes.servers[:3]]
             theirs = [each.lock("n", timeout=30, blocking=False) for each in clients]
             async with client.lock("n", tier=EFFICIENCY):
-                # A majority decides; the others have it a moment later.
-                await until(lambda: having(nodes.servers, "n") == 5, 20)
-                assert [await each.acquire() for each in theirs].count(True) == 0
+                # We have it in three at least, whichever they are: three others that are free there are not.
+                got = [lock for lock in theirs if await lock.acquire()]
+                assert len(got) < len(theirs)
+                for lock in got:
+                    await lock.release()
             await until(lambda: having(nodes.servers, "n") == 0, 20)
             assert [await each.acquire() for each in theirs].count(True) == 3
             assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None

@@ -46,6 +46,13 @@ class Line(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._watch: asyncio.TimerHandle | None = None
+        self._scripts: set[str] = set()
+
+    def is_new_to(self, script: str) -> bool:
+        """Whether a script of this hash was not asked for here yet: Redis may not know it. From now on it was."""
+        is_new = script not in self._scripts
+        self._scripts.add(script)
+        return is_new
 
     def send(self, command: bytes) -> "asyncio.Future[Any]":
         """Have a command sent; the future's result is the answer, or the error that is one."""

@@ -25,8 +25,14 @@ class Node:
         self.line = self
         self.asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.ran = 0
+        self.said = b""
+        self.is_new = False
 
-    def send(self, _: bytes) -> "asyncio.Future[Any]":
+    def is_new_to(self, script: str) -> bool:
+        return self.is_new
+
+    def send(self, command: bytes) -> "asyncio.Future[Any]":
+        self.said = command
         return self.asked
 
     async def run(self, *_: object) -> int:
@@ -97,6 +103,19 @@ def test_who_knows_no_script_is_sent_it_and_counts() -> None:
         votes = await poll.result(10)
         assert votes.yes() == 2
         assert [node.ran for node in nodes] == [0, 1, 1]
+
+    in_a_loop(scenario)
+
+
+def test_over_a_new_line_a_script_is_sent_whole() -> None:
+    """One that would first say that it knows no script is asked in vain if it is decided meanwhile."""
+
+    async def scenario() -> None:
+        nodes = [Node() for _ in range(3)]
+        nodes[0].is_new = True
+        Poll(of(nodes), QUESTION, is_most)
+        assert [b"EVALSHA" in node.said for node in nodes] == [False, True, True]
+        assert QUESTION.script.source.encode() in nodes[0].said
 
     in_a_loop(scenario)
 
