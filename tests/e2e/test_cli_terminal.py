@@ -85,7 +85,7 @@ def test_the_command_has_the_keyboard(server: Served) -> None:
 
 def test_a_stopped_command_goes_on_only_if_it_still_holds(server: Served) -> None:
     """After a short ctrl-z it goes on; after one longer than the lease it is ended when it is continued."""
-    words = f"{shlex.join(COMMAND)} run stopped --ttl 1500ms -- cat"
+    words = f"{shlex.join(COMMAND)} run stopped --ttl 3s -- cat"
     with Terminal("bash", "--norc", "-i", shell=True, FENCEHOLD_URL=server.url, PS1="ready> ") as screen:
         screen.press(words + "\n")
         until(lambda: server.call("info", "stopped").code == 0)

@@ -183,7 +183,9 @@ class Running:
         """Give the shell its terminal, and go on when it says so, if there is still something to go on with."""
         self._child.take_terminal()
         os.killpg(os.getpgrp(), signal.SIGSTOP)
-        # Here it is later: the shell has continued us.
+        # Here it is later: the shell has continued us. Its signal is taken here: passed on later, it would have a
+        # command go on that was stopped again meanwhile, and nobody would know that it had been.
+        signal.sigtimedwait({signal.SIGCONT}, 0)
         self._child.give_terminal()
         self._end_if_lost()
         self._child.kill(signal.SIGCONT)
