@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 import redis.asyncio
@@ -66,6 +67,12 @@ async def reached(client: aio.Client) -> None:
 def having(servers: list[Redis], name: str) -> int:
     """How many have a key of that name."""
     return sum(name in server.all_keys() for server in servers)
+
+
+def looks(server: Redis) -> int:
+    """How often scripts have looked who has a name."""
+    stats = cast(dict[str, dict[str, int]], server.ask("INFO", "commandstats"))
+    return stats["cmdstat_get"]["calls"]
 
 
 def test_without_one_of_five_all_goes_on(nodes: Several) -> None:
@@ -246,8 +253,10 @@ def test_two_hundred_who_are_cancelled_at_once_leave_no_keys(nodes: Several) -> 
         async with connected(nodes) as one, connected(nodes) as other:
             hold = await have(one.lock("n", tier=EFFICIENCY))
             locks = [client.lock("n", tier=EFFICIENCY) for client in (one, other)]
+            looked = looks(nodes.servers[0])
             tasks = [asyncio.create_task(locks[each % 2].acquire()) for each in range(200)]
-            await asyncio.sleep(0.1)
+            # Each attempt, and each that takes it back, looks once.
+            await until(lambda: looks(nodes.servers[0]) >= looked + 4, 20)
             await hold.release()
             for task in tasks:
                 task.cancel()

@@ -1,7 +1,6 @@
 """A poll: when it ends, and whom it still asks after that."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -48,48 +47,31 @@ def is_most(answers: list[Any]) -> bool:
     return answers.count(1) >= 2
 
 
-def in_a_loop(scenario: Callable[[], Any]) -> None:
-    asyncio.run(scenario())
-
-
-async def settled() -> None:
+async def asked_again(reply: object, late: "set[asyncio.Task[None]] | None" = None) -> list[int]:
+    """How often each was asked again, if the third replies so when the two others have decided it."""
+    nodes = [Node() for _ in range(3)]
+    poll = Poll(of(nodes), QUESTION, is_most, late)
+    for node in nodes[:2]:
+        node.asked.set_result(1)
+    assert (await poll.result(10)).yes() == 2
+    nodes[2].asked.set_result(reply)
     for _ in range(5):
         await asyncio.sleep(0)
+    return [node.ran for node in nodes]
 
 
 @pytest.mark.parametrize("reply", [NOSCRIPT, LOST])
 def test_who_did_not_hear_what_all_are_to_hear_is_asked_again_though_it_is_decided(reply: object) -> None:
     """A key that is to be free everywhere must not stay with one that was slow to say that it knows no script."""
-
-    async def scenario() -> None:
-        nodes, late = [Node() for _ in range(3)], set[asyncio.Task[None]]()
-        poll = Poll(of(nodes), QUESTION, is_most, late)
-        for node in nodes[:2]:
-            node.asked.set_result(1)
-        assert (await poll.result(10)).yes() == 2
-        nodes[2].asked.set_result(reply)
-        await settled()
-        assert [node.ran for node in nodes] == [0, 0, 1]
-        assert late == set()
-
-    in_a_loop(scenario)
+    late = set[asyncio.Task[None]]()
+    assert asyncio.run(asked_again(reply, late)) == [0, 0, 1]
+    assert late == set()
 
 
 @pytest.mark.parametrize("reply", [NOSCRIPT, LOST])
 def test_who_is_late_with_another_question_is_left_alone(reply: object) -> None:
     """What is decided is not asked of anybody any more: it could take a name that nobody wants."""
-
-    async def scenario() -> None:
-        nodes = [Node() for _ in range(3)]
-        poll = Poll(of(nodes), QUESTION, is_most)
-        for node in nodes[:2]:
-            node.asked.set_result(1)
-        assert (await poll.result(10)).yes() == 2
-        nodes[2].asked.set_result(reply)
-        await settled()
-        assert [node.ran for node in nodes] == [0, 0, 0]
-
-    in_a_loop(scenario)
+    assert asyncio.run(asked_again(reply)) == [0, 0, 0]
 
 
 def test_who_knows_no_script_is_sent_it_and_counts() -> None:
@@ -104,7 +86,7 @@ def test_who_knows_no_script_is_sent_it_and_counts() -> None:
         assert votes.yes() == 2
         assert [node.ran for node in nodes] == [0, 1, 1]
 
-    in_a_loop(scenario)
+    asyncio.run(scenario())
 
 
 def test_over_a_new_line_a_script_is_sent_whole() -> None:
@@ -117,7 +99,7 @@ def test_over_a_new_line_a_script_is_sent_whole() -> None:
         assert [b"EVALSHA" in node.said for node in nodes] == [False, True, True]
         assert QUESTION.script.source.encode() in nodes[0].said
 
-    in_a_loop(scenario)
+    asyncio.run(scenario())
 
 
 def test_without_an_answer_it_is_not_known() -> None:
@@ -131,7 +113,7 @@ def test_without_an_answer_it_is_not_known() -> None:
         votes = await poll.result(0.01)
         assert (votes.answers, votes.absent, votes.unknown) == ([1], 0, 2)
 
-    in_a_loop(scenario)
+    asyncio.run(scenario())
 
 
 def test_a_link_that_is_closed_has_nobody_wait_for_it() -> None:
@@ -147,4 +129,4 @@ def test_a_link_that_is_closed_has_nobody_wait_for_it() -> None:
         with pytest.raises(Unavailable):
             await asyncio.wait_for(link.run(*QUESTION), 10)
 
-    in_a_loop(scenario)
+    asyncio.run(scenario())

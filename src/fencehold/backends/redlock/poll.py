@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fencehold.backends.resp_failures import Refusal, answered
-from fencehold.backends.resp_line import Line, Word
+from fencehold.backends.resp_line import Word
 from fencehold.backends.resp_link import Link, Script
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
@@ -62,16 +62,16 @@ class Poll:
         self._errors: list[FenceholdError] = []
         self._tasks: set[asyncio.Task[None]] = set() if late is None else late
         self._end = asyncio.get_running_loop().create_future()
-        command = question.script.by_hash(question.keys, question.words)
+        script, keys, words = question
+        by_hash = script.by_hash(keys, words)
         for link in links:
             line = link.line
             if line is None:
                 self._ask_later(link)
-            elif line.is_new_to(question.script.hash):
-                # Whole: one that knew no script would have to be asked again, when it may be decided already.
-                self._send(link, line, question.script.whole(question.keys, question.words))
-            else:
-                self._send(link, line, command)
+                continue
+            # Whole at first: one that knew no script would have to be asked again, when it may be decided already.
+            command = script.whole(keys, words) if line.is_new_to(script.hash) else by_hash
+            line.send(command).add_done_callback(partial(self._on_future, link))
 
     async def result(self, seconds: float) -> Votes:
         """The votes, when it is decided, or after so many seconds."""
@@ -85,9 +85,6 @@ class Poll:
             self._finish()
         absent = sum(1 for error in self._errors if not isinstance(error, OutcomeUnknown))
         return Votes(self._answers, absent, self._size - len(self._answers) - absent, self._errors)
-
-    def _send(self, link: Link, line: Line, command: bytes) -> None:
-        line.send(command).add_done_callback(partial(self._on_future, link))
 
     def _ask_later(self, link: Link) -> None:
         task = asyncio.create_task(self._asked(link))
