@@ -78,7 +78,7 @@ $(NODE_CLIENT): tests/e2e/node/package-lock.json
 
 .PHONY: clean
 clean: ## remove what is made again by itself; the environment and bench/results stay
-	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .hypothesis dist
+	@rm -rf .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .hypothesis dist
 	@find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of `check` and `test`: one line each, and what they say only when they fail.

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,22 +106,26 @@ def _console(stderr: bool) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, width=TABLE_WIDTH_MAX)
 
 
-if __name__ == "__main__":
-    # Ended from outside, a contest still tears down: no server outlives it.
+def surroundings() -> Surroundings:
+    """Those of the command itself."""
+    return Surroundings(
+        modules=registry.MODULES,
+        results=RESULTS,
+        now=datetime.now(UTC),
+        env=os.environ,
+        out=_console(stderr=False),
+        err=_console(stderr=True),
+    )
+
+
+def interruptible(command: Callable[[], int]) -> None:
+    """Run a command, and exit with its code. Ended from outside, it still tears down: no server outlives it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        sys.exit(
-            main(
-                sys.argv[1:],
-                Surroundings(
-                    modules=registry.MODULES,
-                    results=RESULTS,
-                    now=datetime.now(UTC),
-                    env=os.environ,
-                    out=_console(stderr=False),
-                    err=_console(stderr=True),
-                ),
-            )
-        )
+        sys.exit(command())
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    interruptible(lambda: main(sys.argv[1:], surroundings()))

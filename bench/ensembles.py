@@ -1,10 +1,9 @@
 """Ensembles that contests run against, on loopback, their data on a disk: etcd, ZooKeeper, nodes of Fencehold."""
 
-import shutil
 from pathlib import Path
 
+from bench import folders
 from bench.contest import Fixture
-from bench.servers import new_folder
 from fencehold.engines.etcd.keys import Keys
 from fencehold.etcd import address
 from rig.etcd import EtcdCluster
@@ -22,7 +21,7 @@ class Ensemble(Fixture):
         self._folder: Path | None = None
 
     def setup(self) -> None:
-        self._folder = new_folder()
+        self._folder = folders.new_folder()
         self.start(self._folder)
 
     def teardown(self) -> None:
@@ -31,7 +30,7 @@ class Ensemble(Fixture):
             try:
                 self.stop()
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                folders.remove(folder)
 
     def start(self, folder: Path) -> None:
         raise NotImplementedError

@@ -15,14 +15,13 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bench import fencing_client
+from bench import fencing_client, folders
 from bench.contest import Benchmark, Contest, Contestant, Fixture
 from bench.ensembles import Ensemble
 from bench.fencing_arms import STORES, Guarding
@@ -32,7 +31,7 @@ from bench.musts import Must, at_least, at_most, median
 from bench.samples import Figures
 from bench.servers import Fencehold
 from rig.mariadb import DATABASE, USER, MariaDB
-from rig.postgres import Postgres, reachable_folder
+from rig.postgres import Postgres
 from rig.redis import Redis
 
 CLIENTS = 5
@@ -163,11 +162,11 @@ class Place(Ensemble):
             self._stop()
         finally:
             if self._elsewhere is not None:
-                shutil.rmtree(self._elsewhere, ignore_errors=True)
+                folders.remove(self._elsewhere)
 
     def _reachable(self) -> Path:
         """A folder that the user of a database server can reach, as ours may not be."""
-        self._elsewhere = reachable_folder()
+        self._elsewhere = folders.reachable_folder()
         return self._elsewhere
 
     def _sqlite(self, folder: Path) -> None:

@@ -10,7 +10,6 @@ statement more than an update; where that costs nothing, a guard seems to cost n
 rounds that would speak for the guard. If no round can tell, the must is missed.
 """
 
-import shutil
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +18,14 @@ from typing import Any
 
 import psycopg
 
+from bench import folders
 from bench.contest import Benchmark, Contest, Contestant
 from bench.ensembles import Ensemble
 from bench.musts import at_most
 from bench.samples import Figures, Results
 from fencehold.guards import Offer
 from fencehold.guards.psycopg import Guard
-from rig.postgres import Postgres, reachable_folder
+from rig.postgres import Postgres
 
 PAIRS = "guarded beside unguarded"
 ROWS = 1_000
@@ -46,7 +46,7 @@ class Database(Ensemble):
 
     def start(self, folder: Path) -> None:
         # The server's user must reach its folder, which may be below one that only we can.
-        self._server = Postgres(reachable_folder())
+        self._server = Postgres(folders.reachable_folder())
         self._server.start()
         self._server.sql(
             "CREATE TABLE wallet (id integer PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 50);"
@@ -57,7 +57,7 @@ class Database(Ensemble):
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()
-            shutil.rmtree(self._server.folder, ignore_errors=True)
+            folders.remove(self._server.folder)
 
     def connect(self) -> "psycopg.Connection[Any]":
         assert self._server is not None

@@ -1,15 +1,15 @@
-"""Servers that contests run against: each its own process, on a free port of loopback, gone after the contest."""
+"""Servers that contests run against: each its own process, on a free port of loopback, gone with the contest."""
 
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 import sys
-import tempfile
 from pathlib import Path
 
+from bench import folders
 from bench.contest import Fixture
+from rig.processes import leash
 
 _START_SECONDS_MAX = 20.0
 _STOP_SECONDS_MAX = 10.0
@@ -20,11 +20,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def new_folder() -> Path:
-    """An empty folder on a disk, which the system's folder for temporary files may not be."""
-    return Path(tempfile.mkdtemp(prefix="bench-", dir=os.environ.get("BENCH_FOLDER", Path.cwd())))
 
 
 class Server(Fixture):
@@ -45,13 +40,19 @@ class Server(Fixture):
         return self._process.pid if self._process is not None else 0
 
     async def setup(self) -> None:
-        self.folder = new_folder()
+        self.folder = folders.new_folder()
         await self.start()
 
     async def start(self) -> None:
         log = (self.folder / "log").open("ab")
         self._process = await asyncio.create_subprocess_exec(
-            *self.command(), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            *leash(None),
+            *self.command(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Of its own: ctrl-c is for the benchmark, which then stops it in order.
+            process_group=0,
         )
         log.close()
         async with asyncio.timeout(_START_SECONDS_MAX):
@@ -75,7 +76,7 @@ class Server(Fixture):
     async def teardown(self) -> None:
         await self.stop()
         if self.folder != Path():
-            shutil.rmtree(self.folder, ignore_errors=True)
+            folders.remove(self.folder)
 
     def cpu_seconds(self) -> float:
         """Processor time it has used so far."""
