@@ -39,7 +39,7 @@ contract: setup servers ## every engine against the port's promises; ENGINE=file
 	@$(BIN)/pytest -q tests/contract
 
 .PHONY: run
-run: setup ## the embedded server on this machine, its data in .fencehold; ARGS='--port 7500' for more
+run: $(VENV)/.server ## the embedded server on this machine, its data in .fencehold; ARGS='--port 7500' for more
 	@$(BIN)/fencehold serve --data .fencehold $(ARGS)
 
 .PHONY: cluster
@@ -55,6 +55,10 @@ simulate: setup ## the whole service on virtual time, faults and all; SEEDS=1000
 bench: setup servers ## measure: NAME=machine for one, QUICK=1 for the short form
 	@$(BIN)/python -m bench $(or $(NAME),all)
 
+.PHONY: wheel
+wheel: ## build a wheel in dist/, and try it in a clean environment of every Python 3.11 to 3.13 there is
+	@scripts/wheel $(PYTHON) dist
+
 .PHONY: fmt
 fmt: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -64,7 +68,12 @@ fmt: setup ## format, and fix what can be fixed
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
 
 $(VENV)/.installed: pyproject.toml
-	@scripts/setup $(PYTHON) $(VENV)
+	@scripts/setup $(PYTHON) $(VENV) dev
+	@touch $@ $(VENV)/.server
+
+# What a server needs, and nothing of what tests need.
+$(VENV)/.server: pyproject.toml
+	@scripts/setup $(PYTHON) $(VENV) server
 	@touch $@
 
 .PHONY: servers

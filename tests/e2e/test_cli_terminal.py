@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 from tests.e2e.served import COMMAND, Served, until
@@ -9,15 +10,17 @@ from tests.e2e.terminal import Terminal
 
 
 def test_serve_greets_and_stops_at_ctrl_c(tmp_path: Path) -> None:
-    """Where it listens, where the data is, what was recovered, and how to try it."""
+    """Where it listens, where the data is, what was recovered, and how to try it: as pasted into any shell."""
     with Terminal("serve", "--port", "0", "--data", str(tmp_path / "data")) as screen:
         seen = screen.until("ctrl-c stops it")
+        pasted = seen.partition("try it")[2].splitlines()[0].strip()
+        told = subprocess.run(["sh", "-c", pasted], cwd="/", env={}, capture_output=True, text=True, check=False)
         screen.press("\x03")
         assert screen.code() == 0
     assert "listens on  fencehold://127.0.0.1:" in seen
     assert f"data in     {tmp_path / 'data'}" in seen
     assert "recovered   position 0" in seen
-    assert "fencehold run --url fencehold://127.0.0.1:" in seen
+    assert told.stdout == "my fence is 1\n", (pasted, told.stderr)
     assert "\x1b[" in screen.raw
 
 

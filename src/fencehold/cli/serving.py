@@ -6,11 +6,14 @@ import json
 import logging
 import os
 import platform
+import shlex
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from fencehold import __version__
@@ -167,7 +170,9 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     if config.insecure:
         _line(out, "insecure", "whoever can connect can take and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
-    _line(out, "try it", f"fencehold run{where} hello -- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
+    # Not wrapped: it is to be pasted.
+    command = f"{_program()} run{where} hello -- sh -c 'echo my fence is $FENCEHOLD_FENCE'"
+    _line(out, "try it", command, soft_wrap=True)
     out.print("  ctrl-c stops it", style="dim")
 
 
@@ -183,9 +188,18 @@ def _whereabouts(server: Server) -> dict[str, object]:
     }
 
 
-def _line(out: Any, label: str, text: str, style: str = "") -> None:
+def _program() -> str:
+    """How a shell calls this program, in any directory."""
+    own = Path(sys.argv[0]).absolute()
+    found = shutil.which("fencehold")
+    if found is not None and os.path.samefile(found, own):
+        return "fencehold"
+    return shlex.quote(str(own)) if own.name == "fencehold" else f"{shlex.quote(sys.executable)} -m fencehold.cli"
+
+
+def _line(out: Any, label: str, text: str, style: str = "", *, soft_wrap: bool = False) -> None:
     out.print(f"  {label:<12}", style="dim", end="")
-    out.print(text, style=style)
+    out.print(text, style=style, soft_wrap=soft_wrap)
 
 
 def _log_to_stderr(as_json: bool) -> None:
