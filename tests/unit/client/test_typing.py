@@ -1,5 +1,7 @@
 """What a type checker says: a `Claim` has no fence, so it is refused wherever one is needed; a `Hold` has.
 
+And an `async def` with a blocking lock around it, whose body would run without the lock, cannot be called.
+
 One run of mypy looks at a sample. Each line of it that ends in `# refused: CODE` gives that error, and no other
 line gives any.
 """
@@ -11,7 +13,9 @@ import pytest
 from mypy import api
 
 SAMPLE = """
-from typing import assert_type
+from collections.abc import AsyncIterator, Callable, Generator
+from functools import partial
+from typing import NoReturn, assert_type
 
 import fencehold
 from fencehold import CORRECTNESS, EFFICIENCY, Claim, Hold, Holding, Leadership, Tier, aio
@@ -138,6 +142,54 @@ async def tasks(client: aio.Client, tier: Tier) -> None:
 
     anything: aio.Lock[aio.Claim] = client.lock("x")
     protected: aio.Lock[aio.Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
+
+
+async def charge(amount: int) -> int:
+    return amount
+
+
+def plain(amount: int) -> int:
+    return amount
+
+
+def rows(amount: int) -> Generator[int, None, None]:
+    yield amount
+
+
+async def streamed(amount: int) -> AsyncIterator[int]:
+    yield amount
+
+
+def stop(amount: int) -> NoReturn:
+    raise KeyError
+
+
+def decorated_by_threads(client: fencehold.Client, run: Callable[[Callable[[int], object]], None]) -> None:
+    for lock in (client.lock("x"), client.multi(["x"]), client.rwlock("x").read()):
+        assert_type(lock(plain)(1), int)
+        lock(plain)("1")  # refused: arg-type
+        lock(charge)(1)  # refused: operator
+        lock(partial(charge, 1))()  # refused: operator
+        lock(rows)(1)  # refused: operator
+        lock(streamed)(1)  # refused: operator
+        run(lock(charge))  # refused: arg-type
+        stopped: Callable[[int], NoReturn] = lock(stop)
+    once = client.once("x", at_most=1)
+    assert_type(once(plain)(1), int | None)
+    once(charge)(1)  # refused: operator
+    once(rows)(1)  # refused: operator
+    once(streamed)(1)  # refused: operator
+    assert_type(once(stop)(1), None)
+
+
+async def decorated_by_tasks(client: aio.Client) -> None:
+    lock, once = client.lock("x"), client.once("x", at_most=1)
+    assert_type(await lock(charge)(1), int)
+    assert_type(await once(charge)(1), int | None)
+    lock(plain)  # refused: arg-type
+    once(plain)  # refused: arg-type
+    lock(streamed)  # refused: arg-type
+    once(rows)  # refused: arg-type
 """
 
 _REFUSED = re.compile(r"# refused: ([\w-]+)$")
@@ -158,4 +210,4 @@ def test_a_claim_is_refused_where_a_fence_is_needed(tmp_path: Path) -> None:
         if (match := _REFUSED.search(line)) is not None
     }
     assert found == wanted, said
-    assert len(wanted) == 30
+    assert len(wanted) == 43

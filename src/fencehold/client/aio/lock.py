@@ -16,6 +16,7 @@ from fencehold.client.admission import admit
 from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.current import Body
+from fencehold.client.decoration import check_async
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
@@ -165,7 +166,12 @@ class Lock(Generic[Held]):
             await released
 
     def __call__(self, function: Callable[Given, Awaitable[Result]]) -> Job[Given, Result]:
-        """Decorate a coroutine function: each call runs under the lock."""
+        """Decorate a coroutine function: each call runs under the lock.
+
+        Raises:
+            UsageError: it is not one, or an async generator, whose body would run without the lock.
+        """
+        check_async(function)
 
         @wraps(function)
         async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:

@@ -15,6 +15,7 @@ from fencehold.client.aio.carrier import current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Job, Lock
 from fencehold.client.current import Body
+from fencehold.client.decoration import check_async
 from fencehold.client.jobs import Busy
 
 Given = ParamSpec("Given")
@@ -29,6 +30,8 @@ def once(
     def decorate(
         function: Callable[Given, Awaitable[Result]],
     ) -> Job[Given, Result | None]:
+        check_async(function)
+
         @wraps(function)
         async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
             owner = lock._stranger() if at_least else None

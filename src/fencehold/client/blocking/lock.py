@@ -5,13 +5,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from fencehold.client import views
 from fencehold.client.admission import admit
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lines import Line
 from fencehold.client.current import Body
+from fencehold.client.decoration import (
+    Async,
+    Lazy,
+    Raising,
+    TakeTheLockInside,
+    UseFenceholdAio,
+    check_blocking,
+    ran,
+)
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
@@ -134,13 +143,30 @@ class Lock(Generic[Held]):
         body.leave()
         body.hold._leave(error)
 
-    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
-        """Decorate a function: each call runs under the lock."""
+    @overload
+    def __call__(self, function: Raising[Given]) -> Raising[Given]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Async[Given]) -> UseFenceholdAio: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Lazy[Given]) -> TakeTheLockInside: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]: ...
+
+    def __call__(self, function: Callable[Given, Any]) -> Any:
+        """Decorate a function: each call runs under the lock.
+
+        Raises:
+            UsageError: the body would run without the lock, as that of an `async def` or a generator would.
+        """
+        check_blocking(function)
 
         @wraps(function)
-        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Any:
             with self:
-                return function(*args, **kwargs)
+                return ran(function, function(*args, **kwargs))
 
         return run
 

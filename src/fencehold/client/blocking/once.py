@@ -2,43 +2,78 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lock import Lock
 from fencehold.client.clock import clock
 from fencehold.client.current import Body
+from fencehold.client.decoration import (
+    Async,
+    Lazy,
+    Raising,
+    TakeTheLockInside,
+    UseFenceholdAio,
+    check_blocking,
+    ran,
+)
 from fencehold.client.jobs import Busy
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-def once(
-    lock: Lock[Claim], at_least: float, busy: Busy
-) -> Callable[[Callable[Given, Result]], Callable[Given, Result | None]]:
-    """Decorate a function so that one call of it runs at a time, anywhere; None is a skipped one."""
+class Once:
+    """Decorates a function so that one call of it runs at a time, anywhere; None is a skipped one."""
 
-    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result | None]:
+    __slots__ = ("_at_least", "_busy", "_lock")
+
+    def __init__(self, lock: Lock[Claim], at_least: float, busy: Busy) -> None:
+        self._lock = lock
+        self._at_least = at_least
+        self._busy = busy
+
+    @overload
+    def __call__(self, function: Raising[Given]) -> Callable[Given, None]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Async[Given]) -> UseFenceholdAio: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Lazy[Given]) -> TakeTheLockInside: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result | None]: ...
+
+    def __call__(self, function: Callable[Given, Any]) -> Any:
+        """Decorate it.
+
+        Raises:
+            UsageError: the body would run without the lock, as that of an `async def` or a generator would.
+        """
+        check_blocking(function)
+
         @wraps(function)
-        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
-            # A stranger: once it is over, this thread may wait for a name that is kept, like anybody else.
-            owner = lock._stranger() if at_least else None
-            hold = lock._acquire_unowned(lock._terms, owner) if busy == "skip" else lock.acquire_or_raise(owner)
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Any:
+            hold = self._acquire()
             if hold is None:
                 return None
             began_at = clock()
             body = Body(hold)
             try:
-                result = function(*args, **kwargs)
+                result = ran(function, function(*args, **kwargs))
             except BaseException as error:
                 body.leave()
-                hold._leave(error, keep=at_least - (clock() - began_at))
+                hold._leave(error, keep=self._at_least - (clock() - began_at))
                 raise
             body.leave()
-            hold._leave(None, keep=at_least - (clock() - began_at))
+            hold._leave(None, keep=self._at_least - (clock() - began_at))
             return result
 
         return run
 
-    return decorate
+    def _acquire(self) -> Claim | None:
+        lock = self._lock
+        # A stranger: once it is over, this thread may wait for a name that is kept, like anybody else.
+        owner = lock._stranger() if self._at_least else None
+        return lock._acquire_unowned(lock._terms, owner) if self._busy == "skip" else lock.acquire_or_raise(owner)

@@ -3,21 +3,18 @@
 With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Iterable
+from typing import Any, Literal, overload
 
 from fencehold.client.blocking.hold import Claim, Hold
 from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Lock
-from fencehold.client.blocking.once import once
+from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock
 from fencehold.client.jobs import Busy, wait_when
 from fencehold.client.made import Levels
 from fencehold.client.terms import Meta, Terms, one, permits, several
 from fencehold.types import CORRECTNESS, Tier
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
 
 
 class Verbs:
@@ -270,7 +267,7 @@ class Verbs:
         busy: Busy = "skip",
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
-    ) -> Callable[[Callable[Given, Result]], Callable[Given, Result | None]]:
+    ) -> Once:
         """Decorate a job so that it runs in one place at a time.
 
         Args:
@@ -280,7 +277,7 @@ class Verbs:
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
         terms = Terms(one(name), ttl=at_most, timeout=wait_when(busy, at_most, at_least), meta=meta)
-        return once(self._lock(terms, tier), at_least, busy)
+        return Once(self._lock(terms, tier), at_least, busy)
 
     def _lock(self, terms: Terms, tier: Tier) -> Lock[Any]:
         line = self._line(terms.names, tier)
