@@ -64,6 +64,10 @@ fmt: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
+.PHONY: messages
+messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/etcd/messages.proto
+	@$(BIN)/python scripts/messages
+
 .PHONY: setup
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
 

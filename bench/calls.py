@@ -26,9 +26,8 @@ Put = Callable[..., Awaitable[object]]
 
 def puts(endpoint: str, seconds: float) -> Figures:
     """Both, in one process and on one event loop."""
-    from aetcd import rpc  # noqa: PLC0415 - each load needs only its own library
-
     from bench import v3lock  # noqa: PLC0415
+    from fencehold.etcd import messages, services  # noqa: PLC0415 - each load needs only its own library
     from fencehold.etcd.http2.channel import Channel  # noqa: PLC0415
 
     async def main() -> Figures:
@@ -40,7 +39,7 @@ def puts(endpoint: str, seconds: float) -> Figures:
             while perf_counter() < until:
                 for name, channel in channels.items():
                     begun = process_time_ns()
-                    await _stretch(rpc.KVStub(channel).Put, rpc.PutRequest, took_ns[name])
+                    await _stretch(services.KV(channel).Put, messages.PutRequest, took_ns[name])
                     worked_ns[name] += process_time_ns() - begun
         finally:
             for channel in channels.values():

@@ -124,11 +124,11 @@ class Looks(Contestant):
 
     async def _snapshots(self) -> int:
         """How many there were so far: so often was the pointer to the newest put."""
-        from aetcd import rpc  # noqa: PLC0415
+        from fencehold.etcd import messages, services  # noqa: PLC0415
 
         channel = v3lock.channel(self._etcd.leader())
         try:
-            found = await rpc.KVStub(channel).Range(rpc.RangeRequest(key=self._nodes.keys().snapshot))
+            found = await services.KV(channel).Range(messages.RangeRequest(key=self._nodes.keys().snapshot))
             return int(found.kvs[0].version) if found.kvs else 0
         finally:
             await channel.close()

@@ -43,10 +43,9 @@ def etcd_lock(endpoint: str, connections: int, in_flight: int, seconds: float) -
 
 def beside_put(url: str, endpoint: str, seconds: float) -> Figures:
     """One Fencehold client's acquires, and bare puts into the etcd below it, by turns of some 50 milliseconds."""
-    from aetcd import rpc  # noqa: PLC0415
-
     from bench import v3lock  # noqa: PLC0415
     from fencehold import aio  # noqa: PLC0415
+    from fencehold.etcd import messages, services  # noqa: PLC0415
 
     async def main() -> Figures:
         acquires_ns: list[int] = []
@@ -57,7 +56,7 @@ def beside_put(url: str, endpoint: str, seconds: float) -> Figures:
                 until = perf_counter() + seconds
                 while perf_counter() < until:
                     await _acquire(client, acquires_ns)
-                    await _put(rpc.KVStub(channel), rpc.PutRequest, puts_ns)
+                    await _put(services.KV(channel), messages.PutRequest, puts_ns)
         finally:
             await channel.close()
         return _compared(acquires_ns, puts_ns)

@@ -1,6 +1,6 @@
 """etcd's own Lock API: the service `v3lockpb.Lock`, called as any client of etcd calls it.
 
-The driver brings no stubs for it, so the few messages are described here; protobuf makes of that the same classes
+Fencehold itself does not use it, so the few messages are described here; protobuf makes of that the same classes
 it makes of a compiled file. What an answer says beyond the key is skipped.
 """
 
@@ -8,8 +8,9 @@ import asyncio
 from typing import Any
 
 import grpc
-from aetcd import rpc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from fencehold.etcd import messages, services
 
 LEASE_TTL_S = 30
 
@@ -55,14 +56,14 @@ class Session:
 
     def __init__(self, endpoint: str) -> None:
         self._channel = channel(endpoint)
-        self._leases = rpc.LeaseStub(self._channel)
+        self._leases = services.Lease(self._channel)
         self._lock = self._method("Lock")
         self._unlock = self._method("Unlock")
         self._lease = 0
         self._living: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        granted = await self._leases.LeaseGrant(rpc.LeaseGrantRequest(TTL=LEASE_TTL_S))
+        granted = await self._leases.LeaseGrant(messages.LeaseGrantRequest(TTL=LEASE_TTL_S))
         self._lease = granted.ID
         self._living = asyncio.create_task(self._live())
 
@@ -82,13 +83,13 @@ class Session:
         if self._living is not None:
             self._living.cancel()
             await asyncio.gather(self._living, return_exceptions=True)
-            await self._leases.LeaseRevoke(rpc.LeaseRevokeRequest(ID=self._lease))
+            await self._leases.LeaseRevoke(messages.LeaseRevokeRequest(ID=self._lease))
         await self._channel.close()
 
     async def _live(self) -> None:
         stream = self._leases.LeaseKeepAlive()
         while True:
-            await stream.write(rpc.LeaseKeepAliveRequest(ID=self._lease))
+            await stream.write(messages.LeaseKeepAliveRequest(ID=self._lease))
             await stream.read()
             await asyncio.sleep(LEASE_TTL_S / 3)
 

@@ -110,7 +110,14 @@ class EtcdCluster:
 
     def status(self, index: int) -> dict[str, Any]:
         """What a member says of itself: sizes of its database, its leader, its revision. Numbers come as text."""
-        return dict(self._ask(index, "/v3/maintenance/status", {}))
+        return dict(self.ask(index, "/v3/maintenance/status", {}))
+
+    def ask(self, index: int, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Ask a member in JSON, by the gateway that it has beside gRPC."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._client_url(index) + path, data=data)
+        with urllib.request.urlopen(request, timeout=_ASK_S, context=self._context()) as reply:
+            return dict(json.loads(reply.read()))
 
     def await_healthy(self, seconds: float = START_S) -> None:
         """Wait until every member that runs has a leader and answers reads that need a majority."""
@@ -147,14 +154,8 @@ class EtcdCluster:
 
     def _is_healthy(self, index: int) -> bool:
         with contextlib.suppress(OSError):
-            return bool(self._ask(index, "/health")["health"] == "true")
+            return bool(self.ask(index, "/health")["health"] == "true")
         return False
-
-    def _ask(self, index: int, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._client_url(index) + path, data=data)
-        with urllib.request.urlopen(request, timeout=_ASK_S, context=self._context()) as reply:
-            return dict(json.loads(reply.read()))
 
     def _context(self) -> ssl.SSLContext | None:
         if self._tls is None:

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import pytest
-from aetcd import rpc
 
 from fencehold import HoldLost, OutcomeUnknown, Unavailable, UsageError, aio
 from fencehold.backends.etcd import EtcdBackend
 from fencehold.backends.etcd.keys import Keys
 from fencehold.backends.port import Ask, Settings
 from fencehold.client.terms import Terms
+from fencehold.etcd import messages
 from fencehold.etcd.address import parse
 from fencehold.etcd.cluster import Bounds, Cluster
 from fencehold.etcd.http2.status import CallFailed, Code
@@ -48,7 +48,7 @@ class Raw:
     async def queue(self, name: str) -> list[Any]:
         """All keys of a name, first come first."""
         start, end = self._keys.queue(name)
-        found = (await self.cluster.read(rpc.RangeRequest(key=start, range_end=end))).kvs
+        found = (await self.cluster.read(messages.RangeRequest(key=start, range_end=end))).kvs
         return sorted(found, key=lambda pair: pair.create_revision)
 
     async def queued(self, name: str, count: int) -> list[Any]:
@@ -422,7 +422,7 @@ def test_a_compaction_disturbs_nobody(ground: Ground, name: str) -> None:
             hold = await held(one, name)
             waiting = asyncio.create_task(held(other, name))
             await etcd.queued(name, 2)
-            last = (await etcd.cluster.read(rpc.RangeRequest(key=b"x"))).header.revision
+            last = (await etcd.cluster.read(messages.RangeRequest(key=b"x"))).header.revision
             await etcd.cluster.compact(last)
             await hold.release()
             await (await asyncio.wait_for(waiting, 10)).release()

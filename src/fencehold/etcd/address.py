@@ -1,8 +1,8 @@
 """An address in etcd: a URL, read once, and wrong ones told what is wrong.
 
 ``etcd://[user:password@]host[:2379][,host…][/prefix]``, and ``etcds://`` for TLS, which also takes ``ca=FILE``
-(who signed the members' certificates; without it those gRPC trusts), ``cert=FILE`` and ``key=FILE`` (what the
-members are shown). A journal's may say ``?compact=false``.
+(who signed the members' certificates; without it those that the system trusts), ``cert=FILE`` and ``key=FILE``
+(what the members are shown). A journal's may say ``?compact=false``.
 
 The password is in no message and in no `repr`.
 """

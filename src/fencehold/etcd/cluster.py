@@ -17,9 +17,8 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from aetcd import rpc
-
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.etcd import messages
 from fencehold.etcd.address import Address
 from fencehold.etcd.failures import Failed, Failure, LeaseExists, Meaning, understand
 from fencehold.etcd.http2.channel import Channel
@@ -114,14 +113,14 @@ class Cluster:
 
     async def put(self, key: bytes, value: bytes) -> None:
         """Raises: as `transact`."""
-        await self._call(_PUT, rpc.PutRequest(key=key, value=value))
+        await self._call(_PUT, messages.PutRequest(key=key, value=value))
 
     async def delete(self, start: bytes, end: bytes) -> int:
         """Delete a range at once; returns the revision.
 
         Raises: as `transact`.
         """
-        answer = await self._call(_DELETE, rpc.DeleteRangeRequest(key=start, range_end=end))
+        answer = await self._call(_DELETE, messages.DeleteRangeRequest(key=start, range_end=end))
         return int(answer.message.header.revision)
 
     async def compact(self, revision: int) -> None:
@@ -130,7 +129,7 @@ class Cluster:
         Raises: as `transact`, and
             Compacted: it is forgotten already.
         """
-        await self._call(_COMPACT, rpc.CompactionRequest(revision=revision))
+        await self._call(_COMPACT, messages.CompactionRequest(revision=revision))
 
     async def read(self, request: Message) -> Message:
         """A range, or a transaction that only reads: as of now, whichever member answers.
@@ -139,7 +138,7 @@ class Cluster:
             Unavailable: nobody answered.
             TooMuch: ask for less.
         """
-        method = _RANGE if isinstance(request, rpc.RangeRequest) else _TXN
+        method = _RANGE if isinstance(request, messages.RangeRequest) else _TXN
         return (await self._call(method, request, is_read=True)).message
 
     async def grant_lease(self, lease: int, ttl_s: int) -> int:
@@ -148,7 +147,7 @@ class Cluster:
         Raises: as `transact`.
         """
         try:
-            answer = await self._call(_GRANT, rpc.LeaseGrantRequest(ID=lease, TTL=ttl_s))
+            answer = await self._call(_GRANT, messages.LeaseGrantRequest(ID=lease, TTL=ttl_s))
         except LeaseExists:
             return ttl_s
         return int(answer.message.TTL)
@@ -159,7 +158,7 @@ class Cluster:
         Raises:
             Unavailable, OutcomeUnknown: nobody said so in time.
         """
-        return (await self._call(_KEEP_ALIVE, rpc.LeaseKeepAliveRequest(ID=lease), within_s=within_s)).message
+        return (await self._call(_KEEP_ALIVE, messages.LeaseKeepAliveRequest(ID=lease), within_s=within_s)).message
 
     async def revoke_lease(self, lease: int) -> None:
         """End a lease, and delete all its keys.
@@ -167,7 +166,7 @@ class Cluster:
         Raises: as `transact`.
         """
         with suppress(NoLease):
-            await self._call(_REVOKE, rpc.LeaseRevokeRequest(ID=lease))
+            await self._call(_REVOKE, messages.LeaseRevokeRequest(ID=lease))
 
     async def keys_of_lease(self, lease: int) -> list[bytes]:
         """The keys that go with a lease, as the leader remembers them: who acts upon it makes sure.
@@ -175,7 +174,7 @@ class Cluster:
         Raises:
             Unavailable: nobody answered.
         """
-        request = rpc.LeaseTimeToLiveRequest(ID=lease, keys=True)
+        request = messages.LeaseTimeToLiveRequest(ID=lease, keys=True)
         return list((await self._call(_TIME_TO_LIVE, request, is_read=True)).message.keys)
 
     def stream(self) -> Any | None:
@@ -289,7 +288,7 @@ class Cluster:
 
     async def _log_in(self, until: float) -> None:
         member = self._chosen or await self._found(until)
-        request = rpc.AuthenticateRequest(name=self._address.user, password=self._address.password)
+        request = messages.AuthenticateRequest(name=self._address.user, password=self._address.password)
         try:
             # All the time there is: etcd makes the checking of a password slow on purpose.
             answer = await member.auth.Authenticate(request, timeout=self._left_s(until), metadata=(_HAS_LEADER,))

@@ -10,9 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from aetcd import rpc
-
 from fencehold.errors import UsageError
+from fencehold.etcd import messages, services
 from fencehold.etcd.address import Files
 from fencehold.etcd.failures import why_not_connected
 from fencehold.etcd.http2.channel import Channel
@@ -43,18 +42,18 @@ class Member:
     def __init__(self, endpoint: str, context: ssl.SSLContext | None, connect: Connect = Channel) -> None:
         self.endpoint = endpoint
         self._channel = connect(endpoint, context)
-        self.kv = rpc.KVStub(self._channel)
-        self.auth = rpc.AuthStub(self._channel)
-        self.streams = rpc.WatchStub(self._channel)
-        self.leases = rpc.LeaseStub(self._channel)
-        self._maintenance = rpc.MaintenanceStub(self._channel)
+        self.kv = services.KV(self._channel)
+        self.auth = services.Auth(self._channel)
+        self.streams = services.Watch(self._channel)
+        self.leases = services.Lease(self._channel)
+        self._maintenance = services.Maintenance(self._channel)
         self.trouble = ""
         """Why it could not be had when it could not."""
 
     async def greet(self, timeout_s: float, metadata: Metadata) -> Standing:
         """Ask how it is."""
         try:
-            status = await self._maintenance.Status(rpc.StatusRequest(), timeout=timeout_s, metadata=metadata)
+            status = await self._maintenance.Status(messages.StatusRequest(), timeout=timeout_s, metadata=metadata)
         except CallFailed as error:
             return self._standing_by(error)
         if not status.leader:

@@ -3,60 +3,58 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from aetcd import rpc
+from fencehold.etcd.messages import Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest
 
 Message: TypeAlias = Any
-"""Of etcd's protocol. The generated classes come without types."""
+"""Of etcd's protocol, see `messages`."""
 
 
 def transaction(
     so: Sequence[Message] = (), then: Sequence[Message] = (), otherwise: Sequence[Message] = ()
 ) -> Message:
     """If all of `so` holds, do `then`, else `otherwise`; at once, and answered in order."""
-    return rpc.TxnRequest(compare=so, success=then, failure=otherwise)
+    return TxnRequest(compare=so, success=then, failure=otherwise)
 
 
 def copy_of(request: Message) -> Message:
     """The same transaction, to be changed."""
-    made = rpc.TxnRequest()
+    made = TxnRequest()
     made.CopyFrom(request)
     return made
 
 
 def equals(key: bytes, value: bytes) -> Message:
-    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.VALUE, key=key, value=value)
+    return Compare(result=Compare.EQUAL, target=Compare.VALUE, key=key, value=value)
 
 
 def is_absent(key: bytes) -> Message:
-    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.VERSION, key=key, version=0)
+    return Compare(result=Compare.EQUAL, target=Compare.VERSION, key=key, version=0)
 
 
 def is_present(key: bytes) -> Message:
-    return rpc.Compare(result=rpc.Compare.GREATER, target=rpc.Compare.VERSION, key=key, version=0)
+    return Compare(result=Compare.GREATER, target=Compare.VERSION, key=key, version=0)
 
 
 def is_unchanged(key: bytes, revision: int) -> Message:
     """It was last changed at this revision; 0 for one that is absent."""
-    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
+    return Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
 
 
 def is_created_at(key: bytes, revision: int) -> Message:
     """It is the one that was made at this revision, and was there ever since."""
-    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=key, create_revision=revision)
+    return Compare(result=Compare.EQUAL, target=Compare.CREATE, key=key, create_revision=revision)
 
 
 def is_empty(start: bytes, end: bytes) -> Message:
     """There is no key in a range."""
-    return rpc.Compare(
-        result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=start, range_end=end, create_revision=0
-    )
+    return Compare(result=Compare.EQUAL, target=Compare.CREATE, key=start, range_end=end, create_revision=0)
 
 
 def has_none_before(start: bytes, end: bytes, revision: int) -> Message:
     """No key in a range, which is not empty, was made before this revision."""
-    return rpc.Compare(
-        result=rpc.Compare.GREATER,
-        target=rpc.Compare.CREATE,
+    return Compare(
+        result=Compare.GREATER,
+        target=Compare.CREATE,
         key=start,
         range_end=end,
         create_revision=revision - 1,
@@ -64,37 +62,37 @@ def has_none_before(start: bytes, end: bytes, revision: int) -> Message:
 
 
 def put(key: bytes, value: bytes, lease: int = 0) -> Message:
-    return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value, lease=lease))
+    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
 
 
 def delete(key: bytes) -> Message:
-    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
 
 
 def get(key: bytes) -> Message:
-    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key))
+    return RequestOp(request_range=RangeRequest(key=key))
 
 
 def count(key: bytes) -> Message:
     """Whether it is there: 0 or 1."""
-    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, count_only=True))
+    return RequestOp(request_range=RangeRequest(key=key, count_only=True))
 
 
 def first_of(start: bytes, end: bytes) -> Message:
     """The first key of a range, and how many there are."""
-    return rpc.RequestOp(request_range=rpc.RangeRequest(key=start, range_end=end, limit=1, keys_only=True))
+    return RequestOp(request_range=RangeRequest(key=start, range_end=end, limit=1, keys_only=True))
 
 
 def newest(start: bytes, end: bytes, limit: int, before: int = 0) -> Message:
     """The keys of a range that were made last (before a revision, if one is given), newest first."""
-    return rpc.RequestOp(
-        request_range=rpc.RangeRequest(
+    return RequestOp(
+        request_range=RangeRequest(
             key=start,
             range_end=end,
             limit=limit,
             keys_only=True,
-            sort_order=rpc.RangeRequest.DESCEND,
-            sort_target=rpc.RangeRequest.CREATE,
+            sort_order=RangeRequest.DESCEND,
+            sort_target=RangeRequest.CREATE,
             max_create_revision=before - 1 if before else 0,
         )
     )
@@ -102,14 +100,14 @@ def newest(start: bytes, end: bytes, limit: int, before: int = 0) -> Message:
 
 def oldest(start: bytes, end: bytes) -> Message:
     """The key of a range that was made first."""
-    return rpc.RequestOp(
-        request_range=rpc.RangeRequest(
+    return RequestOp(
+        request_range=RangeRequest(
             key=start,
             range_end=end,
             limit=1,
             keys_only=True,
-            sort_order=rpc.RangeRequest.ASCEND,
-            sort_target=rpc.RangeRequest.CREATE,
+            sort_order=RangeRequest.ASCEND,
+            sort_target=RangeRequest.CREATE,
         )
     )
 

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from aetcd import rpc
 
 from fencehold.backends.etcd.batches import Batches
 from fencehold.errors import Unavailable
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Answer
 from fencehold.etcd.transactions import Message, put, transaction
 
@@ -27,9 +27,9 @@ class Members:
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
-        each = [rpc.ResponseOp(response_txn=rpc.TxnResponse(succeeded=True)) for _ in nested]
-        header = rpc.ResponseHeader(revision=9)
-        return Answer(rpc.TxnResponse(succeeded=True, header=header, responses=each), False)
+        each = [messages.ResponseOp(response_txn=messages.TxnResponse(succeeded=True)) for _ in nested]
+        header = messages.ResponseHeader(revision=9)
+        return Answer(messages.TxnResponse(succeeded=True, header=header, responses=each), False)
 
 
 def request(size: int = 1) -> Message:

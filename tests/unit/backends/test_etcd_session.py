@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace as Message
 from typing import Any, cast
 
-from aetcd import rpc
-
 from fencehold.backends.etcd.keys import Keys
 from fencehold.backends.etcd.session import Session
 from fencehold.backends.etcd.watches import Watches
 from fencehold.client.trust import margin
 from fencehold.errors import OutcomeUnknown
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Answer
 from tests.behaviour.asking import until
 
@@ -46,8 +45,10 @@ class Members:
         return Answer(Message(succeeded=self.has_witness, header=_header(self.agreed_in)), False)
 
     async def read(self, request: Any) -> Any:
-        pairs = [rpc.KeyValue(key=b"/app/clients/", create_revision=0)]
-        return rpc.TxnResponse(responses=[rpc.ResponseOp(response_range=rpc.RangeResponse(kvs=pairs))])
+        pairs = [messages.KeyValue(key=b"/app/clients/", create_revision=0)]
+        return messages.TxnResponse(
+            responses=[messages.ResponseOp(response_range=messages.RangeResponse(kvs=pairs))]
+        )
 
     def stream(self) -> None:
         """There are no watches here."""

@@ -1,13 +1,11 @@
 """Members of etcd that let in only some: by certificates, or by names and passwords."""
 
-import asyncio
+import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import trustme
-from aetcd import rpc
 
 from rig.etcd import EtcdCluster, Tls
 
@@ -39,7 +37,7 @@ def with_users(folder: Path) -> Iterator[EtcdCluster]:
     """A member that has users: one of them may read and write under /locks/, and nothing else."""
     etcd = EtcdCluster(folder, size=1, flags=["--bcrypt-cost", "4"])
     with _running(etcd):
-        asyncio.run(_people(etcd))
+        _make_people(etcd)
         yield etcd
 
 
@@ -52,13 +50,15 @@ def _running(etcd: EtcdCluster) -> Iterator[None]:
         etcd.stop()
 
 
-async def _people(etcd: EtcdCluster) -> None:
-    async with grpc.aio.insecure_channel(etcd.endpoints[0]) as channel:
-        users = rpc.AuthStub(channel)
-        for name in ("root", "locks"):
-            await users.UserAdd(rpc.AuthUserAddRequest(name=name, password=PASSWORD))
-            await users.RoleAdd(rpc.AuthRoleAddRequest(name=name))
-            await users.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=name, role=name))
-        below = rpc.Permission(permType=rpc.Permission.READWRITE, key=b"/locks/", range_end=b"/locks0")
-        await users.RoleGrantPermission(rpc.AuthRoleGrantPermissionRequest(name="locks", perm=below))
-        await users.AuthEnable(rpc.AuthEnableRequest())
+def _make_people(etcd: EtcdCluster) -> None:
+    for name in ("root", "locks"):
+        etcd.ask(0, "/v3/auth/user/add", {"name": name, "password": PASSWORD})
+        etcd.ask(0, "/v3/auth/role/add", {"name": name})
+        etcd.ask(0, "/v3/auth/user/grant", {"user": name, "role": name})
+    below = {"permType": "READWRITE", "key": _base64(b"/locks/"), "range_end": _base64(b"/locks0")}
+    etcd.ask(0, "/v3/auth/role/grant", {"name": "locks", "perm": below})
+    etcd.ask(0, "/v3/auth/enable", {})
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

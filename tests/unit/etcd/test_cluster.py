@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aetcd import rpc
 
 from fencehold.errors import OutcomeUnknown, Unavailable
+from fencehold.etcd import messages
 from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Bounds, Cluster
 from fencehold.etcd.http2.status import CallFailed, Code
@@ -33,9 +33,9 @@ class Members:
         if (wrong := self.on_call.get((member, verb))) is not None:
             await wrong(timeout)
         if verb == "Status":
-            header = rpc.ResponseHeader(member_id=ord(member))
-            return rpc.StatusResponse(header=header, leader=ord("a"))
-        return {"Authenticate": rpc.AuthenticateResponse(token="token")}.get(verb, rpc.PutResponse())
+            header = messages.ResponseHeader(member_id=ord(member))
+            return messages.StatusResponse(header=header, leader=ord("a"))
+        return {"Authenticate": messages.AuthenticateResponse(token="token")}.get(verb, messages.PutResponse())
 
 
 class Told:
@@ -53,8 +53,6 @@ class Told:
 
     def stream_stream(self, *_: Any, **__: Any) -> None:
         return None
-
-    unary_stream = stream_stream
 
     async def close(self) -> None:
         return
@@ -87,7 +85,7 @@ def test_a_reading_from_a_full_database_is_no_doubt() -> None:
         members = Members()
         members.on_call["a", "Range"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
         with pytest.raises(Unavailable, match="quota"):
-            await members.cluster().read(rpc.RangeRequest(key=b"key"))
+            await members.cluster().read(messages.RangeRequest(key=b"key"))
 
     asyncio.run(main())
 
@@ -125,12 +123,12 @@ def test_who_waits_for_anothers_login_keeps_its_own_deadline() -> None:
         for member in "ab":
             members.on_call[member, "Authenticate"] = hang
         cluster = members.cluster(user="me")
-        patient = asyncio.create_task(cluster.transact(rpc.TxnRequest(), within_s=30.0))
+        patient = asyncio.create_task(cluster.transact(messages.TxnRequest(), within_s=30.0))
         while ("a", "Authenticate") not in members.asked:  # noqa: ASYNC110 - it comes with the next turns of the loop
             await asyncio.sleep(0)
         begun = time.monotonic()
         with pytest.raises(Unavailable):
-            await cluster.transact(rpc.TxnRequest(), within_s=0.1)
+            await cluster.transact(messages.TxnRequest(), within_s=0.1)
         assert time.monotonic() - begun < 10
         patient.cancel()
 

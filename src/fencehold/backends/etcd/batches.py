@@ -10,9 +10,8 @@
 import asyncio
 from typing import NamedTuple
 
-from aetcd import rpc
-
 from fencehold.errors import FenceholdError
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Answer, Cluster
 from fencehold.etcd.transactions import Message, transaction
 
@@ -112,7 +111,7 @@ def told_of(answer: Answer) -> Told:
 def _as_one(requests: list[Message]) -> Message:
     if len(requests) == 1:
         return requests[0]
-    return transaction(then=[rpc.RequestOp(request_txn=each) for each in requests])
+    return transaction(then=[messages.RequestOp(request_txn=each) for each in requests])
 
 
 def _apart(answer: Answer, count: int) -> list[Told]:

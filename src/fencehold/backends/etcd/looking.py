@@ -7,12 +7,11 @@ lease, if it is never read.
 import time
 from typing import NamedTuple
 
-from aetcd import rpc
-
 from fencehold.backends import seen
 from fencehold.backends.etcd.keys import Keys, Span, limit_in, token_in
 from fencehold.backends.etcd.records import Record, decode
 from fencehold.client.views import Explanation, Holder, Waiting
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Cluster, NoLease
 from fencehold.etcd.transactions import delete, is_created_at, put, transaction
 
@@ -38,12 +37,12 @@ async def standers(cluster: Cluster, queue: Span) -> tuple[list[Stander], list[S
     Raises:
         Unavailable: nobody answered.
     """
-    request = rpc.RangeRequest(
+    request = messages.RangeRequest(
         key=queue.start,
         range_end=queue.end,
         limit=_SHOWN_MAX,
-        sort_order=rpc.RangeRequest.ASCEND,
-        sort_target=rpc.RangeRequest.CREATE,
+        sort_order=messages.RangeRequest.ASCEND,
+        sort_target=messages.RangeRequest.CREATE,
     )
     pairs = (await cluster.read(request)).kvs
     everyone = [Stander(pair.key, pair.create_revision, pair.lease, decode(pair.value)) for pair in pairs]

@@ -10,9 +10,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from aetcd import rpc
-
 from fencehold.backends.etcd.queues import Await
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Cluster
 from fencehold.etcd.http2.status import CallFailed
 from fencehold.etcd.transactions import Message
@@ -128,24 +127,24 @@ class _Line:
         self._watches[self._last] = watch
         self._numbers[watch] = self._last
         wanted = watch.wanted
-        create = rpc.WatchCreateRequest(
+        create = messages.WatchCreateRequest(
             key=wanted.span.start,
             range_end=wanted.span.end,
             start_revision=revision,
             watch_id=self._last,
-            filters=() if wanted.changes else (rpc.WatchCreateRequest.NOPUT,),
+            filters=() if wanted.changes else (messages.WatchCreateRequest.NOPUT,),
         )
-        self._to_write.put_nowait(rpc.WatchRequest(create_request=create))
+        self._to_write.put_nowait(messages.WatchRequest(create_request=create))
 
     def remove(self, watch: Watch) -> None:
         number = self._numbers.pop(watch, 0)
         if number and self._watches.pop(number, None) is not None:
-            cancel = rpc.WatchCancelRequest(watch_id=number)
-            self._to_write.put_nowait(rpc.WatchRequest(cancel_request=cancel))
+            cancel = messages.WatchCancelRequest(watch_id=number)
+            self._to_write.put_nowait(messages.WatchRequest(cancel_request=cancel))
 
     def ask(self) -> None:
         self.is_silent = True
-        self._to_write.put_nowait(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
+        self._to_write.put_nowait(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
 
     def close(self) -> None:
         """All watches of it are broken; who opened them looks, and opens others."""

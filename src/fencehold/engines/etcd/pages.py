@@ -8,12 +8,11 @@
 
 from typing import NamedTuple
 
-from aetcd import rpc
-
 from fencehold.engines.etcd import records
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.snapshots import pointer_at
 from fencehold.errors import Damaged, Trimmed
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Cluster, TooMuch
 from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
@@ -73,7 +72,7 @@ class Pages:
     async def _ask(self) -> Message:
         while True:
             start = self._keys.entry(Position(self.position + 1))
-            request = rpc.RangeRequest(key=start, range_end=self._keys.entries_end, limit=self._entries_max)
+            request = messages.RangeRequest(key=start, range_end=self._keys.entries_end, limit=self._entries_max)
             try:
                 return await self._cluster.read(request)
             except TooMuch:

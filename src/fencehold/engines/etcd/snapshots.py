@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from zlib import crc32
 
 import msgspec
-from aetcd import rpc
 
 from fencehold.engines.etcd import records
 from fencehold.engines.etcd.keys import POSITION_MAX, Keys
 from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Cluster
 from fencehold.etcd.transactions import (
     Message,
@@ -81,7 +81,7 @@ async def load(cluster: Cluster, keys: Keys, pointer: Pointer) -> Snapshot | Non
     """
     data = bytearray()
     for number in range(pointer.chunks):
-        found = await cluster.read(rpc.RangeRequest(key=keys.chunk(pointer.name, number)))
+        found = await cluster.read(messages.RangeRequest(key=keys.chunk(pointer.name, number)))
         if not found.kvs:
             return None
         data += found.kvs[0].value

@@ -12,11 +12,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from aetcd import rpc
-
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.pages import Pages
 from fencehold.errors import Unavailable
+from fencehold.etcd import messages
 from fencehold.etcd.cluster import Cluster
 from fencehold.etcd.http2.status import CallFailed
 from fencehold.etcd.transactions import Message
@@ -130,12 +129,12 @@ class Watch:
 
     def __init__(self, stream: Any, keys: Keys, revision: int) -> None:
         self._stream = stream
-        self._request: Message | None = rpc.WatchRequest(
-            create_request=rpc.WatchCreateRequest(
+        self._request: Message | None = messages.WatchRequest(
+            create_request=messages.WatchCreateRequest(
                 key=keys.entries_start,
                 range_end=keys.entries_end,
                 start_revision=revision,
-                filters=[rpc.WatchCreateRequest.NODELETE],
+                filters=[messages.WatchCreateRequest.NODELETE],
                 fragment=True,
             )
         )

@@ -1,4 +1,4 @@
-"""Calls to one member, with the verbs that generated stubs use; connected when needed, and anew when it broke.
+"""Calls to one member, with the verbs that services use; connected when needed, and anew when it broke.
 
 A call that finds no connection waits for one, all of them for the same; until it is there, nothing was sent.
 """
@@ -35,7 +35,7 @@ class Channel:
         self._is_closed = False
 
     def unary_unary(
-        self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any, **_: object
+        self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any
     ) -> Callable[..., Awaitable[Any]]:
         """One request, one answer."""
 
@@ -53,7 +53,7 @@ class Channel:
         return call
 
     def stream_stream(
-        self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any, **_: object
+        self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any
     ) -> Callable[..., "Talk"]:
         """Requests and answers, as they come."""
 
@@ -62,9 +62,6 @@ class Channel:
             return Talk(self, block, request_serializer, response_deserializer, deadline(timeout))
 
         return call
-
-    unary_stream = stream_stream
-    """Made by the stubs, and not used."""
 
     async def close(self) -> None:
         """Hang up. Calls under way fail."""

@@ -3,10 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aetcd import rpc
-
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.engines.etcd.keys import Keys
+from fencehold.etcd import messages
 from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Cluster
 from fencehold.etcd.http2.channel import Channel
@@ -41,5 +40,5 @@ async def keys_under(address: Address, name: str) -> list[str]:
     """All keys below the prefix that begin with a name, without the prefix."""
     start = (address.prefix + name).encode()
     async with raw(address) as (cluster, _):
-        found = await cluster.read(rpc.RangeRequest(key=start, range_end=start + b"\xff", keys_only=True))
+        found = await cluster.read(messages.RangeRequest(key=start, range_end=start + b"\xff", keys_only=True))
     return [pair.key.decode().removeprefix(address.prefix) for pair in found.kvs]

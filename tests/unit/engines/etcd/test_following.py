@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from aetcd import rpc
 
 from fencehold.engines.etcd import EtcdJournal, watch
 from fencehold.engines.etcd.records import encode
 from fencehold.errors import Damaged, Unavailable
+from fencehold.etcd import messages
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
 from tests.contract.engines.etcd import fresh_address, members
@@ -99,7 +99,7 @@ def test_a_tail_survives_a_compaction() -> None:
 
             async def append_and_compact() -> None:
                 records.extend(await fill(leader, epoch, range(6, 16)))
-                found = await cluster.read(rpc.RangeRequest(key=keys.epoch))
+                found = await cluster.read(messages.RangeRequest(key=keys.epoch))
                 await cluster.compact(found.header.revision)
 
             records = await fill(leader, epoch, range(1, 6))

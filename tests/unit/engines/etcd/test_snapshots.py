@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from aetcd import rpc
 
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.snapshots import CHUNK_BYTES
 from fencehold.errors import Damaged, UsageError
+from fencehold.etcd import messages
 from fencehold.etcd.address import Address
 from fencehold.journal.port import Opened, Snapshot
 from fencehold.types import Position
@@ -167,7 +167,7 @@ def test_what_was_spoiled_is_damage(damage: str) -> None:
 
     async def spoil(address: Address) -> None:
         async with raw(address) as (cluster, keys):
-            pointer = (await cluster.read(rpc.RangeRequest(key=keys.snapshot))).kvs[0].value
+            pointer = (await cluster.read(messages.RangeRequest(key=keys.snapshot))).kvs[0].value
             chunk = keys.chunk(msgspec.json.decode(pointer)["name"], 0)
             match damage:
                 case "chunk changed":

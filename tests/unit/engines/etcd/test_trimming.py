@@ -3,10 +3,10 @@
 import os
 
 import pytest
-from aetcd import rpc
 
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.trimming import STEP_ENTRIES
+from fencehold.etcd import messages
 from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Compacted
 from fencehold.journal.port import Snapshot
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.slow
 
 async def revision_of(address: Address) -> int:
     async with raw(address) as (cluster, keys):
-        return int((await cluster.read(rpc.RangeRequest(key=keys.epoch))).header.revision)
+        return int((await cluster.read(messages.RangeRequest(key=keys.epoch))).header.revision)
 
 
 async def is_compacted(address: Address, revision: int) -> bool:
     async with raw(address) as (cluster, keys):
         try:
-            await cluster.read(rpc.RangeRequest(key=keys.epoch, revision=revision))
+            await cluster.read(messages.RangeRequest(key=keys.epoch, revision=revision))
         except Compacted:
             return True
         return False
@@ -50,10 +50,12 @@ def test_a_trim_keeps_the_entry_at_the_snapshot_and_what_follows() -> None:
             last = 2 * STEP_ENTRIES + 500
             for start in range(2, last, 100):
                 puts = [
-                    rpc.RequestOp(request_put=rpc.PutRequest(key=keys.entry(Position(at)), value=b"entry"))
+                    messages.RequestOp(
+                        request_put=messages.PutRequest(key=keys.entry(Position(at)), value=b"entry")
+                    )
                     for at in range(start, min(start + 100, last))
                 ]
-                await cluster.transact(rpc.TxnRequest(success=puts))
+                await cluster.transact(messages.TxnRequest(success=puts))
             await fill(journal, epoch, range(last, last + 3))
             await journal.save(Position(last), [b"state"])
             await journal.trim()
