@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import pickle
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +17,9 @@ from redis import exceptions
 
 import fencehold
 from fencehold import aio
+from fencehold.client.blocking.lock import Lock as BlockingLock
 from fencehold.compat import redis as compat
-from fencehold.compat.redis import Gone, Lock, NotAcquired, NotHonoured
+from fencehold.compat.redis import Gone, InDoubt, Lock, Misused, NotAcquired, NotHeld, NotHonoured, Unreachable
 from fencehold.compat.redis import asyncio as compat_aio
 from fencehold.errors import HoldLost, LockTimeout, NotOwner, OutcomeUnknown, Unavailable, Unsupported, UsageError
 from tests.unit.client.service import run, until_true
@@ -194,6 +197,30 @@ def test_errors_are_of_both_families(client: fencehold.Client) -> None:
         lock.acquire()
 
 
+@pytest.mark.parametrize("kind", [NotAcquired, NotHeld, Misused, NotHonoured, Gone, Unreachable, InDoubt])
+def test_errors_are_whole_as_those_of_redis_py(kind: type[exceptions.RedisError]) -> None:
+    """Whatever redis-py's version gives the errors that it makes, such as what their `repr` shows, is there."""
+    theirs = next(each for each in kind.__mro__ if each.__module__ == "redis.exceptions")
+    given = ("words", "name") if issubclass(kind, exceptions.LockError) else ("words",)
+    ours, expected = kind(*given), theirs(*given)
+    missing = vars(expected).keys() - vars(ours).keys()
+    assert not missing
+    assert str(ours) == "words"
+    assert kind.__name__ in repr(ours)
+    assert str(pickle.loads(pickle.dumps(ours))) == "words"
+
+
+def test_an_error_that_ends_a_loop_is_told() -> None:
+    """What was raised on an event loop comes out of `asyncio.run`."""
+
+    async def test() -> None:
+        async with aio.connect(MEMORY) as client:
+            await compat_aio.Lock(client, "never acquired").release()
+
+    with pytest.raises(exceptions.LockError, match="not owned or is already unlocked"):
+        asyncio.run(test())
+
+
 def test_a_body_keeps_its_own_exception(client: fencehold.Client) -> None:
     """That the lock was lost as well is a note on it; redis-py would show the loss only."""
 
@@ -214,6 +241,26 @@ def test_a_lock_is_not_shortened_to_nothing(client: fencehold.Client) -> None:
             with pytest.raises(exceptions.LockError, match="release it"):
                 lock.extend(*args)
         assert lock.owned()
+
+
+def test_an_extension_adds_to_what_is_left(client: fencehold.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in redis-py, and also if the grant was long on its way: it never lasts longer than that."""
+    granted = BlockingLock._acquire_unowned
+
+    def late(*args: Any) -> Any:
+        hold = granted(*args)
+        time.sleep(0.05)
+        return hold
+
+    def left() -> float:
+        return client.explain("more").holders[0].left or 0
+
+    monkeypatch.setattr(BlockingLock, "_acquire_unowned", late)
+    with Lock(client, "more", timeout=10) as lock:
+        for _ in range(2):
+            before = left()
+            lock.extend(10)
+            assert before + 9.5 < left() <= before + 10
 
 
 def test_names_may_be_bytes(client: fencehold.Client) -> None:

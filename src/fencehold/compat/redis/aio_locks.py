@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from secrets import token_bytes
 from types import TracebackType
@@ -129,15 +130,17 @@ class Lock(Keeping):
         with translated():
             client = await self._client()
             lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
+            asked_at = time.monotonic()
             hold = await lock._acquire_unowned(lock._stranger())
         if hold is not None:
-            self._keep(token, hold)
+            self._keep(token, hold, asked_at)
         return hold is not None
 
     async def _last(self, having: Having[Claim], ttl: float, verb: str) -> Literal[True]:
+        asked_at = time.monotonic()
         with gone(f"Cannot {verb} a lock that's no longer owned", self._name):
             await having.hold.extend(ttl)
-        having.set_ttl(ttl)
+        having.set_ttl(ttl, asked_at)
         return True
 
     async def _client(self) -> aio.Client:
@@ -147,8 +150,8 @@ class Lock(Keeping):
         task = _task()
         return (self._tokens.get(task) if task is not None else None) or super()._token()
 
-    def _keep(self, token: bytes, hold: Any) -> None:
-        super()._keep(token, hold)
+    def _keep(self, token: bytes, hold: Any, asked_at: float) -> None:
+        super()._keep(token, hold, asked_at)
         task = _task()
         if task is not None:
             self._tokens[task] = token

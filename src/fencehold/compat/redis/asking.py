@@ -27,18 +27,18 @@ class Guaranteeing(Protocol):
 
 
 class Having(Generic[Held]):
-    """A hold, and when it ends as redis-py counts: from the grant."""
+    """A hold, and when it ends as redis-py counts, as far as that is certain here: never later than it does."""
 
     __slots__ = ("ends_at", "hold")
 
-    def __init__(self, hold: Held, ttl: float | None) -> None:
+    def __init__(self, hold: Held, ttl: float | None, asked_at: float) -> None:
         self.hold = hold
-        self.ends_at = 0.0
-        self.set_ttl(ttl or 0)
+        # Who waited was granted it later than it was asked for. The trust in it tells then, and is a little less.
+        self.ends_at = max(asked_at + (ttl or 0), time.monotonic() + hold.safe_for())
 
-    def set_ttl(self, ttl: float) -> None:
-        """It ends that many seconds from now."""
-        self.ends_at = time.monotonic() + ttl
+    def set_ttl(self, ttl: float, asked_at: float) -> None:
+        """It was told, not before that time, to end so many seconds later."""
+        self.ends_at = asked_at + ttl
 
     def longer(self, additional_time: float, name: str) -> float:
         """Its ttl with that much more.

@@ -12,6 +12,9 @@
     TimeoutError ──────── InDoubt ─────── OutcomeUnknown   it may have happened
 
 What else Fencehold refuses with (`QueueFull`, `PermissionDenied` …) is raised as it is.
+
+Each is made by redis-py's own `__init__`, and what Fencehold's has beside that is set here: what redis-py's errors
+carry, and need for their `repr`, changes with its versions.
 """
 
 from collections.abc import Iterator
@@ -22,41 +25,41 @@ from redis import exceptions as theirs
 from fencehold import errors as ours
 
 
-class NotAcquired(theirs.LockError, ours.LockTimeout):
-    """It was not to be had in the time given."""
+class _Named(theirs.LockError):
+    """How those are made that are about a lock: as redis-py's are, with its name."""
 
     def __init__(self, message: str, lock_name: str | None = None) -> None:
-        ours.LockTimeout.__init__(self, message, names=(lock_name,) if lock_name else ())
-        self.message, self.lock_name = message, lock_name
+        super().__init__(message, lock_name)
+        # Older versions leave all that they were given here, to be shown as a tuple.
+        self.args = (message,)
 
 
-class _Named:
-    """How all the others are made: as redis-py's are, with the name of the lock."""
+class NotAcquired(_Named, ours.LockTimeout):
+    """It was not acquired in the time given."""
 
     def __init__(self, message: str, lock_name: str | None = None) -> None:
-        Exception.__init__(self, message)  # type: ignore[arg-type]
-        self.message: str | None = message
-        self.lock_name: str | None = lock_name
+        super().__init__(message, lock_name)
+        self.names, self.explanation = _names(lock_name), None
 
 
-class NotHeld(_Named, theirs.LockError, ours.NotOwner):
+class NotHeld(_Named, ours.NotOwner):
     """Nothing is held by this lock object, as far as this thread may know."""
 
 
-class Misused(_Named, theirs.LockError, ours.UsageError):
+class Misused(_Named, ours.UsageError):
     """The call makes no sense as it stands. Nothing happened."""
 
 
-class NotHonoured(_Named, theirs.LockError, ours.Unsupported):
+class NotHonoured(_Named, ours.Unsupported):
     """An argument that redis-py takes, and that cannot mean here what it means there. Nothing happened."""
 
 
-class Gone(theirs.LockNotOwnedError, ours.HoldLost):
+class Gone(_Named, theirs.LockNotOwnedError, ours.HoldLost):
     """It was held, and is not any more; what was done under it may not have been alone."""
 
     def __init__(self, message: str, lock_name: str | None = None) -> None:
-        ours.HoldLost.__init__(self, message, names=(lock_name,) if lock_name else ())
-        self.message, self.lock_name = message, lock_name
+        super().__init__(message, lock_name)
+        self.names, self.fence, self.reason = _names(lock_name), 0, ""
 
 
 class Unreachable(theirs.ConnectionError, ours.Unavailable):
@@ -88,6 +91,10 @@ def gone(message: str, lock_name: str) -> Iterator[None]:
             yield
     except (ours.HoldLost, ours.NotOwner) as error:
         raise _gone(message, lock_name, error) from error
+
+
+def _names(lock_name: str | None) -> tuple[str, ...]:
+    return (lock_name,) if lock_name else ()
 
 
 def _gone(message: str, lock_name: str, error: ours.FenceholdError) -> Gone:

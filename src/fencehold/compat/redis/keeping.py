@@ -67,12 +67,12 @@ class Keeping:
         token = self._token()
         return None if token is None else self._holds.get(token)
 
-    def _keep(self, token: bytes, hold: Any) -> None:
+    def _keep(self, token: bytes, hold: Any, asked_at: float) -> None:
         """It was granted. Who had it before by this lock has lost it."""
         for old, having in list(self._holds.items()):
             if having.hold.state in (State.LOST, State.RELEASED):
                 self._holds.pop(old, None)
-        self._holds[token] = Having(hold, self._ttl)
+        self._holds[token] = Having(hold, self._ttl, asked_at)
         self.local.token = token
 
     def _wait(self, blocking: bool | None, blocking_timeout: float | None) -> float | None:

@@ -8,6 +8,7 @@
 5. The end of a `with` never hides the body's own exception.
 """
 
+import time
 from secrets import token_bytes
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -134,15 +135,17 @@ class Lock(Keeping):
         with translated():
             client = self._client()
             lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
+            asked_at = time.monotonic()
             hold = lock._acquire_unowned(lock._terms, lock._stranger())
         if hold is not None:
-            self._keep(token, hold)
+            self._keep(token, hold, asked_at)
         return hold is not None
 
     def _last(self, having: Having[Claim], ttl: float, verb: str) -> Literal[True]:
+        asked_at = time.monotonic()
         with gone(f"Cannot {verb} a lock that's no longer owned", self._name):
             having.hold.extend(ttl)
-        having.set_ttl(ttl)
+        having.set_ttl(ttl, asked_at)
         return True
 
     def _client(self) -> fencehold.Client:
