@@ -61,6 +61,25 @@ async def wake(driver: Driver) -> float:
     return inf if due is None else due
 
 
+def quiet_for(driver: Driver) -> float:
+    """Seconds in which a client does nothing but send keep-alives; 0 if it has something to do now.
+
+    To be asked while no other thread runs, as `leap` is.
+    """
+    protocol = driver.protocol
+    pipeline = protocol.pipeline
+    if not protocol.attached or pipeline.expected or pipeline.unsent or protocol.closers:
+        return 0.0
+    ends = [end for end, _ in protocol.session.ends] + [late_at for late_at, _ in protocol.deadlines.waits]
+    return max(0.0, min(ends, default=inf) - clock())
+
+
+def leap(driver: Driver, seconds: int) -> None:
+    """Have a client take it that its last keep-alive was sent so many seconds later."""
+    driver.protocol.session.trust.leap(seconds)
+    driver.protocol.deadlines.beat_at += seconds
+
+
 async def put_to_sleep(driver: Driver) -> None:
     """Have a client's time stand still until `wake`."""
     await _on_loop(driver, driver.sleep)

@@ -6,7 +6,6 @@ Every verb has its turn, and ends when all clients that can be reached have hear
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from math import inf
 from typing import Any
 
 import hiredis
@@ -20,8 +19,9 @@ from fencehold.core.outcomes import Broken, Outcome
 from fencehold.core.state import State
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import FenceholdError, UsageError
+from fencehold.node.node import Node
 from fencehold.server import Config, Server
-from fencehold.testing import clients
+from fencehold.testing import clients, leaps
 from fencehold.testing.history import History
 from fencehold.testing.links import HOST, Cut, Switchboard
 from fencehold.testing.timeline import PATIENCE_S, Timeline, VirtualClock, until
@@ -40,6 +40,7 @@ class Stage:
         self._timeline = timeline
         self._store = MemoryStore()
         self._board = Switchboard()
+        self._clock = VirtualClock()
         self._server = self._new_server()
         self.history = History()
 
@@ -72,7 +73,7 @@ class Stage:
             await self._start()
 
     def _new_server(self) -> Server:
-        return Server(Config(port=0, limits=_LIMITS), journal=MemoryJournal(self._store), clock=VirtualClock())
+        return Server(Config(port=0, limits=_LIMITS), journal=MemoryJournal(self._store), clock=self._clock)
 
     async def _start(self) -> None:
         await self._server.start()
@@ -98,11 +99,11 @@ class Stage:
 
     def due_in(self) -> float:
         state = self._state
-        holds = (hold for session in state.sessions.values() for hold in session.holds())
-        ends = [hold.until_at for hold in holds] + [waiter.until_at for waiter in state.waiters.values()]
-        ends += [*state.sessions_until.values(), *state.delays.values()]
-        steps = [at - state.now_at for at in ends if at] + [s.ttl_ms // 6 for s in state.sessions.values()]
-        return min(steps, default=inf) / 1000
+        renewals = (session.ttl_ms / 6_000 for session in state.sessions.values())
+        return min([leaps.due_in(state, state.sessions_until.values()), *renewals])
+
+    def quiet_for(self) -> float:
+        return min(leaps.quiet_for(node) for node in self._nodes())
 
     async def tick(self) -> None:
         for connection in self._server.door.connections:
@@ -110,6 +111,14 @@ class Stage:
             if connection.member is not None and connection.member.implicit:
                 connection.member.keep_alive()
         await self._told(lambda tell: self._server.node.ask(lambda _: None, tell))
+
+    def leap(self, seconds: int) -> None:
+        for node in self._nodes():
+            leaps.leap(node, seconds * 1000)
+        self._clock.leapt_ms += seconds * 1000
+
+    def _nodes(self) -> tuple[Node, Node]:
+        return (self._server.node, self._server.volatile.node)
 
     # The verbs.
 

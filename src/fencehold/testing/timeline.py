@@ -3,14 +3,19 @@
 1. Time that is made to pass is added to the time that passes anyway; it never goes back.
 2. It passes in steps: never beyond what is due next, at a server or at a client, nor beyond a sixth of the
    shortest ttl. So a healthy client keeps its session alive by its own keep-alives, and things happen in order.
-3. After each step the clients look at the clock first, then the servers: a client lets go before it is taken from.
-4. A step is over when every client that can be reached has heard what it led to.
-5. One verb at a time. Each is over in bounded time, or says who keeps it waiting.
+3. While every client is connected and idle, nothing but keep-alives can happen before the next thing is due: that
+   time passes in a *leap*. Entries that renew all sessions that are connected are given to the servers' machines,
+   one for each ttl, and the clients are told that they were kept alive.
+4. After each step the clients look at the clock first, then the servers: a client lets go before it is taken from.
+5. A step is over when every client that can be reached has heard what it led to.
+6. One verb at a time. Each is over in bounded time, or says who keeps it waiting.
 """
 
 import asyncio
+import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from typing import Any, Protocol
@@ -29,13 +34,14 @@ _NUDGE_AFTER_S = 0.03
 
 
 class VirtualClock:
-    """The servers' clock: real time, and what was made to pass."""
+    """The servers' clock: real time, and what was made to pass, but for leaps: of those, entries tell."""
 
     def __init__(self) -> None:
         self._real = MonotonicClock()
+        self.leapt_ms = 0
 
     def now_ms(self) -> float:
-        return self._real.now_ms() + client_clock.shift * 1000
+        return self._real.now_ms() + client_clock.shift * 1000 - self.leapt_ms
 
 
 class Served(Protocol):
@@ -61,6 +67,17 @@ class Served(Protocol):
         """Have the server take note of the time."""
         ...
 
+    def quiet_for(self) -> float:
+        """Seconds for which the server can leap: nothing ends in them that keep-alives do not put off."""
+        ...
+
+    def leap(self, seconds: int) -> None:
+        """Let time pass at the server, with the sessions of all connected clients kept alive.
+
+        The clock that all share is moved by as much before the server looks at it again.
+        """
+        ...
+
 
 class Timeline:
     """Time, and who lives in it."""
@@ -75,6 +92,7 @@ class Timeline:
         async with self.turn:
             due = await self.settle()
             while seconds > 0:
+                seconds -= self._leap(seconds)
                 step = min(seconds, due)
                 client_clock.shift += step
                 seconds -= step
@@ -99,6 +117,27 @@ class Timeline:
             expected &= self._reaching()
         return due
 
+    def _leap(self, seconds: float) -> float:
+        """Let time pass in which nothing happens but keep-alives; returns how much that was."""
+        # In one piece: a client that asked or connected in between would count from another time.
+        with no_other_thread():
+            leap = int(min(seconds, self._quiet_for()))
+            if leap > 0:
+                for service in self.services:
+                    service.leap(leap)
+                for driver in clients.living():
+                    clients.leap(driver, leap)
+                client_clock.shift += leap
+        return leap
+
+    def _quiet_for(self) -> float:
+        """Seconds in which nothing happens but keep-alives; 0 if that is not certain."""
+        living = clients.living()
+        if any(self._is_asleep(driver) or self._is_cut_off(driver) for driver in living):
+            return 0.0
+        spans = [clients.quiet_for(driver) for driver in living]
+        return min([*spans, *(service.quiet_for() for service in self.services)], default=inf)
+
     async def _round(self) -> float:
         """Have everybody look at the clock; returns the seconds until something is due."""
         awake = [driver for driver in clients.living() if not self._is_asleep(driver)]
@@ -119,8 +158,22 @@ class Timeline:
     def _is_asleep(self, driver: Driver) -> bool:
         return any(service.is_asleep(driver) for service in self.services)
 
+    def _is_cut_off(self, driver: Driver) -> bool:
+        return any(service.is_cut_off(driver) for service in self.services)
+
     def _is_served(self, driver: Driver) -> bool:
         return any(service.knows(driver) and not service.is_cut_off(driver) for service in self.services)
+
+
+@contextmanager
+def no_other_thread() -> Iterator[None]:
+    """Keep the interpreter's lock while the body runs, which must not wait for anything."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(PATIENCE_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
 
 
 async def until(true: Callable[[], object], seconds: float) -> bool:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from fencehold import Client, HoldLost, LockTimeout, State
+from fencehold import EFFICIENCY, Client, HoldLost, LockTimeout, State
 from fencehold.testing import Service
 from fencehold.testing.clients import driver_of
 
@@ -148,3 +148,72 @@ def test_what_never_becomes_true_is_said_to_be_so(
     monkeypatch.setattr("fencehold.testing.service.PATIENCE_S", 0.01)
     with pytest.raises(TimeoutError, match="not true"):
         fencehold_service.until(lambda: False)
+
+
+DAY_S = 86_400
+
+
+def test_a_day_passes_with_every_session_kept(fencehold_service: Service) -> None:
+    """Both tiers, short and long ttls, a plain connection: they are renewed once for each ttl, and not asked."""
+    quick, slow = fencehold_service.connect(ttl=10), fencehold_service.connect(ttl=60)
+    with (
+        redis.Redis.from_url(fencehold_service.url.replace("fencehold", "redis")) as plain,
+        quick.lock("quick") as hold,
+        slow.lock("slow") as other,
+        slow.lock("cache", tier=EFFICIENCY) as claim,
+    ):
+        plain.execute_command("LOCK.ACQUIRE", "plain")
+        sessions_before = [sessions(quick), sessions(slow)]
+        fencehold_service.advance(DAY_S)
+        for held in (hold, other, claim):
+            held.check()
+        assert [sessions(quick), sessions(slow)] == sessions_before
+        assert fencehold_service.holders("slow")[0].held_for >= DAY_S
+        assert len(fencehold_service.holders("plain")) == 1
+        # By steps of a sixth of the ttl it would have taken five times as many.
+        assert fencehold_service._here()._server.node.position < DAY_S / 10 * 1.5
+
+
+def test_what_falls_due_within_a_day_happens_at_its_time(fencehold_service: Service) -> None:
+    """A hold with a ttl of hours ends after those hours, and the one who waits for it is granted it then."""
+    holder, waiter = fencehold_service.connect(), fencehold_service.connect()
+    hold = holder.lock("orders", ttl=7_200).acquire()
+    assert hold is not None
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(waiter.lock("orders", timeout=10_000).acquire)
+        fencehold_service.until(lambda: fencehold_service.waiters("orders"))
+        fencehold_service.advance(DAY_S)
+        later = waiting.result(5)
+    assert later is not None
+    later.release()
+    first, second = fencehold_service.history("orders")
+    assert first.ending == "expired"
+    assert first.ended is not None
+    assert 7_200 <= first.ended - first.acquired < 7_210
+    assert second.acquired == first.ended
+
+
+def test_a_restart_after_a_day_finds_the_same_sessions(
+    fencehold_service: Service, fencehold_client: Client
+) -> None:
+    """What was leapt over is in the journal like any other time."""
+    with fencehold_client.lock("orders") as hold:
+        fencehold_service.advance(DAY_S)
+        fencehold_service.restart()
+        hold.check()
+        assert fencehold_service.holders("orders")[0].held_for >= DAY_S
+
+
+def test_a_client_that_is_paused_for_a_day_loses_its_hold(
+    fencehold_service: Service, fencehold_client: Client
+) -> None:
+    """Its session is not kept alive by the leaps of the others."""
+    other = fencehold_service.connect()
+    hold = fencehold_client.lock("orders").acquire()
+    assert hold is not None
+    with fencehold_service.pause(fencehold_client):
+        fencehold_service.advance(120)
+        with other.lock("orders", timeout=0):
+            pass
+    with pytest.raises(HoldLost):
+        hold.check()
