@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fencehold.client.holding import Holding
     from fencehold.client.trust import State
     from fencehold.client.views import Event, Explanation, Holder, Party, Waiting
+    from fencehold.durations import Duration
     from fencehold.errors import (
         Deadlock,
         FenceholdError,
@@ -48,6 +49,7 @@ _HOMES = {
     "fencehold.client.holding": ("Holding",),
     "fencehold.client.trust": ("State",),
     "fencehold.client.views": ("Event", "Explanation", "Holder", "Party", "Waiting"),
+    "fencehold.durations": ("Duration",),
     "fencehold.errors": (
         "Deadlock",
         "FenceholdError",
@@ -76,6 +78,7 @@ __all__ = [
     "Claim",
     "Client",
     "Deadlock",
+    "Duration",
     "Election",
     "Event",
     "Explanation",

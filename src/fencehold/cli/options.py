@@ -1,26 +1,26 @@
 """Options that several commands share, and how durations are written."""
 
-import re
 from typing import Annotated
 
 import typer
 
 from fencehold import types as tiers
 from fencehold.client.endpoints import PORT
+from fencehold.durations import parsed, seconds_of
+from fencehold.errors import UsageError
 
 URL = f"fencehold://127.0.0.1:{PORT}"
 URL_VARIABLE = "FENCEHOLD_URL"
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+) *(ms|s|m|h|d|)")
-
 
 def duration(text: str | float) -> float:
-    """Seconds, written as 30, 1.5, 500ms, 30s, 5m, 2h or 1d."""
-    found = _DURATION.fullmatch(str(text).strip().lower())
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is no duration: write 30, 1.5, 500ms, 30s, 5m or 2h")
-    return round(float(found[1]) * _UNITS_S[found[2]], 6)
+    """Seconds, written as in the SDK: 30, 1.5, 500ms, 30s, 5m, 1h30m or 1d."""
+    if isinstance(text, str) and parsed(text) is None:
+        raise typer.BadParameter(f"{text!r} is no duration: write 30, 1.5, 500ms, 30s, 5m, 1h30m or 1d")
+    try:
+        return seconds_of("a duration", text)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def lasting(text: str | float) -> float:

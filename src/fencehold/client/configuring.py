@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from fencehold.client.making import URL_VARIABLE, Making
 from fencehold.client.plan import OnUnavailable, Plan, plan_of
 from fencehold.client.rules import rules_of
+from fencehold.durations import Duration, seconds_of
 from fencehold.errors import UsageError
 from fencehold.types import Tier
 
@@ -36,11 +37,11 @@ class Said(NamedTuple):
     efficiency: str | None = None
     rules: Mapping[str, Tier | str] | None = None
     on_unavailable: OnUnavailable | None = None
-    ttl: float | None = None
-    grace: float | None = None
+    ttl: Duration | None = None
+    grace: Duration | None = None
     name: str | None = None
     meta: Mapping[str, object] | None = None
-    connect_timeout: float | None = None
+    connect_timeout: Duration | None = None
 
     @property
     def says_where(self) -> bool:
@@ -69,7 +70,15 @@ def planned(said: Said, config: str | os.PathLike[str] | None = None, tls: ssl.S
     assert known.ttl is not None
     assert known.grace is not None
     assert known.connect_timeout is not None
-    making = Making("", known.ttl, known.grace, known.name or "", known.meta, known.connect_timeout, tls)
+    making = Making(
+        "",
+        seconds_of("ttl", known.ttl),
+        seconds_of("grace", known.grace),
+        known.name or "",
+        known.meta,
+        seconds_of("connect_timeout", known.connect_timeout),
+        tls,
+    )
     return plan_of(
         making,
         url=known.url,
@@ -132,9 +141,10 @@ def _text(value: Any) -> str:
 
 
 def _seconds(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise _Wrong("a number of seconds")
-    return float(value)
+    try:
+        return seconds_of("", value)
+    except UsageError:
+        raise _Wrong('a number of seconds, or a text such as "30s" or "500ms"') from None
 
 
 def _choice(value: Any) -> OnUnavailable:

@@ -3,7 +3,11 @@
 from typing import NamedTuple
 
 from fencehold.client.wire import command
+from fencehold.durations import LEAST_S, seconds_of, shown
 from fencehold.errors import UsageError
+
+TTL_S_MIN = 0.1
+"""A session that lives for less is over before its keep-alive has come and gone."""
 
 
 class Settings(NamedTuple):
@@ -24,12 +28,11 @@ class Settings(NamedTuple):
 
     def checked(self) -> "Settings":
         """These settings, if they make sense."""
-        if self.ttl < 0.1:
-            raise UsageError(f"a session's ttl is 0.1 seconds or more, not {self.ttl}")
-        if not 0 <= self.grace <= self.ttl:
-            raise UsageError(f"grace is 0 to the ttl, {self.ttl} seconds, not {self.grace}")
-        if self.connect_timeout <= 0:
-            raise UsageError(f"the connect timeout is more than 0 seconds, not {self.connect_timeout}")
+        seconds_of("ttl", self.ttl, least=TTL_S_MIN)
+        seconds_of("grace", self.grace)
+        if self.grace > self.ttl:
+            raise UsageError(f"grace is at most the ttl, {shown(self.ttl)}, not {shown(self.grace)}")
+        seconds_of("connect_timeout", self.connect_timeout, least=LEAST_S)
         return self
 
     def hello(self) -> bytes:

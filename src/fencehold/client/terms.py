@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from fencehold.client.wire import bulk, number, options
+from fencehold.durations import LEAST_S, Duration, seconds_of
 from fencehold.errors import UsageError
 
 Meta: TypeAlias = str | Mapping[str, object] | None
@@ -23,18 +24,24 @@ class Terms:
         self,
         names: tuple[str, ...],
         *,
-        timeout: float | None = None,
-        ttl: float | None = None,
+        timeout: Duration | None = None,
+        ttl: Duration | None = None,
         shared: bool = False,
         limit: int = 0,
-        delay: float = 0,
+        delay: Duration = 0,
         meta: Meta = None,
     ) -> None:
         self.names = names
         self.label = ", ".join(map(repr, names))
         self.names_encoded = b"".join([bulk(name.encode()) for name in names])
         self.timeout = wait_of(timeout)
-        self._options = (_ttl_ms(ttl), "S" if shared else "X", limit, _delay_ms(delay), text_of(meta))
+        self._options = (
+            _ttl_ms(ttl),
+            "S" if shared else "X",
+            limit,
+            ms_of(seconds_of("delay", delay)),
+            text_of(meta),
+        )
         self.prefix = self.encode(self.timeout)
 
     def encode(self, wait: float | None) -> bytes:
@@ -71,7 +78,7 @@ class Terms:
         """What is shown to whoever asks who holds it."""
         return self._options[4]
 
-    def waiting(self, timeout: float | None) -> "Terms":
+    def waiting(self, timeout: Duration | None) -> "Terms":
         """The same terms with another time to wait."""
         other = Terms.__new__(Terms)
         other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
@@ -105,7 +112,7 @@ def permits(limit: int) -> int:
     return limit
 
 
-def wait_of(timeout: float | None, *, blocking: bool = True) -> float | None:
+def wait_of(timeout: Duration | None, *, blocking: bool = True) -> float | None:
     """How long to wait: seconds, or None for ever, which -1 says, too."""
     if not blocking:
         if timeout not in (None, -1, 0):
@@ -113,9 +120,12 @@ def wait_of(timeout: float | None, *, blocking: bool = True) -> float | None:
         return 0.0
     if timeout is None or timeout == -1:
         return None
-    if timeout < 0:
-        raise UsageError(f"timeout is None or -1 (for ever), or 0 and more seconds, not {timeout}")
-    return float(timeout)
+    return seconds_of("timeout", timeout, none="without limit")
+
+
+def ttl_of(ttl: Duration | None) -> float | None:
+    """How long a hold lasts: seconds, or None for as long as its session."""
+    return None if ttl is None else seconds_of("ttl", ttl, least=LEAST_S, none="as long as its session")
 
 
 def text_of(meta: Meta) -> str:
@@ -130,15 +140,5 @@ def ms_of(seconds: float) -> int:
     return max(0, round(seconds * 1000))
 
 
-def _ttl_ms(ttl: float | None) -> int:
-    if ttl is None:
-        return 0
-    if ttl < 0.001:
-        raise UsageError(f"ttl is None (as long as the session) or more than 0 seconds, not {ttl}")
-    return ms_of(ttl)
-
-
-def _delay_ms(delay: float) -> int:
-    if delay < 0:
-        raise UsageError(f"delay is 0 or more seconds, not {delay}")
-    return ms_of(delay)
+def _ttl_ms(ttl: Duration | None) -> int:
+    return 0 if ttl is None else ms_of(ttl_of(ttl) or 0)

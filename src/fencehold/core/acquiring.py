@@ -26,6 +26,7 @@ from fencehold.core.outcomes import (
 from fencehold.core.queues import ahead, end_wait, hand_on, join
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
 from fencehold.core.state import Session, State
+from fencehold.durations import shown, shown_limit
 
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
@@ -115,14 +116,22 @@ def wrong_count(state: State, names: tuple[str, ...]) -> Refused:
     return Refused(Code.LIMIT, f"a request has 1 to {state.limits.names_per_request_max} names, not {len(names)}")
 
 
+def out_of_range(what: str, given_ms: int, least_ms: int, most_ms: int, *, bound_by: str = "") -> Refused:
+    """What is said to a duration that is too short or too long; `bound_by`: by what, if not by a limit."""
+    if given_ms < least_ms:
+        return Refused(Code.USAGE, f"{what} is at least {least_ms} ms, not {given_ms} ms")
+    most = bound_by + shown_limit(most_ms / 1000)
+    return Refused(Code.USAGE, f"{what} is at most {most}, not {shown(given_ms / 1000)}")
+
+
 def _usage(state: State, ask: Acquire) -> Refused | None:
     limits = state.limits
     if not FOREVER <= ask.wait_ms <= limits.wait_ms_max:
-        return Refused(Code.USAGE, f"wait is -1 (for ever) or 0 to {limits.wait_ms_max} ms, not {ask.wait_ms}")
+        return out_of_range("wait", ask.wait_ms, 0, limits.wait_ms_max)
     if not 0 <= ask.ttl_ms <= limits.ttl_ms_max:
-        return Refused(Code.USAGE, f"ttl is 0 to {limits.ttl_ms_max} ms, not {ask.ttl_ms}")
+        return out_of_range("ttl", ask.ttl_ms, 0, limits.ttl_ms_max)
     if not 0 <= ask.lock_delay_ms <= limits.lock_delay_ms_max:
-        return Refused(Code.USAGE, f"lock-delay is 0 to {limits.lock_delay_ms_max} ms, not {ask.lock_delay_ms}")
+        return out_of_range("delay", ask.lock_delay_ms, 0, limits.lock_delay_ms_max)
     if len(ask.names) > 1 and len(set(ask.names)) != len(ask.names):
         return Refused(Code.USAGE, "a name is asked for twice in one request")
     if ask.mode is Mode.PERMIT or ask.limit:

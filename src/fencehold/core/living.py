@@ -6,7 +6,7 @@
    ends in the same entry: sessions, then holds, then waits, then lock-delays.
 """
 
-from fencehold.core.acquiring import size
+from fencehold.core.acquiring import out_of_range, size
 from fencehold.core.commands import CloseSession, OpenSession, Renew, Suspend
 from fencehold.core.outcomes import (
     Closed,
@@ -32,9 +32,9 @@ def open_session(state: State, command: OpenSession) -> Opened | Refused:
     if len(state.sessions) >= limits.sessions_max:
         return Refused(Code.LIMIT, f"{limits.sessions_max} sessions are open already")
     if not 0 < command.ttl_ms <= limits.ttl_ms_max:
-        return Refused(Code.USAGE, f"a session's ttl is 1 to {limits.ttl_ms_max} ms, not {command.ttl_ms}")
+        return out_of_range("ttl", command.ttl_ms, 1, limits.ttl_ms_max)
     if not 0 <= command.grace_ms <= command.ttl_ms:
-        return Refused(Code.USAGE, f"grace is 0 to the ttl, {command.ttl_ms} ms, not {command.grace_ms}")
+        return out_of_range("grace", command.grace_ms, 0, command.ttl_ms, bound_by="the ttl, ")
     if max(size(command.meta), size(command.secret)) > limits.meta_bytes_max:
         return Refused(Code.LIMIT, f"meta and secret have at most {limits.meta_bytes_max} bytes each")
     session = _begin(state, command)

@@ -4,9 +4,9 @@ A clean end (release, close, cancel) frees a name at once. After an unclean one 
 ungranted for the hold's lock-delay, for resources that cannot check fences.
 """
 
-from fencehold.core.acquiring import wrong_count
+from fencehold.core.acquiring import out_of_range, wrong_count
 from fencehold.core.commands import Break, Extend, Release
-from fencehold.core.outcomes import Broken, Code, Ending, Extended, HoldEnded, Reason, Refused, Released
+from fencehold.core.outcomes import Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
 from fencehold.core.state import Hold, Session, State
 
@@ -37,7 +37,7 @@ def extend(state: State, session: Session, command: Extend) -> Extended | Refuse
     if not command.names:
         return wrong_count(state, command.names)
     if not 0 <= command.ttl_ms <= state.limits.ttl_ms_max:
-        return Refused(Code.USAGE, f"ttl is 0 to {state.limits.ttl_ms_max} ms, not {command.ttl_ms}")
+        return out_of_range("ttl", command.ttl_ms, 0, state.limits.ttl_ms_max)
     holds: list[Hold] = []
     for name in dict.fromkeys(command.names):
         hold = state.find(name, command.fence)

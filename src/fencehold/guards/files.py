@@ -28,6 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec, TypeAlias, TypeVar
 
+from fencehold.durations import Duration, seconds_of
 from fencehold.errors import LimitExceeded, OutcomeUnknown, UsageError
 from fencehold.guards.files_place import Owned, Place, write_all, write_file
 from fencehold.guards.offer import Offer, Offered, offer_of
@@ -45,13 +46,13 @@ AnyPath: TypeAlias = "str | os.PathLike[str]"
 class Guard:
     """Refuses stale fences in front of files; for threads. It keeps nothing open between calls."""
 
-    def __init__(self, *, strict: bool = False, timeout: float = TIMEOUT_S, size_max: int = SIZE_MAX) -> None:
-        """`timeout`: seconds to wait for others who are writing; `size_max`: bytes of what is read or written.
+    def __init__(self, *, strict: bool = False, timeout: Duration = TIMEOUT_S, size_max: int = SIZE_MAX) -> None:
+        """`timeout`: how long to wait for others who are writing; `size_max`: bytes of what is read or written.
 
         `strict`: a file without a mark is an error; `register` the files there are.
         """
         self._strict = strict
-        self._timeout = timeout
+        self._timeout = seconds_of("timeout", timeout)
         self._size_max = size_max
 
     def register(self, path: AnyPath, name: str) -> None:
@@ -187,7 +188,7 @@ class AsyncGuard:
     See `Guard` for what each call raises. One that is cancelled may have happened.
     """
 
-    def __init__(self, *, strict: bool = False, timeout: float = TIMEOUT_S, size_max: int = SIZE_MAX) -> None:
+    def __init__(self, *, strict: bool = False, timeout: Duration = TIMEOUT_S, size_max: int = SIZE_MAX) -> None:
         self._guard = Guard(strict=strict, timeout=timeout, size_max=size_max)
 
     async def register(self, path: AnyPath, name: str) -> None:

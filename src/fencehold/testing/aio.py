@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, overload
 
 from fencehold.client.aio.client import Connecting, connect
+from fencehold.durations import Duration, seconds_of
 from fencehold.testing.background import background
 from fencehold.testing.clients import AnyClient
 from fencehold.testing.looking import AnyHold, Seen
@@ -24,18 +25,18 @@ class AsyncService(Seen):
     def connect(
         self,
         *,
-        ttl: float = 30,
-        grace: float = 1,
+        ttl: Duration = 30,
+        grace: Duration = 1,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
-        connect_timeout: float = 5.0,
+        connect_timeout: Duration = 5.0,
     ) -> Connecting:
         """A client to be, as `fencehold.aio.connect` makes it: await it, or use it in `async with`."""
         return connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
 
-    async def advance(self, seconds: float) -> None:
+    async def advance(self, seconds: Duration) -> None:
         """Let so much time pass, at once, for all services and clients of this process."""
-        await background.wait(background.timeline.advance(seconds))
+        await background.wait(background.timeline.advance(seconds_of("seconds", seconds)))
 
     async def until(self, true: Callable[[], object]) -> None:
         """Wait, in real time, until something is true: for what the tasks of the test do by themselves."""
@@ -53,9 +54,9 @@ class AsyncService(Seen):
     @overload
     def pause(self, client: AnyClient | str) -> AbstractAsyncContextManager[None]: ...
     @overload
-    def pause(self, client: AnyClient | str, *, for_: float) -> Coroutine[Any, Any, None]: ...
+    def pause(self, client: AnyClient | str, *, for_: Duration) -> Coroutine[Any, Any, None]: ...
     def pause(
-        self, client: AnyClient | str, *, for_: float | None = None
+        self, client: AnyClient | str, *, for_: Duration | None = None
     ) -> AbstractAsyncContextManager[None] | Coroutine[Any, Any, None]:
         """Stop a client: ``async with service.pause(client)``, or ``await service.pause(client, for_=40)``.
 
@@ -80,7 +81,7 @@ class AsyncService(Seen):
         """End a client as `kill -9` ends its process: what it held is free when its grace is over."""
         await background.wait(self._stage.kill(self._driver(client)))
 
-    async def _within(self, pausing: AbstractAsyncContextManager[None], seconds: float) -> None:
+    async def _within(self, pausing: AbstractAsyncContextManager[None], seconds: Duration) -> None:
         async with pausing:
             await self.advance(seconds)
 

@@ -12,6 +12,7 @@ from typing import Self, overload
 from fencehold.client.aio.client import Connecting
 from fencehold.client.aio.client import connect as aio_connect
 from fencehold.client.blocking.client import Client, connect
+from fencehold.durations import Duration, seconds_of
 from fencehold.errors import UsageError
 from fencehold.testing.aio import AsyncService
 from fencehold.testing.background import background
@@ -101,11 +102,11 @@ class Service(Seen):
     def connect(
         self,
         *,
-        ttl: float = 30,
-        grace: float = 1,
+        ttl: Duration = 30,
+        grace: Duration = 1,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
-        connect_timeout: float = 5.0,
+        connect_timeout: Duration = 5.0,
     ) -> Client:
         """A blocking client, as `fencehold.connect` makes it. It is closed with the service, if not before."""
         client = connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
@@ -115,18 +116,18 @@ class Service(Seen):
     def aio_connect(
         self,
         *,
-        ttl: float = 30,
-        grace: float = 1,
+        ttl: Duration = 30,
+        grace: Duration = 1,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
-        connect_timeout: float = 5.0,
+        connect_timeout: Duration = 5.0,
     ) -> Connecting:
         """An async client to be, as `fencehold.aio.connect` makes it: await it, or use it in `async with`."""
         return aio_connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
 
     # Time.
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Duration) -> None:
         """Let so much time pass, at once, for all services and clients of this process.
 
         Healthy clients keep their sessions; holds with a ttl of their own run out, waits time out, and clients
@@ -134,7 +135,7 @@ class Service(Seen):
         their own time: to them it seems that the server's runs away.
         """
         self._here()
-        background.run(background.timeline.advance(seconds))
+        background.run(background.timeline.advance(seconds_of("seconds", seconds)))
 
     def until(self, true: Callable[[], object]) -> None:
         """Wait, in real time, until something is true: for what the threads of the test do by themselves.
@@ -165,8 +166,10 @@ class Service(Seen):
     @overload
     def pause(self, client: AnyClient | str) -> AbstractContextManager[None]: ...
     @overload
-    def pause(self, client: AnyClient | str, *, for_: float) -> None: ...
-    def pause(self, client: AnyClient | str, *, for_: float | None = None) -> AbstractContextManager[None] | None:
+    def pause(self, client: AnyClient | str, *, for_: Duration) -> None: ...
+    def pause(
+        self, client: AnyClient | str, *, for_: Duration | None = None
+    ) -> AbstractContextManager[None] | None:
         """Stop a client as if its process were stopped: nothing goes in or out, and it notices nothing.
 
         ``with service.pause(client):`` stops it for as long as the body takes; let time pass there with

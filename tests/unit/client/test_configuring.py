@@ -142,7 +142,7 @@ def test_one_file_serves_the_server_and_its_clients(file: Path) -> None:
         ("[client]\non-unavailable = 'raise'", r"on-unavailable is not known; did you mean on_unavailable\?"),
         ("[client]\nxyz = 1", "xyz is not known; known are url, correctness"),
         ("[client]\ntls = 'yes'", "tls is not known"),
-        ("[client]\nttl = '30s'", r"\[client\]: ttl is a number of seconds"),
+        ("[client]\nttl = 'soon'", r"\[client\]: ttl is a number of seconds, or a text such as \"30s\""),
         ("[client]\nttl = -1", "ttl is a number of seconds"),
         ("[client]\nttl = nan", "ttl is a number of seconds"),
         ("[client]\nttl = true", "ttl is a number of seconds"),

@@ -3,7 +3,7 @@
 - ``replication``: ``synchronous`` (default: one server, or others that have each commit before it is answered), or
   ``asynchronous``: a server that takes over may lack the last grants, so state cannot be protected.
 - ``connections``: how many are used at once, 8 by default; they are opened when they are needed.
-- ``timeout``: seconds that one step may take, 5 by default.
+- ``timeout``: how long one step may take, 5 seconds by default: 2, 2s or 500ms.
 - ``socket``: the path of a Unix socket, in place of host and port.
 - ``ssl``: ``on`` encrypts and checks the server's certificate and name, ``unchecked`` only encrypts.
 - ``ssl_ca``, ``ssl_cert``, ``ssl_key``: paths of files. ``ssl_ca`` means ``ssl=on``.
@@ -16,6 +16,7 @@ import ssl
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from fencehold.durations import LEAST_S, seconds_of
 from fencehold.errors import UsageError
 
 REPLICATIONS = ("synchronous", "asynchronous")
@@ -25,7 +26,7 @@ _OPTIONS = ("replication", "connections", "timeout", "socket", "ssl", "ssl_ca", 
 _CONNECTIONS_MAX = 64
 _TIMEOUT_S_MAX = 60.0
 _FORM = "write mysql://user:password@host:3306/database, with what is special in a URL as %XX"
-_NUMBER = re.compile(r"\d+(\.\d+)?")
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class Address(NamedTuple):
@@ -85,8 +86,8 @@ def parse(url: str) -> Address:
         unquote(parts.password or ""),
         database,
         _word("replication", options, REPLICATIONS),
-        int(_number("connections", options, 8, _CONNECTIONS_MAX)),
-        _number("timeout", options, 5.0, _TIMEOUT_S_MAX),
+        _count("connections", options, 8, _CONNECTIONS_MAX),
+        seconds_of("timeout=", options.get("timeout", 5.0), least=LEAST_S, most=_TIMEOUT_S_MAX),
         options.get("socket", ""),
         _tls(options),
     )
@@ -110,11 +111,11 @@ def _word(name: str, options: dict[str, str], words: tuple[str, ...]) -> str:
     return word
 
 
-def _number(name: str, options: dict[str, str], usual: float, most: float) -> float:
+def _count(name: str, options: dict[str, str], usual: int, most: int) -> int:
     text = options.get(name, str(usual))
-    if not _NUMBER.fullmatch(text) or not 0 < float(text) <= most or (isinstance(usual, int) and "." in text):
-        raise UsageError(f"{name}= is more than 0 and up to {most:g}, not {text!r}")
-    return float(text)
+    if not _WHOLE.fullmatch(text) or not 0 < int(text) <= most:
+        raise UsageError(f"{name}= is a whole number from 1 to {most}, not {text!r}")
+    return int(text)
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext | None:

@@ -2,17 +2,19 @@
 
 ``redlock://[user:password@]host[:6379],host[:6379],host[:6379][,…][/db]``, and ``redlocks://`` for TLS. All of
 them take the same user, and have the locks in the same database. Options: ``prefix=`` stands before every name;
-``node_timeout=`` is how many seconds one of them may take to answer; ``ca=``, ``cert=`` and ``key=`` are files for
-TLS.
+``node_timeout=`` is how long one of them may take to answer, 0.1 or 100ms; ``ca=``, ``cert=`` and ``key=`` are
+files for TLS.
 """
 
 from typing import NamedTuple
 
 from fencehold.backends.resp_address import TLS_OPTIONS, Server, database, split
+from fencehold.durations import LEAST_S, seconds_of
 from fencehold.errors import UsageError
 
 NODES_MIN = 3
 """With fewer, none can be lost: then one Redis is as good, and simpler."""
+NODE_S_MAX = 60.0
 
 
 class Address(NamedTuple):
@@ -46,12 +48,4 @@ def parse(url: str) -> Address:
 
 
 def _seconds(said: str) -> float | None:
-    if not said:
-        return None
-    try:
-        seconds = float(said)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 60:
-        raise UsageError(f"node_timeout= of a URL is a number of seconds, such as 0.1, not {said!r}")
-    return seconds
+    return seconds_of("node_timeout=", said, least=LEAST_S, most=NODE_S_MAX) if said else None

@@ -1,21 +1,20 @@
 """The address of locks in a SQLite file: ``sqlite:///path/to/file.db[?timeout=2]``.
 
 Three slashes begin a path from where the process was started, four one from the root, as everywhere.
-``timeout`` is how many seconds another process may keep the file to itself before a call is given up.
+``timeout`` is how long another process may keep the file to itself before a call is given up: 2, 2s or 500ms.
 """
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from fencehold.durations import LEAST_S, Duration, seconds_of
 from fencehold.errors import UsageError
 
 TIMEOUT_S = 2.0
 TIMEOUT_S_MAX = 60.0
 
 _FORM = "write sqlite:///file.db for a path from here, or sqlite:////var/lib/app/locks.db for one from the root"
-_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class Address(NamedTuple):
@@ -51,10 +50,8 @@ def parse(url: str) -> Address:
 
 
 def _timeout(query: str) -> float:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    text = options.pop("timeout", str(TIMEOUT_S))
+    options: dict[str, Duration] = dict(parse_qsl(query, keep_blank_values=True))
+    text = options.pop("timeout", TIMEOUT_S)
     if options:
         raise UsageError(f"after the ? of sqlite:// only timeout= may stand, not {', '.join(options)}")
-    if not _NUMBER.fullmatch(text) or not 0 < float(text) <= TIMEOUT_S_MAX:
-        raise UsageError(f"timeout= is more than 0 and up to {TIMEOUT_S_MAX:g} seconds, not {text!r}")
-    return float(text)
+    return seconds_of("timeout=", text, least=LEAST_S, most=TIMEOUT_S_MAX)

@@ -18,6 +18,7 @@ from fencehold.client.configuring import Said, planned
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.sources import Source
 from fencehold.client.terms import one
+from fencehold.durations import Duration
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.types import Tier
@@ -167,17 +168,18 @@ def connect(
     efficiency: str | None = None,
     rules: Mapping[str, Tier | str] | None = None,
     on_unavailable: OnUnavailable | None = None,
-    ttl: float | None = None,
-    grace: float | None = None,
+    ttl: Duration | None = None,
+    grace: Duration | None = None,
     name: str | None = None,
     meta: Mapping[str, object] | None = None,
-    connect_timeout: float | None = None,
+    connect_timeout: Duration | None = None,
     tls: ssl.SSLContext | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> Connecting:
     """Connect to a service: ``async with connect(…) as client`` or ``client = await connect(…)``.
 
-    What is not said here is looked for in the file, and has a default otherwise.
+    What is not said here is looked for in the file, and has a default otherwise. Durations are seconds, a
+    `timedelta`, or a text such as "30s".
 
     Args:
         url: ``fencehold://host[:port][,host…]``, all nodes of the service; ``fenceholds://`` for TLS; or a backend
@@ -188,11 +190,11 @@ def connect(
         rules: names, or beginnings of names with a ``*``, that are for one tier whatever a caller says.
         on_unavailable: ``"proceed"``: who asks for EFFICIENCY when its backend is away goes on without a lock, and
             the claim says so. ``"raise"`` is the default, and CORRECTNESS never goes on without.
-        ttl: seconds a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
-        grace: seconds a session lives after its connection was closed: how soon a crash is seen; 1.
+        ttl: how long a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
+        grace: how long a session lives after its connection was closed: how soon a crash is seen; 1.
         name: what this client is called when others ask who holds something.
         meta: more to be said of it.
-        connect_timeout: seconds a call waits for the service to be reached; 5.
+        connect_timeout: how long a call waits for the service to be reached; 5.
         tls: the TLS context to connect with.
         config: a TOML file with a table ``[client]``; None: the one that ``$FENCEHOLD_CONFIG`` names, if any.
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.holding import Claiming, Holding
+from fencehold.client.terms import ttl_of
 from fencehold.client.trust import Grant
+from fencehold.durations import LEAST_S, Duration
 from fencehold.errors import FenceholdError
 
 
@@ -44,15 +46,15 @@ class Claim(Claiming):
         """The end of trust on the loop's clock, as `asyncio.timeout_at` takes it."""
         return self._carrier.loop.time() + self.safe_for()
 
-    async def extend(self, ttl: float | None) -> None:
-        """Let the hold end `ttl` seconds from now; None: with its session.
+    async def extend(self, ttl: Duration | None) -> None:
+        """Let the hold end `ttl` from now; None: with its session.
 
         Raises:
             HoldLost: it was gone already.
             OutcomeUnknown: it may have been extended.
         """
         self._alive()
-        await self._carrier.extend(self._grant, ttl)
+        await self._carrier.extend(self._grant, ttl_of(ttl))
 
     async def release(self) -> None:
         """Give the names back. Done even if the caller is cancelled while waiting for the answer.
@@ -80,7 +82,7 @@ class Claim(Claiming):
         """
         stopped = self._stop_guarding() and isinstance(error, asyncio.CancelledError)
         try:
-            if keep > 0 and not self._grant.ending:
+            if keep >= LEAST_S and not self._grant.ending:
                 await self.extend(keep)
                 self._carrier.forget(self._grant)
             elif self._grant.ending != "released":

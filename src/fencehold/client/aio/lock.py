@@ -19,6 +19,7 @@ from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
+from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
 from fencehold.guarantees import Guarantees
 
@@ -64,12 +65,14 @@ class Lock(Generic[Held]):
         """What is guaranteed by where the names are asked for."""
         return self._carrier.guarantees
 
-    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
+    async def acquire(
+        self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+    ) -> Held | None:
         """Wait for the names; None if they were not to be had in time. Cancelling it leaves nothing behind.
 
         Args:
             blocking: False is the same as a timeout of 0.
-            timeout: seconds to wait, None or -1 for ever; what the lock was made with, if it is not given.
+            timeout: how long to wait, None or -1 for ever; what the lock was made with, if it is not given.
 
         Raises:
             Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.

@@ -12,6 +12,7 @@ from fencehold.client.current import Body
 from fencehold.client.made import Levels
 from fencehold.client.terms import Terms
 from fencehold.client.views import Holder
+from fencehold.durations import Duration
 from fencehold.errors import NotOwner, SessionExpired, UsageError
 
 CLOSED = (UsageError, SessionExpired)
@@ -21,26 +22,26 @@ CLOSED = (UsageError, SessionExpired)
 class RWLock(Generic[Held]):
     """One name, for many readers or one writer. A waiting writer is not overtaken by later readers."""
 
-    __slots__ = ("_carrier", "_held", "_on_lost", "_options", "name")
+    __slots__ = ("_carrier", "_held", "_on_lost", "_reading", "_writing", "name")
 
     def __init__(
         self, carrier: Carrier, name: str, held: type[Held], on_lost: OnLost, options: dict[str, Any]
     ) -> None:
-        admit(Terms((name,), shared=True), carrier.guarantees)
+        self._reading = Terms((name,), shared=True, **options)
+        self._writing = Terms((name,), **options)
+        admit(self._reading, carrier.guarantees)
         self._carrier = carrier
         self._held = held
         self._on_lost: OnLost = on_lost
-        self._options = options
         self.name = name
 
     def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        terms = Terms((self.name,), shared=True, **self._options)
-        return Lock(self._carrier, terms, self._held, self._on_lost)
+        return Lock(self._carrier, self._reading, self._held, self._on_lost)
 
     def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return Lock(self._carrier, Terms((self.name,), **self._options), self._held, self._on_lost)
+        return Lock(self._carrier, self._writing, self._held, self._on_lost)
 
 
 class RLock(Generic[Held]):
@@ -58,7 +59,9 @@ class RLock(Generic[Held]):
         """The name asked for."""
         return self._lock.name
 
-    async def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
+    async def acquire(
+        self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+    ) -> Held | None:
         """As `Lock.acquire`; granted at once if this task has it.
 
         Raises:
@@ -137,7 +140,7 @@ class Election(Generic[Held]):
         self._term: Claim | None = None
         self.name = terms.names[0]
 
-    async def campaign(self, *, timeout: float | None = None) -> Held | None:
+    async def campaign(self, *, timeout: Duration | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
         grant = await self._carrier.acquire(self._terms.waiting(timeout), current_task())
         if grant is None:

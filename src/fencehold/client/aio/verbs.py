@@ -1,6 +1,7 @@
 """The verbs of an async client: every kind of lock, each for either tier.
 
 With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
+Durations are seconds, a `timedelta`, or a text such as "30s".
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,9 +12,10 @@ from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Job, Lock, OnLost
 from fencehold.client.aio.once import once
 from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock
-from fencehold.client.jobs import Busy, wait_when
+from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.terms import Meta, Terms, one, permits, several
+from fencehold.durations import Duration
 from fencehold.types import CORRECTNESS, Tier
 
 Given = ParamSpec("Given")
@@ -40,11 +42,11 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        delay: float = 0,
+        delay: Duration = 0,
         on_lost: OnLost = "cancel",
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
     ) -> Lock[Hold]: ...
@@ -54,11 +56,11 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        delay: float = 0,
+        delay: Duration = 0,
         on_lost: OnLost = "cancel",
         tier: Tier,
     ) -> Lock[Claim]: ...
@@ -67,22 +69,22 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        delay: float = 0,
+        delay: Duration = 0,
         on_lost: OnLost = "cancel",
         tier: Tier = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock on a name.
 
         Args:
-            ttl: seconds after which the hold ends unless extended; None: it lives as long as the session.
-            timeout: seconds to wait for it; None or -1: for ever; 0: not at all.
+            ttl: after how long the hold ends unless extended; None: it lives as long as the session.
+            timeout: how long to wait for it; None or -1: for ever; 0: not at all.
             shared: hold it together with others who share it.
             meta: shown to whoever asks who holds it. Put a trace id under `trace`.
-            delay: seconds the name stays ungranted after an unclean end, for resources that check no fence.
+            delay: how long the name stays ungranted after an unclean end, for resources that check no fence.
             on_lost: cancel the body of an `async with` when the hold is lost, or only raise at its end.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
@@ -94,8 +96,8 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
@@ -107,8 +109,8 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
@@ -119,8 +121,8 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
@@ -135,8 +137,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
@@ -147,8 +149,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Tier,
@@ -158,8 +160,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Tier = CORRECTNESS,
@@ -176,8 +178,8 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
@@ -189,8 +191,8 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Tier,
@@ -201,8 +203,8 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Tier = CORRECTNESS,
@@ -216,8 +218,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
@@ -228,8 +230,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Tier,
@@ -239,8 +241,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
         tier: Tier = CORRECTNESS,
@@ -283,8 +285,8 @@ class Verbs:
         self,
         name: str,
         *,
-        at_most: float,
-        at_least: float = 0,
+        at_most: Duration,
+        at_least: Duration = 0,
         busy: Busy = "skip",
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
@@ -292,13 +294,14 @@ class Verbs:
         """Decorate a job so that it runs in one place at a time.
 
         Args:
-            at_most: seconds after which a run is ended, come what may.
-            at_least: seconds for which the name is kept even if the run is quicker, while this client lives.
+            at_most: the time after which a run is ended, come what may.
+            at_least: the time for which the name is kept even if the run is quicker, while this client lives.
             busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
-        terms = Terms(one(name), ttl=at_most, timeout=wait_when(busy, at_most, at_least), meta=meta)
-        return once(self._lock(terms, tier), at_least, busy)
+        runs = Runs.checked(at_most, at_least, busy)
+        terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta)
+        return once(self._lock(terms, tier), runs.at_least, busy)
 
     def _lock(self, terms: Terms, tier: Tier, on_lost: OnLost = "cancel") -> Lock[Any]:
         carrier = self._carrier(terms.names, tier)

@@ -7,7 +7,9 @@ from typing import Any
 
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.holding import Claiming, Holding
+from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
+from fencehold.durations import LEAST_S, Duration
 from fencehold.errors import FenceholdError
 
 
@@ -36,15 +38,15 @@ class Claim(Claiming):
         """The end of trust on `time.monotonic`'s clock."""
         return time.monotonic() + self.safe_for()
 
-    def extend(self, ttl: float | None) -> None:
-        """Let the hold end `ttl` seconds from now; None: with its session.
+    def extend(self, ttl: Duration | None) -> None:
+        """Let the hold end `ttl` from now; None: with its session.
 
         Raises:
             HoldLost: it was gone already.
             OutcomeUnknown: it may have been extended.
         """
         self._alive()
-        self._portal.extend(self._grant, ttl)
+        self._portal.extend(self._grant, ttl_of(ttl))
 
     def release(self) -> None:
         """Give the names back. Done even if the caller is interrupted while waiting for the answer.
@@ -64,7 +66,7 @@ class Claim(Claiming):
             HoldLost: it was lost, and the body raised nothing.
         """
         try:
-            if keep > 0 and not self._grant.ending:
+            if keep >= LEAST_S and not self._grant.ending:
                 self.extend(keep)
                 self._portal.forget(self._grant)
             elif self._grant.ending != "released":
@@ -105,9 +107,9 @@ class Loss:
         """Why; empty while it is not lost."""
         return self._hold._grant.ending if self.is_set() else ""
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Wait for the loss; False if it did not happen in time. A hold that is released is never lost."""
-        return self._event.wait(timeout)
+        return self._event.wait(wait_of(timeout))
 
     def add_callback(self, callback: Callable[[Any], object]) -> None:
         """Have this called when the hold is lost, in a thread of its own; at once if it is."""

@@ -23,6 +23,7 @@ from fencehold.client.decoration import (
 )
 from fencehold.client.made import Holds
 from fencehold.client.terms import Terms, wait_of
+from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
 from fencehold.guarantees import Guarantees
 
@@ -60,12 +61,12 @@ class Lock(Generic[Held]):
         """What is guaranteed by where the names are asked for."""
         return self._line.guarantees
 
-    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
+    def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None:
         """Wait for the names; None if they were not to be had in time. An interrupt leaves nothing behind.
 
         Args:
             blocking: False is the same as a timeout of 0.
-            timeout: seconds to wait, None or -1 for ever; what the lock was made with, if it is not given.
+            timeout: how long to wait, None or -1 for ever; what the lock was made with, if it is not given.
 
         Raises:
             Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.

@@ -18,28 +18,30 @@ from fencehold.client.current import Body
 from fencehold.client.made import Levels
 from fencehold.client.terms import Terms
 from fencehold.client.views import Event, Holder
+from fencehold.durations import Duration
 from fencehold.errors import NotOwner, Unsupported, UsageError
 
 
 class RWLock(Generic[Held]):
     """One name, for many readers or one writer. A waiting writer is not overtaken by later readers."""
 
-    __slots__ = ("_held", "_line", "_options", "name")
+    __slots__ = ("_held", "_line", "_reading", "_writing", "name")
 
     def __init__(self, line: Line, name: str, held: type[Held], options: dict[str, Any]) -> None:
-        admit(Terms((name,), shared=True), line.guarantees)
+        self._reading = Terms((name,), shared=True, **options)
+        self._writing = Terms((name,), **options)
+        admit(self._reading, line.guarantees)
         self._line = line
         self._held = held
-        self._options = options
         self.name = name
 
     def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return Lock(self._line, Terms((self.name,), shared=True, **self._options), self._held)
+        return Lock(self._line, self._reading, self._held)
 
     def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return Lock(self._line, Terms((self.name,), **self._options), self._held)
+        return Lock(self._line, self._writing, self._held)
 
 
 class RLock(Generic[Held]):
@@ -57,7 +59,7 @@ class RLock(Generic[Held]):
         """The name asked for."""
         return self._lock.name
 
-    def acquire(self, *, blocking: bool = True, timeout: float | EllipsisType | None = ...) -> Held | None:
+    def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None:
         """As `Lock.acquire`; granted at once if this thread has it.
 
         Raises:
@@ -134,7 +136,7 @@ class Election(Generic[Held]):
         self._term: Claim | None = None
         self.name = terms.names[0]
 
-    def campaign(self, *, timeout: float | None = None) -> Held | None:
+    def campaign(self, *, timeout: Duration | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
         portal = self._line.portal()
         grant = portal.acquire(self._terms.waiting(timeout))

@@ -1,6 +1,7 @@
 """The verbs of a blocking client: every kind of lock, each for either tier.
 
 With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
+Durations are seconds, a `timedelta`, or a text such as "30s".
 """
 
 from collections.abc import Iterable
@@ -11,9 +12,10 @@ from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Lock
 from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock
-from fencehold.client.jobs import Busy, wait_when
+from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.terms import Meta, Terms, one, permits, several
+from fencehold.durations import Duration
 from fencehold.types import CORRECTNESS, Tier
 
 
@@ -37,11 +39,11 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        delay: float = 0,
+        delay: Duration = 0,
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
@@ -50,11 +52,11 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        delay: float = 0,
+        delay: Duration = 0,
         tier: Tier,
     ) -> Lock[Claim]: ...
 
@@ -62,21 +64,21 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        delay: float = 0,
+        delay: Duration = 0,
         tier: Tier = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock on a name.
 
         Args:
-            ttl: seconds after which the hold ends unless extended; None: it lives as long as the session.
-            timeout: seconds to wait for it; None or -1: for ever; 0: not at all.
+            ttl: after how long the hold ends unless extended; None: it lives as long as the session.
+            timeout: how long to wait for it; None or -1: for ever; 0: not at all.
             shared: hold it together with others who share it.
             meta: shown to whoever asks who holds it. Put a trace id under `trace`.
-            delay: seconds the name stays ungranted after an unclean end, for resources that check no fence.
+            delay: how long the name stays ungranted after an unclean end, for resources that check no fence.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
         terms = Terms(one(name), ttl=ttl, timeout=timeout, shared=shared, meta=meta, delay=delay)
@@ -87,8 +89,8 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
@@ -99,8 +101,8 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
         tier: Tier,
@@ -110,8 +112,8 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
@@ -125,8 +127,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
     ) -> RWLock[Hold]: ...
@@ -136,8 +138,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Tier,
     ) -> RWLock[Claim]: ...
@@ -146,8 +148,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
     ) -> RWLock[Any]:
@@ -161,8 +163,8 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
     ) -> Lock[Hold]: ...
@@ -173,8 +175,8 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Tier,
     ) -> Lock[Claim]: ...
@@ -184,8 +186,8 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
     ) -> Lock[Any]:
@@ -198,8 +200,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
     ) -> RLock[Hold]: ...
@@ -209,8 +211,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Tier,
     ) -> RLock[Claim]: ...
@@ -219,8 +221,8 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: float | None = None,
-        timeout: float | None = None,
+        ttl: Duration | None = None,
+        timeout: Duration | None = None,
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
     ) -> RLock[Any]:
@@ -262,8 +264,8 @@ class Verbs:
         self,
         name: str,
         *,
-        at_most: float,
-        at_least: float = 0,
+        at_most: Duration,
+        at_least: Duration = 0,
         busy: Busy = "skip",
         meta: Meta = None,
         tier: Tier = CORRECTNESS,
@@ -271,13 +273,14 @@ class Verbs:
         """Decorate a job so that it runs in one place at a time.
 
         Args:
-            at_most: seconds after which its hold ends, come what may; the run is told by `HoldLost` at its end.
-            at_least: seconds for which the name is kept even if the run is quicker, while this client lives.
+            at_most: the time after which its hold ends, come what may; the run is told by `HoldLost` at its end.
+            at_least: the time for which the name is kept even if the run is quicker, while this client lives.
             busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
-        terms = Terms(one(name), ttl=at_most, timeout=wait_when(busy, at_most, at_least), meta=meta)
-        return Once(self._lock(terms, tier), at_least, busy)
+        runs = Runs.checked(at_most, at_least, busy)
+        terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta)
+        return Once(self._lock(terms, tier), runs.at_least, busy)
 
     def _lock(self, terms: Terms, tier: Tier) -> Lock[Any]:
         line = self._line(terms.names, tier)
