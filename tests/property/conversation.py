@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fencehold.core import commands as c
-from fencehold.core import deadlines, releasing, snapshot
+from fencehold.core import acquiring, deadlines, releasing, snapshot
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
@@ -53,6 +53,9 @@ NARROW = (
 LAPSED_MAX = 2
 """What the sessions of a conversation remember of what they lost: few, so that they forget."""
 
+KEPT_MAX = 4
+"""How many names may be kept for a least time: few, so that there are too many."""
+
 SHARED, PERMIT = c.Mode.SHARED, c.Mode.PERMIT
 WRONG: tuple[dict[str, object], ...] = (
     {"names": ()},
@@ -72,6 +75,11 @@ WRONG: tuple[dict[str, object], ...] = (
     {"mode": PERMIT},
     {"mode": PERMIT, "limit": 4},
     {"mode": PERMIT, "limit": 1, "names": ("a", "b")},
+    {"at_least_ms": -100},
+    {"at_least_ms": 5_100},
+    {"at_least_ms": 300, "mode": SHARED},
+    {"at_least_ms": 300, "mode": PERMIT, "limit": 1},
+    {"at_least_ms": 300, "names": ("a", "a")},
 )
 
 # What is picked among grows and shrinks: a number picks, counted round.
@@ -91,6 +99,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot, "_SLICE", 1)
     patch.setattr(releasing, "LAPSED_MAX", LAPSED_MAX)
     patch.setattr(deadlines, "_SLACK", 2)
+    patch.setattr(acquiring, "KEPT_MAX", KEPT_MAX)
 
 
 class Conversation(RuleBasedStateMachine):
@@ -101,7 +110,7 @@ class Conversation(RuleBasedStateMachine):
         self.machine = Machine(LIMITS)
         self.replica = Machine(LIMITS)
         self.restored = Machine(LIMITS)
-        self.model = Model(LIMITS, LAPSED_MAX)
+        self.model = Model(LIMITS, LAPSED_MAX, KEPT_MAX)
         self.history = g.History(LAPSED_MAX)
         self.onlookers: set[tuple[str, int]] = set()
         self.pending: list[c.Command] = []
@@ -188,6 +197,7 @@ class Conversation(RuleBasedStateMachine):
         """When something that is there now comes to its end."""
         ends = [hold.until_at for hold in self.model.held()] + [waiter.until_at for waiter in self.model.waiting()]
         ends += [until_at for _, until_at in self.model.delays]
+        ends += [kept.until_at for kept in self.model.kept()]
         return sorted(at for at in ends if at > self.model.now_at)
 
     @staticmethod
@@ -280,6 +290,43 @@ class Conversation(RuleBasedStateMachine):
         ask = c.Acquire(session, names, number, answered, owner, mode, 0, wait_ms, ttl_ms, delay_ms, "m")
         self.say(ask, alone)
 
+    @rule(
+        who=picks,
+        names=several,
+        pick=picks,
+        owner=owners,
+        wait_ms=waits,
+        ttl_ms=ttls,
+        at_least_ms=st.sampled_from((300, 1_000, 1_000, 3_000)),
+        alone=alone,
+    )
+    def acquire_at_least(
+        self,
+        *,
+        who: int,
+        names: tuple[str, ...],
+        pick: int,
+        owner: str,
+        wait_ms: int,
+        ttl_ms: int,
+        at_least_ms: int,
+        alone: bool,
+    ) -> None:
+        session = self.session(who)
+        delay_ms = 300 if pick % 4 == 0 else 0
+        ask = c.AcquireAtLeast(
+            session,
+            names,
+            self.number(session, pick),
+            owner=owner,
+            wait_ms=wait_ms,
+            ttl_ms=ttl_ms,
+            lock_delay_ms=delay_ms,
+            meta="m",
+            at_least_ms=at_least_ms,
+        )
+        self.say(ask, alone)
+
     @rule(who=picks, name=names, owner=owners, wait_ms=waits, ttl_ms=ttls, alone=alone)
     def acquire_shared(self, *, who: int, name: str, owner: str, wait_ms: int, ttl_ms: int, alone: bool) -> None:
         session = self.session(who)
@@ -326,7 +373,8 @@ class Conversation(RuleBasedStateMachine):
     def acquire_wrongly(self, who: int, how: dict[str, object], alone: bool) -> None:
         session = self.session(who)
         right: dict[str, object] = {"names": ("a",), "wait_ms": 0}
-        ask = c.Acquire(session, request=self.number(session, who), **{**right, **how})  # type: ignore[arg-type]
+        kind = c.AcquireAtLeast if "at_least_ms" in how else c.Acquire
+        ask = kind(session, request=self.number(session, who), **{**right, **how})  # type: ignore[arg-type]
         self.say(ask, alone)
 
     @precondition(lambda self: self.asked)
@@ -388,7 +436,7 @@ class Conversation(RuleBasedStateMachine):
         names = (hold.ask.names, (hold.name,), (), hold.ask.names * 2)[{3: 1, 6: 2, 9: 3}.get(who, 0)]
         self.say(c.Extend(session, names, hold.fence, ttl, self.number(session, who)), alone)
 
-    @precondition(lambda self: self.model.held())
+    @precondition(lambda self: self.model.held() or self.model.kept())
     @rule(name=names, back=st.sampled_from((-1, 0, 1, 2)), alone=alone)
     def break_holds(self, name: str, back: int, alone: bool) -> None:
         self.say(c.Break(name, 0 if back < 0 else max(0, self.model.fence - back)), alone)
@@ -437,7 +485,8 @@ class Conversation(RuleBasedStateMachine):
         self.snapshot = None
 
     def teardown(self) -> None:
-        """Whatever was said, when all sessions have ended and the delays are over, nothing is left."""
+        """Whatever was said, when all sessions have ended and what was kept from being granted is over, nothing is
+        left."""
         if not self.sound:
             return
         while self.snapshot is not None:
@@ -446,6 +495,7 @@ class Conversation(RuleBasedStateMachine):
         self.send(0)
         self.pending = [c.CloseSession(session) for session in self.machine.state.sessions]
         self.send(0)
-        self.send(LIMITS.lock_delay_ms_max)
+        for _ in range(0, LIMITS.ttl_ms_max, LIMITS.elapsed_ms_max):
+            self.send(LIMITS.elapsed_ms_max)
         g.g9_every_request_has_ended(self.machine.state, self.history)
         g.g11_nothing_is_left(self.machine.state)

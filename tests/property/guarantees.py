@@ -4,6 +4,7 @@
 by themselves, without the model. What the state must be like after an entry is checked by functions that scan it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fencehold.core import commands as c
@@ -24,6 +25,15 @@ class Wait:
     session: int
     request: int
     names: tuple[str, ...]
+    at_least_ms: int
+
+
+@dataclass
+class Least:
+    """A grant of a name that is to be granted to nobody else before an instant."""
+
+    granted: o.Granted
+    until_at: int
 
 
 @dataclass
@@ -41,6 +51,8 @@ class History:
     """How holds ended, in that order, and whose they were."""
     waiting: dict[int, Wait] = field(default_factory=dict)
     """By ticket."""
+    least: dict[str, Least] = field(default_factory=dict)
+    """By name."""
     granted: set[tuple[int, int]] = field(default_factory=set)
     """Session and request of all that were granted."""
     answers: dict[tuple[int, int], o.Outcome] = field(default_factory=dict)
@@ -83,10 +95,10 @@ class History:
                     self._hold_ended(name, command.fence, command.session, o.Ending.RELEASED)
         if isinstance(outcome, o.Queued) and isinstance(command, c.Acquire):
             assert outcome.ticket > max(self.waiting, default=0), "G4: a newcomer stands behind everyone"
-            self.waiting[outcome.ticket] = Wait(command.session, command.request, command.names)
+            self.waiting[outcome.ticket] = Wait(command.session, command.request, command.names, _at_least_ms(command))
             return
         if isinstance(outcome, o.Granted):
-            self._granted(outcome, ticket=None)
+            self._granted(outcome, ticket=None, at_least_ms=_at_least_ms(command))
         g9_a_request_ends_once(self, (command.session, command.request), outcome)
 
     def _outcome(self, command: c.Command, outcome: o.Outcome) -> None:
@@ -96,26 +108,36 @@ class History:
                 self.alive[outcome.session] = self.fence_last
             case c.Cancel(), o.Cancelled():
                 self.withdrawn.add((command.session, command.request))
-            case _, o.Broken():
+                self._end_least(lambda it: (it.session, it.request) == (command.session, command.request))
+            case c.Break(), o.Broken():
                 g1_fences_grow(self, outcome.fence)
+                fence_max = command.fence or outcome.fence
+                self._end_least(lambda it: command.name in it.names and it.fence <= fence_max, command.name)
             case c.RaiseFence(), o.FenceRaised():
                 g1_a_raised_fence_is_above_all(self, command, outcome)
 
-    def _granted(self, granted: o.Granted, ticket: int | None) -> None:
+    def _end_least(self, is_ended: Callable[[o.Granted], bool], only: str = "") -> None:
+        for name in [name for name, least in self.least.items() if is_ended(least.granted)]:
+            if only in ("", name):
+                del self.least[name]
+
+    def _granted(self, granted: o.Granted, ticket: int | None, at_least_ms: int) -> None:
         g1_fences_grow(self, granted.fence)
+        g2_a_kept_name_is_nobodys(self, granted)
         g4_nobody_is_granted_past_a_waiter(self, granted, ticket)
         g6_only_the_living_are_granted(self, granted)
         self.granted.add((granted.session, granted.request))
         for name in granted.names:
             self.having[name, granted.fence] = granted.session
+            self.least[name] = Least(granted, granted.at_ms + at_least_ms)
 
     def _wait_ended(self, notice: o.WaitEnded) -> None:
         if isinstance(notice.answer, o.Granted):
             g6_only_the_living_are_granted(self, notice.answer)
         g9_a_wait_ends_once(self, notice)
-        del self.waiting[notice.ticket]
+        wait = self.waiting.pop(notice.ticket)
         if isinstance(notice.answer, o.Granted):
-            self._granted(notice.answer, notice.ticket)
+            self._granted(notice.answer, notice.ticket, wait.at_least_ms)
         g9_a_request_ends_once(self, (notice.session, notice.request), notice.answer)
 
     def _hold_ended(self, name: str, fence: int, session: int, ending: o.Ending) -> None:
@@ -132,6 +154,10 @@ class History:
         self.ended.add(notice.session)
 
 
+def _at_least_ms(command: c.Command) -> int:
+    return command.at_least_ms if isinstance(command, c.AcquireAtLeast) else 0
+
+
 # What was told
 
 
@@ -146,6 +172,13 @@ def g1_a_raised_fence_is_above_all(history: History, command: c.RaiseFence, rais
     assert raised.fence >= history.fence_last, f"G1: {raised} after {history.fence_last}"
     assert raised.fence >= command.at_least, f"G1: {raised} for {command}"
     history.fence_last = raised.fence
+
+
+def g2_a_kept_name_is_nobodys(history: History, granted: o.Granted) -> None:
+    """G2: a name asked for with a least time is granted to nobody else before that has passed."""
+    for name in granted.names:
+        least = history.least.get(name)
+        assert least is None or least.until_at <= granted.at_ms, f"G2: {granted} within {least}"
 
 
 def g4_nobody_is_granted_past_a_waiter(history: History, granted: o.Granted, ticket: int | None) -> None:
@@ -284,7 +317,7 @@ def g2_exclusive_is_exclusive(state: State) -> None:
 
 
 def g4_nobody_waits_in_vain(state: State) -> None:
-    """G4: whoever is first in all its queues waits only for names that are held or delayed."""
+    """G4: whoever is first in all its queues waits only for names that are held, delayed or kept."""
     for waiter in state.waiters.values():
         is_first = all(view_name(state, name).waiters[0] == waiter for name in waiter.ask.names)
         is_free = all(state.admits(name, waiter.ask.mode) for name in waiter.ask.names)
@@ -352,7 +385,7 @@ def g9_every_request_has_ended(state: State, history: History) -> None:
 
 
 def g11_nothing_is_left(state: State) -> None:
-    """G11: when nothing is held, awaited, delayed or alive, every table is empty."""
+    """G11: when nothing is held, awaited, delayed, kept or alive, every table is empty."""
     for table in sorted({*State.__slots__} - {"outcomes", "notices", "repeated", "leader", "leader_address"}):
         content = getattr(state, table)
         if hasattr(content, "__len__"):

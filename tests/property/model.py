@@ -67,6 +67,7 @@ class Session:
     grace_ms: int
     until_at: int
     opened_fence: int
+    meta: str
     ending: o.Ending | None = None
     latest: int = 0
     answered: int = 0
@@ -99,11 +100,25 @@ class Waiter:
     gone: bool = False
 
 
+@dataclass
+class Kept:
+    """A name kept for a least time, until that is over or was ended."""
+
+    name: str
+    fence: int
+    since_at: int
+    until_at: int
+    ask: c.AcquireAtLeast
+    session_meta: str
+    ended: bool = False
+
+
 class Model:
     """Takes entries, and says what a machine must make of them."""
 
-    def __init__(self, limits: Limits, lapsed_max: int) -> None:
+    def __init__(self, limits: Limits, lapsed_max: int, kept_max: int) -> None:
         self.limits = limits
+        self.kept_max = kept_max
         self.leader = ("", "")
         self.lapsed_max = lapsed_max
         self.now_at = 0
@@ -116,6 +131,8 @@ class Model:
         """In the order of their tickets, for ever."""
         self.delays: list[tuple[str, int]] = []
         """Every lock-delay there ever was, and its end."""
+        self.least: list[Kept] = []
+        """Every least time there ever was."""
         self.notices: list[tuple[int, o.Notice]] = []
         self.repeated: list[int] = []
         self.index = -1
@@ -203,10 +220,18 @@ class Model:
     def is_delayed(self, name: str) -> bool:
         return any(name == delayed and until_at > self.now_at for delayed, until_at in self.delays)
 
+    def kept(self, name: str | None = None) -> list[Kept]:
+        """The names that are kept for a least time now, in the order of their grants."""
+        return [
+            kept
+            for kept in self.least
+            if not kept.ended and kept.until_at > self.now_at and (name is None or kept.name == name)
+        ]
+
     def admits(self, name: str, mode: c.Mode) -> bool:
-        """Whether the holds on a name, and its lock-delay, leave room for one more in this mode."""
+        """Whether the holds on a name, its lock-delay and its least time leave room for one more in this mode."""
         holds = self.held(name)
-        if self.is_delayed(name):
+        if self.is_delayed(name) or self.kept(name):
             return False
         if not holds:
             return True
@@ -246,7 +271,7 @@ class Model:
         if codes:
             return RefusedFor(frozenset(codes))
         number, until_at = len(self.sessions) + 1, self.now_at + command.ttl_ms
-        self.sessions.append(Session(number, command.ttl_ms, command.grace_ms, until_at, self.fence))
+        self.sessions.append(Session(number, command.ttl_ms, command.grace_ms, until_at, self.fence, command.meta))
         return o.Opened(number, self.now_at, command.ttl_ms, command.grace_ms)
 
     def renew(self, command: c.Renew) -> Expected:
@@ -272,6 +297,9 @@ class Model:
         self.fence += 1
         until_at = self.now_at + ask.ttl_ms if ask.ttl_ms else 0
         self.holds += [Hold(name, self.fence, self.now_at, until_at, ask) for name in ask.names]
+        if isinstance(ask, c.AcquireAtLeast):
+            until_at, meta = self.now_at + ask.at_least_ms, self.sessions[ask.session - 1].meta
+            self.least += [Kept(name, self.fence, self.now_at, until_at, ask, meta) for name in ask.names]
         return o.Granted(ask.session, ask.request, ask.names, self.fence, self.now_at, ask.ttl_ms)
 
     def hand_on(self) -> None:
@@ -393,6 +421,11 @@ class Model:
                 yield o.Code.USAGE
         elif ask.limit:
             yield o.Code.USAGE
+        if isinstance(ask, c.AcquireAtLeast):
+            if not 1 <= ask.at_least_ms <= limits.ttl_ms_max or ask.mode is not c.Mode.EXCLUSIVE:
+                yield o.Code.USAGE
+            if len(self.kept()) + len(names) > self.kept_max:
+                yield o.Code.LIMIT
 
     def cancel(self, session: Session, number: int) -> Expected:
         for waiter in self.waiting(session=session.id):
@@ -413,6 +446,9 @@ class Model:
             answers.append((number, o.Cancelled(number)))
         elif isinstance(answer, o.Granted):
             answers[answers.index((number, answer))] = (number, o.Cancelled(number))
+            for kept in self.kept():
+                # What is withdrawn was never granted.
+                kept.ended = kept.ended or kept.fence == answer.fence
             for hold in self.held(fence=answer.fence):
                 self.take_away(hold, o.Ending.RELEASED)
             self.hand_on()
@@ -453,10 +489,14 @@ class Model:
         self.fence += 1
         fence = self.fence
         ended = [hold for hold in self.held(command.name) if hold.fence <= (command.fence or fence)]
+        fences = [hold.fence for hold in ended]
+        for kept in self.kept(command.name):
+            kept.ended = kept.fence <= (command.fence or fence)
+            fences += [kept.fence] if kept.ended and kept.fence not in fences else []
         for hold in ended:
             self.take_away(hold, o.Ending.BROKEN)
         self.hand_on()
-        return o.Broken(command.name, fence, tuple(hold.fence for hold in ended))
+        return o.Broken(command.name, fence, tuple(fences))
 
     # Deadlock
 

@@ -1,6 +1,6 @@
 """The tables: what each table of the state must hold, worked out from the model's lists.
 
-Nothing may be missing and nothing left over (G11): a name that is neither held, awaited nor delayed, a session
+Nothing may be missing and nothing left over (G11): a name that is neither held, awaited, delayed nor kept, a session
 that has ended, an answer that was acknowledged appear nowhere. A table that is not checked here fails the check.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from fencehold.core import commands as c
 from fencehold.core.deadlines import Deadlines, Key
-from fencehold.core.state import Crowd, Hold, Session, State, Waiter
+from fencehold.core.state import Crowd, Hold, Kept, Session, State, Waiter
 from fencehold.core.views import names_in_use
 from tests.property import model as m
 
@@ -29,6 +29,7 @@ def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
     for expected_session in filter(None, map(model.alive, state.sessions)):
         _check_session(state, state.sessions[expected_session.id], model, expected_session)
     names = {hold.name for hold in model.held()} | {name for name, _ in model.delays if model.is_delayed(name)}
+    names |= {kept.name for kept in model.kept()}
     assert set(names_in_use(state)) == names | {name for w in model.waiting() for name in w.ask.names}
 
 
@@ -78,6 +79,8 @@ def _tables(model: m.Model) -> dict[str, object]:
         "waiters": {waiter.ticket: waiter for waiter in waiters},
         "waiting": waiting,
         "delays": delays,
+        "kept": {kept.name: _kept(kept) for kept in model.kept()},
+        "kept_due": {(kept.until_at, kept.name) for kept in model.kept()},
         "delays_due": {(until_at, name) for name, until_at in delays.items()},
         "holds_due": {(hold.until_at, (hold.fence, hold.name)) for hold in holds if hold.until_at},
         "waiters_due": {(waiter.until_at, waiter.ticket) for waiter in waiters if waiter.until_at},
@@ -117,6 +120,20 @@ def _hold(hold: m.Hold) -> Hold:
         ask.limit,
         ask.lock_delay_ms,
         ask.meta,
+    )
+
+
+def _kept(kept: m.Kept) -> Kept:
+    ask = kept.ask
+    return Kept(
+        kept.name,
+        kept.fence,
+        ask.session,
+        ask.owner,
+        kept.since_at,
+        kept.until_at,
+        ask.meta,
+        kept.session_meta,
     )
 
 

@@ -27,7 +27,7 @@ NOW_US = 1_800_000_000_000_000
 _CHANGED = {"position", "fence", "leader", "leader_address"}
 """What a restore changes. The rest of the tables is compared; what the last entry led to is none."""
 _BESIDE = {"notices", "outcomes", "repeated", "ticking", "saving"}
-_DUE = {"sessions_due", "holds_due", "waiters_due", "delays_due"}
+_DUE = {"sessions_due", "holds_due", "waiters_due", "delays_due", "kept_due"}
 """Made of the other tables, and kept in an order that no answer depends on."""
 
 

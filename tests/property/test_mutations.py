@@ -145,6 +145,41 @@ def a_lock_delay_is_ignored(patch: Patch) -> None:
     patch.setattr(State, "delay", lambda _state, _hold: None)
 
 
+def a_least_time_ends_with_the_session(patch: Patch) -> None:
+    end_session = living.end_session
+
+    def end(state: State, session: Session, ending: outcomes.Ending) -> list[str]:
+        for name in [name for name, kept in state.kept.items() if kept.session == session.id]:
+            state.keep_no_longer(name, state.fence)
+        return end_session(state, session, ending)
+
+    patch.setattr(living, "end_session", end)
+
+
+def a_least_time_ends_with_a_release(patch: Patch) -> None:
+    def release(state: State, session: Session, command: commands.Release) -> Any:
+        for name in command.names:
+            state.keep_no_longer(name, command.fence)
+        return releasing.release(state, session, command)
+
+    patch.setitem(machine._REQUESTS, commands.Release, release)
+
+
+def a_least_time_is_ignored(patch: Patch) -> None:
+    patch.setattr(granting, "_keep", lambda _state, _session, _ask: None)
+
+
+def what_was_withdrawn_is_kept(patch: Patch) -> None:
+    undo = acquiring._undo
+
+    def undo_and_keep(state: State, session: Session, granted: outcomes.Granted) -> None:
+        with Patch.context() as meanwhile:
+            meanwhile.setattr(State, "keep_no_longer", lambda _state, _name, _fence: None)
+            undo(state, session, granted)
+
+    patch.setattr(acquiring, "_undo", undo_and_keep)
+
+
 def what_is_due_ends_in_the_order_it_was_entered(patch: Patch) -> None:
     patch.setattr(deadlines, "sorted", lambda keys: list(keys)[::-1], raising=False)
 
@@ -217,6 +252,16 @@ def a_snapshot_under_way_sees_what_was_asked_since(patch: Patch) -> None:
     patch.setattr(Saving, "keep_session", lambda _saving, _session: None)
 
 
+def a_snapshot_forgets_what_is_kept(patch: Patch) -> None:
+    begin = Saving.__init__
+
+    def forget(saving: Saving, state: State) -> None:
+        begin(saving, state)
+        saving.kept = []
+
+    patch.setattr(Saving, "__init__", forget)
+
+
 def a_reader_is_let_in_to_a_writer(patch: Patch) -> None:
     admits = State.admits
 
@@ -263,6 +308,11 @@ BUGS: dict[Callable[[Patch], None], str] = {
     an_extension_leaves_the_old_end_in_place: "G11",
     an_empty_crowd_is_kept: "G11",
     a_lock_delay_is_ignored: "G11",
+    a_least_time_is_ignored: "G2",
+    a_least_time_ends_with_a_release: "G2",
+    a_least_time_ends_with_the_session: "G2",
+    what_was_withdrawn_is_kept: "G11",
+    a_snapshot_forgets_what_is_kept: "G12",
     a_paused_leader_expires_the_world: "G11",
     a_renewal_comes_too_late_to_be_seen: "G11",
     what_is_due_ends_in_the_order_it_was_entered: BY_THE_MODEL,

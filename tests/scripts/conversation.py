@@ -7,9 +7,12 @@ A script is blocks separated by blank lines. A block has lines of input, each on
 
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import astuple
+
 from fencehold.core.commands import (
     FOREVER,
     Acquire,
+    AcquireAtLeast,
     Announce,
     Break,
     Cancel,
@@ -92,10 +95,11 @@ class Conversation:
 
 def _tables(machine: Machine) -> str:
     state = machine.state
-    deadlines = len(state.sessions_due) + len(state.holds_due) + len(state.waiters_due) + len(state.delays_due)
+    due = (state.sessions_due, state.holds_due, state.waiters_due, state.delays_due, state.kept_due)
+    kept = f"kept={len(state.kept)} " if state.kept else ""
     return (
         f"sessions={len(state.sessions)} held={len(state.held)} crowds={len(state.crowds)} "
-        f"queues={len(state.queues)} delays={len(state.delays)} deadlines={deadlines}"
+        f"queues={len(state.queues)} delays={len(state.delays)} {kept}deadlines={sum(map(len, due))}"
     )
 
 
@@ -117,7 +121,8 @@ def _acquire(options: dict[str, str], flags: list[str]) -> Command:
     limit = int(options.pop("limit", "0"))
     mode = options.pop("mode", "permit" if limit else "exclusive")
     wait = "0" if "try" in flags else options.pop("wait", "")
-    return Acquire(
+    at_least = options.pop("at_least", "")
+    ask = Acquire(
         int(options.pop("session")),
         _names(options),
         int(options.pop("request", "0")),
@@ -130,6 +135,7 @@ def _acquire(options: dict[str, str], flags: list[str]) -> Command:
         _ms(options.pop("delay", "0")),
         options.pop("meta", ""),
     )
+    return AcquireAtLeast(*astuple(ask), _ms(at_least)) if at_least else ask
 
 
 def _release(options: dict[str, str], _: list[str]) -> Command:

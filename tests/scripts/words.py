@@ -128,9 +128,13 @@ def say_event(event: Event) -> str:
 def say_name(machine: Machine, name: str) -> str:
     """All there is to know of a name, as lines."""
     view = view_name(machine.state, name)
-    lines = [f"{name}: {'; '.join(map(_say_hold, view.holds)) or 'free'}"]
+    unheld = "not held" if view.kept else "free"
+    lines = [f"{name}: {'; '.join(map(_say_hold, view.holds)) or unheld}"]
     if view.delayed_until_at:
         lines.append(f"  delayed until {_time(view.delayed_until_at)}")
+    if view.kept:
+        by = f"session={view.kept.session} fence={view.kept.fence}"
+        lines.append(f"  kept until {_time(view.kept.until_at)} for {by} since {_time(view.kept.since_at)}")
     return "\n".join(lines + [f"  waits: {_say_waiter(waiter)}" for waiter in view.waiters])
 
 

@@ -3,9 +3,11 @@
 1. A request is granted at once only if nobody waits for any of its names and all of them admit it (G4).
 2. A try never queues; a request that would close a circle of waiting owners is refused (see `deadlock`).
 3. What is refused changes nothing.
+4. What is withdrawn was never granted: its names are not kept, either. Nothing was done under a grant that its
+   client does not know of.
 """
 
-from fencehold.core.commands import FOREVER, Acquire, Cancel, Mode
+from fencehold.core.commands import FOREVER, Acquire, AcquireAtLeast, Cancel, Mode
 from fencehold.core.deadlock import find_circle
 from fencehold.core.granting import grant
 from fencehold.core.outcomes import (
@@ -27,6 +29,9 @@ from fencehold.core.queues import ahead, end_wait, hand_on, join
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
 from fencehold.core.state import Session, State
 from fencehold.durations import shown, shown_limit
+
+KEPT_MAX = 100_000
+"""How many names may be kept for a least time: they are not counted as anybody's, and outlive their sessions."""
 
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
@@ -77,6 +82,7 @@ def _undo(state: State, session: Session, granted: Granted) -> None:
     answers = session.final_answers if granted.request in session.final_answers else session.answers
     answers[granted.request] = Cancelled(granted.request)
     for name in granted.names:
+        state.keep_no_longer(name, granted.fence)
         hold = state.find(name, granted.fence)
         if hold is not None:
             state.take_out(session, hold)
@@ -134,8 +140,21 @@ def _usage(state: State, ask: Acquire) -> Refused | None:
         return out_of_range("delay", ask.lock_delay_ms, 0, limits.lock_delay_ms_max)
     if len(ask.names) > 1 and len(set(ask.names)) != len(ask.names):
         return Refused(Code.USAGE, "a name is asked for twice in one request")
+    if isinstance(ask, AcquireAtLeast):
+        return _at_least_usage(state, ask)
     if ask.mode is Mode.PERMIT or ask.limit:
         return _permit_usage(state, ask)
+    return None
+
+
+def _at_least_usage(state: State, ask: AcquireAtLeast) -> Refused | None:
+    longest_ms = state.limits.ttl_ms_max
+    if not 0 < ask.at_least_ms <= longest_ms:
+        return Refused(Code.USAGE, f"at_least is 1 to {longest_ms} ms, not {ask.at_least_ms}")
+    if ask.mode is not Mode.EXCLUSIVE or ask.limit:
+        return Refused(Code.USAGE, "at_least is for a name that is held exclusively, not shared or as a permit")
+    if len(state.kept) + len(ask.names) > KEPT_MAX:
+        return Refused(Code.LIMIT, f"{len(state.kept)} names are kept by at_least, of {KEPT_MAX} at the most")
     return None
 
 

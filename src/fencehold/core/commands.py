@@ -85,6 +85,17 @@ class Acquire(Struct, frozen=True, gc=False, array_like=True, tag="acquire"):
     meta: str = ""
 
 
+class AcquireAtLeast(Acquire, frozen=True, gc=False, array_like=True, tag="acquire_at_least"):
+    """An acquire whose names are granted to nobody else for a least time, however the hold ends.
+
+    A command of its own, not a field of `Acquire`: a node that does not know it must refuse the entry, where it
+    would read past an unknown field and give the name away early.
+    """
+
+    at_least_ms: int = 0
+    """Counted from the grant."""
+
+
 class Cancel(Struct, frozen=True, gc=False, array_like=True, tag="cancel"):
     """Withdraw an acquire, whatever became of it: still under way, queued or granted already."""
 
@@ -142,7 +153,8 @@ class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
     address: str
 
 
-Request: TypeAlias = Acquire | Release | Extend
+AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
+Request: TypeAlias = AnyAcquire | Release | Extend
 Living: TypeAlias = OpenSession | CloseSession | Renew | Suspend
 Command: TypeAlias = Request | Cancel | Living | Settle | Break | SetLimits | RaiseFence | Announce
 

@@ -1,8 +1,8 @@
 """Granting: the one place where names are given away and the fence moves on (G1)."""
 
-from fencehold.core.commands import Acquire, RaiseFence
+from fencehold.core.commands import Acquire, AcquireAtLeast, RaiseFence
 from fencehold.core.outcomes import Code, FenceRaised, Granted, Refused
-from fencehold.core.state import Hold, Session, State
+from fencehold.core.state import Hold, Kept, Session, State
 
 FENCE_MAX = (1 << 53) - 1
 """The greatest whole number that every client can tell from the next: JSON and Lua keep numbers as doubles."""
@@ -29,7 +29,17 @@ def grant(state: State, session: Session, ask: Acquire) -> Granted:
                 ask.meta,
             ),
         )
+    if isinstance(ask, AcquireAtLeast):
+        _keep(state, session, ask)
     return Granted(session.id, ask.request, ask.names, fence, now_at, ask.ttl_ms)
+
+
+def _keep(state: State, session: Session, ask: AcquireAtLeast) -> None:
+    """Keep the names from the start, not from the end of the hold: then it does not matter how that ends."""
+    now_at = state.now_at
+    until_at = now_at + ask.at_least_ms
+    for name in ask.names:
+        state.keep(Kept(name, state.fence, session.id, ask.owner, now_at, until_at, ask.meta, session.meta))
 
 
 def raise_fence(state: State, command: RaiseFence) -> FenceRaised | Refused:

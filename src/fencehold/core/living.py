@@ -3,7 +3,7 @@
 1. A session lives `ttl_ms` after its last renewal; after its connection was lost, `grace_ms` unless renewed.
 2. It ends whole: in one step all it held is free and all it waited for is withdrawn (G6).
 3. Time passes first in an entry. All that is due ends before anything is granted, so nothing is granted to what
-   ends in the same entry: sessions, then holds, then waits, then lock-delays.
+   ends in the same entry: sessions, then holds, then waits, then lock-delays, then what was kept for a least time.
 """
 
 from fencehold.core.acquiring import out_of_range, size
@@ -123,6 +123,9 @@ def pass_time(state: State, elapsed_ms: int) -> None:
             freed += waiter.ask.names
     for name in state.delays_due.due(now_at):
         del state.delays[name]
+        freed.append(name)
+    for name in state.kept_due.due(now_at):
+        del state.kept[name]
         freed.append(name)
     if freed:
         hand_on(state, freed)

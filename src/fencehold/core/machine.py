@@ -14,8 +14,11 @@
 9.  *All or nothing* (G8): several names are granted in one step, and a waiter holds nothing.
 10. *Every request ends, once* (G9); asked again, it is answered the same.
 11. *Free names cost nothing* (G11): every table follows what is held, awaited or alive.
+12. *A name asked for with a least time is granted to nobody before that has passed*, counted from its grant, however
+    the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Whoever had it
+    is no exception: its run was done.
 
-Where each law lives: `living` (time, sessions), `granting`, `queues` (6, 9), `acquiring`, `releasing` (7),
+Where each law lives: `living` (time, sessions), `granting` (12), `queues` (6, 9), `acquiring`, `releasing` (7),
 `requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
 """
 
@@ -27,6 +30,7 @@ from msgspec.structs import astuple
 from fencehold.core.acquiring import acquire, cancel
 from fencehold.core.commands import (
     Acquire,
+    AcquireAtLeast,
     Announce,
     Break,
     Cancel,
@@ -65,7 +69,12 @@ def _announce(state: State, command: Announce) -> Announced:
 
 
 # `Any`: each function takes the one command it is filed under, which a dictionary cannot say.
-_REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {Acquire: acquire, Release: release, Extend: extend}
+_REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {
+    Acquire: acquire,
+    AcquireAtLeast: acquire,
+    Release: release,
+    Extend: extend,
+}
 _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     Cancel: cancel,
     OpenSession: open_session,

@@ -1,7 +1,8 @@
 """Releasing: how a hold ends, or is given more time; and what a stale fence is told (G5).
 
 A clean end (release, close, cancel) frees a name at once. After an unclean one (expiry, break) the name stays
-ungranted for the hold's lock-delay, for resources that cannot check fences.
+ungranted for the hold's lock-delay, for resources that cannot check fences. A name that is kept for a least time
+stays ungranted until then after either; a break alone ends that.
 """
 
 from fencehold.core.acquiring import out_of_range, wrong_count
@@ -62,11 +63,17 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 def break_holds(state: State, command: Break) -> Broken:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
     state.fence = fence = state.fence + 1
-    ended = [hold for hold in state.holders(command.name) if hold.fence <= (command.fence or fence)]
-    for hold in ended:
+    fence_max = command.fence or fence
+    holds = [hold for hold in state.holders(command.name) if hold.fence <= fence_max]
+    ended = [hold.fence for hold in holds]
+    kept = state.keep_no_longer(command.name, fence_max)
+    if kept is not None and kept.fence not in ended:
+        # The hold has ended before, and the name with it now.
+        ended.append(kept.fence)
+    for hold in holds:
         end_uncleanly(state, hold, Ending.BROKEN)
     hand_on(state, [command.name])
-    return Broken(command.name, fence, tuple(hold.fence for hold in ended))
+    return Broken(command.name, fence, tuple(ended))
 
 
 def end_uncleanly(state: State, hold: Hold, ending: Ending) -> None:

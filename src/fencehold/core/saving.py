@@ -10,7 +10,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from fencehold.core.outcomes import Answer
-from fencehold.core.state import Hold, Session, State, Waiter
+from fencehold.core.state import Hold, Kept, Session, State, Waiter
 
 _FENCE_AND_NAME = attrgetter("fence", "name")
 
@@ -59,11 +59,12 @@ def image_of(session: Session) -> SessionImage:
 class Saving:
     """What a snapshot under way has still to write, as it was when it started."""
 
-    __slots__ = ("_fence", "_holds", "_images", "_sessions", "_todo", "_until")
+    __slots__ = ("_fence", "_holds", "_images", "_sessions", "_todo", "_until", "kept")
 
     def __init__(self, state: State) -> None:
         self._sessions = state.sessions
         self._fence = state.fence
+        self.kept: list[Kept] = list(state.kept.values())
         self._until = state.sessions_until.copy()
         # The newest first: taking from the end is cheap, and sessions are written from the oldest to the newest.
         self._todo = dict.fromkeys(reversed(state.sessions))

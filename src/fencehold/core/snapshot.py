@@ -5,6 +5,9 @@ from. They are written in slices, so that no step takes long however much is hel
 
 Layout: ``FENCEHOLD`` and the version as one byte; sections of MessagePack, each behind its length in four bytes:
 the head, then slices of sessions with their holds; a length of zero; the BLAKE2b hash of all before it.
+
+Version 2 has, before the hash, slices of the names that are kept for a least time, and a length of zero. It is
+written only where there are any: all else has the bytes that version 1 had, and can be read by what knows no other.
 """
 
 from collections.abc import Iterator
@@ -16,12 +19,14 @@ from msgspec import Struct
 from fencehold.core.limits import Limits
 from fencehold.core.queues import take_place
 from fencehold.core.saving import SavedSession, Saving, SessionImage
-from fencehold.core.state import Hold, Session, State, Waiter
+from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
-VERSION = 1
+VERSION = 2
+"""The newest that is known here."""
 _MAGIC = b"FENCEHOLD"
-_PREFIX = _MAGIC + bytes([VERSION])
+_PLAIN, _KEEPING = (_MAGIC + bytes([version]) for version in (1, VERSION))
+_PREFIX_BYTES = len(_PLAIN)
 _HASH_BYTES = 32
 _SLICE = 2_000
 """Holds and the like in one chunk: a millisecond or two of work."""
@@ -42,6 +47,7 @@ class _Head(Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
 _decode_slice = msgspec.msgpack.Decoder(list[SavedSession]).decode
+_decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 
 
 class Snapshot(Iterator[bytes]):
@@ -83,10 +89,14 @@ def _chunks(head: bytes, saving: Saving) -> Iterator[bytes]:
 
 
 def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
-    yield _PREFIX + _framed(head)
+    yield (_KEEPING if saving.kept else _PLAIN) + _framed(head)
     while sessions := _slice(saving):
         yield _framed(_encode(sessions))
     yield _framed(b"")
+    if saving.kept:
+        for start in range(0, len(saving.kept), _SLICE):
+            yield _framed(_encode(saving.kept[start : start + _SLICE]))
+        yield _framed(b"")
 
 
 def _framed(section: bytes) -> bytes:
@@ -122,35 +132,42 @@ def _head(state: State) -> bytes:
 def read(data: bytes) -> State:
     """The state that a snapshot was taken of."""
     _verify(data)
-    sections = _split(data)
+    parts = _split(data)
     try:
-        head = _decode_head(next(sections))
-        saved = [_decode_slice(section) for section in sections]
-    except (msgspec.MsgspecError, StopIteration) as error:
+        first, *slices = next(parts)
+        head = _decode_head(first)
+        saved = [_decode_slice(section) for section in slices]
+        kept = [_decode_kept(section) for section in next(parts)] if data.startswith(_KEEPING) else []
+    except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotUnreadable(f"the snapshot's hash is right, yet its content is not: {error}") from error
-    return _rebuild(head, saved)
+    return _rebuild(head, saved, kept)
 
 
 def _verify(data: bytes) -> None:
     if not data.startswith(_MAGIC):
         raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
-    if not data.startswith(_PREFIX):
-        version = data[len(_MAGIC) : len(_PREFIX)].hex() or "none"
-        raise SnapshotUnreadable(f"the snapshot has format version {version}, and only {VERSION} is known here")
+    if not data.startswith((_PLAIN, _KEEPING)):
+        version = data[len(_MAGIC) : _PREFIX_BYTES].hex() or "none"
+        raise SnapshotUnreadable(f"the snapshot has format version {version}, and 1 to {VERSION} are known here")
     body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]
     if blake2b(body, digest_size=_HASH_BYTES).digest() != digest:
         raise SnapshotUnreadable("the snapshot is damaged or cut short: its hash is not the one it ends with")
 
 
-def _split(data: bytes) -> Iterator[memoryview]:
+def _split(data: bytes) -> Iterator[list[memoryview]]:
+    """The sections up to each length of zero."""
     view = memoryview(data)
-    start = len(_PREFIX)
-    while size := int.from_bytes(view[start : start + 4]):
-        yield view[start + 4 : start + 4 + size]
-        start += 4 + size
+    start = _PREFIX_BYTES
+    while True:
+        sections: list[memoryview] = []
+        while size := int.from_bytes(view[start : start + 4]):
+            sections.append(view[start + 4 : start + 4 + size])
+            start += 4 + size
+        start += 4
+        yield sections
 
 
-def _rebuild(head: _Head, saved: list[list[SavedSession]]) -> State:
+def _rebuild(head: _Head, saved: list[list[SavedSession]], kept: list[list[Kept]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
@@ -158,6 +175,9 @@ def _rebuild(head: _Head, saved: list[list[SavedSession]]) -> State:
     for name, until_at in head.delays:
         state.delays[name] = until_at
         state.delays_due.add(until_at, name)
+    for names in kept:
+        for each in names:
+            state.keep(each)
     waiters: list[Waiter] = []
     for sessions in saved:
         for image, until_at, holds in sessions:

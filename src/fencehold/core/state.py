@@ -1,7 +1,7 @@
 """State: all that the machine remembers, and the only functions that change who holds what.
 
-Every table follows what is held, awaited or alive now; a name that is neither held, awaited nor delayed appears
-nowhere (G11). A name stands in at most one of `held` and `crowds` (G2).
+Every table follows what is held, awaited or alive now; a name that is neither held, awaited, delayed nor kept
+appears nowhere (G11). A name stands in at most one of `held` and `crowds` (G2).
 
 Holds and waiters are values: to change one is to put another in its place. That is what lets a snapshot be taken
 in slices while the machine goes on: whoever is about to change what a session has calls `touch` first, and
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fencehold.core.commands import Acquire, Mode
+from fencehold.core.commands import AnyAcquire, Mode
 from fencehold.core.deadlines import Deadlines
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
@@ -50,6 +50,22 @@ class Hold(Struct, frozen=True, gc=False, array_like=True):
     meta: str = ""
 
 
+class Kept(Struct, frozen=True, gc=False, array_like=True):
+    """A name that is granted to nobody else before an instant, whatever became of the hold: for whom, and why.
+
+    A tombstone: it remembers who that was, for the session may have ended long before.
+    """
+
+    name: str
+    fence: int
+    session: int
+    owner: str
+    since_at: int
+    until_at: int
+    meta: str = ""
+    session_meta: str = ""
+
+
 class Crowd(Struct, frozen=True, gc=False):
     """The holds of a name that several may have: shared ones, or the permits of a semaphore."""
 
@@ -66,7 +82,7 @@ class Waiter(Struct, frozen=True, gc=False, array_like=True):
     """A request that stands in the queue of each of its names, with one ticket."""
 
     ticket: int
-    ask: Acquire
+    ask: AnyAcquire
     since_at: int
     until_at: int
     """When the wait is over; 0 if never."""
@@ -133,6 +149,8 @@ class State:
         "fence",
         "held",
         "holds_due",
+        "kept",
+        "kept_due",
         "leader",
         "leader_address",
         "limits",
@@ -175,10 +193,13 @@ class State:
         """Known owners that wait, by ticket: the edges of the wait-for graph start here."""
         self.delays: dict[str, int] = {}
         """Names under lock-delay, and until when."""
+        self.kept: dict[str, Kept] = {}
+        """Names kept for a least time, held or not. By fence, as they are entered on their grants."""
         self.sessions_due: Deadlines[int] = Deadlines()
         self.holds_due: Deadlines[tuple[int, str]] = Deadlines()
         self.waiters_due: Deadlines[int] = Deadlines()
         self.delays_due: Deadlines[str] = Deadlines()
+        self.kept_due: Deadlines[str] = Deadlines()
         self.saving: Saving | None = None
         # What the entry being applied has led to so far.
         self.outcomes: list[Outcome] = []
@@ -187,8 +208,9 @@ class State:
         self.ticking = 0
 
     def next_due_at(self) -> int | None:
-        """When a hold, a wait or a lock-delay may end next. Sessions are left out: theirs move all the time."""
-        instants = (self.holds_due.next_at(), self.waiters_due.next_at(), self.delays_due.next_at())
+        """When anything but a session may end next. Sessions are left out: theirs move all the time."""
+        tables = (self.holds_due, self.waiters_due, self.delays_due, self.kept_due)
+        instants = (table.next_at() for table in tables)
         return min((instant for instant in instants if instant is not None), default=None)
 
     def tell(self, notice: Notice) -> None:
@@ -202,7 +224,7 @@ class State:
 
     def admits(self, name: str, mode: Mode) -> bool:
         """Whether the name, leaving its queue aside, could be had in this mode now."""
-        if name in self.held or name in self.delays:
+        if name in self.held or name in self.delays or name in self.kept:
             return False
         crowd = self.crowds.get(name)
         return crowd is None or (crowd.mode is mode and crowd.has_room())
@@ -281,6 +303,19 @@ class State:
             self.delays_due.drop(other_at, hold.name)
         self.delays[hold.name] = until_at
         self.delays_due.add(until_at, hold.name)
+
+    def keep(self, kept: Kept) -> None:
+        """Grant a name to nobody else before an instant, whatever becomes of its hold."""
+        invariant(self.kept.setdefault(kept.name, kept) is kept, "a name that is kept is not granted")
+        self.kept_due.add(kept.until_at, kept.name)
+
+    def keep_no_longer(self, name: str, fence_max: int) -> Kept | None:
+        """Let a name be granted before its time, if it is kept for a fence up to this one."""
+        kept = self.kept.get(name)
+        if kept is None or kept.fence > fence_max:
+            return None
+        self.kept_due.drop(kept.until_at, name)
+        return self.kept.pop(name)
 
     def let_live(self, session: Session, until_at: int) -> None:
         """Let a session, new or known, end at an instant unless renewed."""

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from fencehold.core.state import Hold, State, Waiter
+from fencehold.core.state import Hold, Kept, State, Waiter
 
 
 class NameView(Struct, frozen=True):
@@ -15,15 +15,17 @@ class NameView(Struct, frozen=True):
     """In order: the first is next."""
     delayed_until_at: int
     """The end of a lock-delay; 0 if there is none."""
+    kept: Kept | None
+    """For whom it is kept for a least time, be it held or not."""
 
 
 def view_name(state: State, name: str) -> NameView:
     """All there is to know of a name."""
     waiters = list(state.queues.get(name, {}).values())
-    return NameView(name, state.holders(name), waiters, state.delays.get(name, 0))
+    return NameView(name, state.holders(name), waiters, state.delays.get(name, 0), state.kept.get(name))
 
 
 def names_in_use(state: State, prefix: str = "") -> list[str]:
-    """The names that are held, awaited or delayed and begin with the prefix, sorted."""
-    names = {*state.held, *state.crowds, *state.queues, *state.delays}
+    """The names that are held, awaited, delayed or kept and begin with the prefix, sorted."""
+    names = {*state.held, *state.crowds, *state.queues, *state.delays, *state.kept}
     return sorted(name for name in names if name.startswith(prefix))

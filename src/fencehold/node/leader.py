@@ -129,7 +129,7 @@ class Leader:
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait."""
         state = self.machine.state
-        if self._is_followed or state.sessions or state.delays or self._renewals:
+        if self._is_followed or state.sessions or state.delays or state.kept or self._renewals:
             self._wanted.set()
 
     def stop(self) -> None:

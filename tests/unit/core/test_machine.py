@@ -1,12 +1,14 @@
 """The machine as its callers meet it: order, invariants, and memory that follows what is held."""
 
 import pytest
+from msgspec.structs import replace
 
-from fencehold.core.commands import Acquire, CloseSession, Entry, OpenSession, Release
+from fencehold.core import acquiring
+from fencehold.core.commands import Acquire, AcquireAtLeast, CloseSession, Entry, OpenSession, Release
 from fencehold.core.events import Kind, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import Granted
+from fencehold.core.outcomes import Code, Granted, Refused
 from fencehold.core.state import Hold
 from fencehold.core.views import names_in_use
 from fencehold.errors import InvariantViolated
@@ -76,3 +78,19 @@ def test_a_session_with_thousands_of_holds_ends_in_one_entry() -> None:
     assert [event.kind for event in events] == [Kind.SESSION_ENDED] + [Kind.RELEASED] * 5_000
     assert [event.fence for event in events[1:]] == list(range(1, 5_001))
     assert names_in_use(machine.state) == []
+
+
+@pytest.mark.guarantee("G11")
+def test_no_more_names_are_kept_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are kept are nobody's, so they have a bound of their own; when their time is over there is room."""
+    monkeypatch.setattr(acquiring, "KEPT_MAX", 2)
+    machine = Machine()
+    asks = [AcquireAtLeast(1, (name,), at_least_ms=1_000) for name in "abc"]
+    applied = machine.apply(1, Entry(0, (OpenSession(30_000), *asks, CloseSession(1), OpenSession(30_000))))
+    assert applied.outcomes[3] == Refused(Code.LIMIT, "2 names are kept by at_least, of 2 at the most")
+    assert names_in_use(machine.state) == ["a", "b"]
+    assert machine.state.next_due_at() == 1_000
+    machine.apply(2, Entry(1_000))
+    assert names_in_use(machine.state) == []
+    assert not machine.state.kept_due
+    assert isinstance(machine.apply(3, Entry(0, (replace(asks[0], session=2),))).outcomes[0], Granted)

@@ -5,7 +5,18 @@ from hashlib import blake2b
 import pytest
 
 from fencehold.core import snapshot
-from fencehold.core.commands import Acquire, Announce, Entry, Extend, Mode, OpenSession, Release, Renew, SetLimits
+from fencehold.core.commands import (
+    Acquire,
+    AcquireAtLeast,
+    Announce,
+    Entry,
+    Extend,
+    Mode,
+    OpenSession,
+    Release,
+    Renew,
+    SetLimits,
+)
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.errors import SnapshotUnreadable, UsageError
@@ -93,7 +104,7 @@ def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:
     data = whole(machine)
     with pytest.raises(SnapshotUnreadable, match="not a Fencehold snapshot"):
         Machine.restore(b"nonsense")
-    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*only 1"):
+    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 2 are"):
         Machine.restore(data[:9] + b"c" + data[10:])
     for cut in range(10, len(data)):
         with pytest.raises(SnapshotUnreadable, match="damaged or cut short"):
@@ -111,3 +122,58 @@ def test_a_right_hash_over_wrong_content_is_refused() -> None:
     empty = b"FENCEHOLD\x01" + bytes(4)
     with pytest.raises(SnapshotUnreadable, match="content"):
         Machine.restore(empty + blake2b(empty, digest_size=32).digest())
+
+
+def keeping(machine: Machine, count: int) -> None:
+    """Have that many names kept for a least time: one held, the others released."""
+    feed(machine, OpenSession(30_000, meta="m"))
+    session = machine.state.session_last
+    for number in range(count):
+        feed(machine, AcquireAtLeast(session, (f"job {count - number}",), owner="t", meta="j", at_least_ms=9_000))
+        if number:
+            feed(machine, Release(session, (f"job {count - number}",), machine.fence))
+
+
+@pytest.mark.guarantee("G12")
+def test_names_that_are_kept_are_in_a_snapshot_of_version_two(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no earlier version can know is told by the version, and comes back; slices of it are of one moment."""
+    monkeypatch.setattr(snapshot, "_SLICE", 2)
+    plain = whole(machine)
+    keeping(machine, 5)
+    data = whole(machine)
+    assert (plain[9], data[9]) == (1, 2)
+    restored = Machine.restore(data)
+    assert restored.state.kept == machine.state.kept
+    assert whole(restored) == data
+    under_way = machine.snapshot()
+    chunks = [next(under_way)]
+    for _ in range(6):
+        feed(machine, elapsed_ms=2_000)
+    assert not machine.state.kept
+    assert b"".join([*chunks, *under_way]) == data
+    assert whole(machine)[9] == 1
+
+
+@pytest.mark.guarantee("G12")
+def test_a_state_that_keeps_nothing_has_the_bytes_it_always_had(machine: Machine) -> None:
+    """The first version of the format is what is written, and read, where nothing newer is needed."""
+    assert machine.state_hash() == "f387463643e0355bfac2ed0d44e0add140987c5d786cc3d9716ed7a56b28d8be"
+
+
+def test_many_kept_names_make_many_chunks(machine: Machine) -> None:
+    """What is drawn at a time is bounded, however many names are kept."""
+    keeping(machine, 5_000)
+    sizes = [len(chunk) for chunk in machine.snapshot()]
+    assert len(sizes) >= 6
+    assert max(sizes) < 100_000
+
+
+def test_a_snapshot_that_says_it_keeps_names_and_does_not_is_refused(machine: Machine) -> None:
+    """A version that promises more than there is makes no snapshot."""
+    body = bytearray(whole(machine)[:-32])
+    body[9] = 2
+    body += (3).to_bytes(4) + b"abc" + bytes(4)
+    with pytest.raises(SnapshotUnreadable, match="content"):
+        Machine.restore(bytes(body) + blake2b(body, digest_size=32).digest())

@@ -4,6 +4,7 @@ import pytest
 
 from fencehold.core.commands import (
     Acquire,
+    AcquireAtLeast,
     Announce,
     Break,
     Cancel,
@@ -29,6 +30,7 @@ EVERYTHING = Entry(
         OpenSession(30_000, 1_000, "s3cret", '{"host":"a"}'),
         Acquire(1, ("äpfel", "b"), 3, 2, "task-1", Mode.SHARED, 0, 500, 10, 20, "{}"),
         Acquire(1, ("pool",), mode=Mode.PERMIT, limit=2),
+        AcquireAtLeast(1, ("nightly",), 4, ttl_ms=600_000, at_least_ms=60_000),
         Release(1, ("b",), 9, 4, 3),
         Extend(1, ("b",), 9, 1_000, 5, 4),
         Cancel(1, 6),

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from fencehold.core.commands import Acquire, Break, CloseSession, Command, OpenSession, Release, Renew
+from fencehold.core.commands import Acquire, AcquireAtLeast, Break, CloseSession, Command, OpenSession, Release, Renew
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Renewed, WaitEnded
 from fencehold.core.state import State
@@ -305,7 +305,8 @@ def test_renewals_ride_along_and_force_no_append() -> None:
 
 
 def test_a_tick_is_an_entry_only_while_time_can_end_something() -> None:
-    """With nothing alive or delayed a tick writes nothing; a lock-delay alone is reason enough to write."""
+    """With nothing alive, delayed or kept a tick writes nothing; a lock-delay or a least time alone is reason enough
+    to write."""
 
     async def scenario() -> None:
         async with leading() as scene:
@@ -327,6 +328,15 @@ def test_a_tick_is_an_entry_only_while_time_can_end_something() -> None:
             scene.leader.tick()
             await settle()
             assert scene.journal.commands == [1, 1, 0, 0]
+            await scene.commit("open", OpenSession(500))
+            await scene.commit("acquire", AcquireAtLeast(2, ("a",), at_least_ms=500))
+            await scene.commit("close", CloseSession(2))
+            scene.clock.advance(600)
+            scene.leader.tick()
+            await settle()
+            await scene.journal.complete()
+            assert not scene.leader.machine.state.kept
+            assert scene.journal.commands[4:] == [1, 1, 1, 0]
 
     run(scenario())
 
