@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fencehold.core import commands as c
 from fencehold.core import acquiring, deadlines, releasing, snapshot
+from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine

@@ -95,7 +95,9 @@ class History:
                     self._hold_ended(name, command.fence, command.session, o.Ending.RELEASED)
         if isinstance(outcome, o.Queued) and isinstance(command, c.Acquire):
             assert outcome.ticket > max(self.waiting, default=0), "G4: a newcomer stands behind everyone"
-            self.waiting[outcome.ticket] = Wait(command.session, command.request, command.names, _at_least_ms(command))
+            self.waiting[outcome.ticket] = Wait(
+                command.session, command.request, command.names, _at_least_ms(command)
+            )
             return
         if isinstance(outcome, o.Granted):
             self._granted(outcome, ticket=None, at_least_ms=_at_least_ms(command))

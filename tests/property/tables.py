@@ -1,7 +1,8 @@
 """The tables: what each table of the state must hold, worked out from the model's lists.
 
-Nothing may be missing and nothing left over (G11): a name that is neither held, awaited, delayed nor kept, a session
-that has ended, an answer that was acknowledged appear nowhere. A table that is not checked here fails the check.
+Nothing may be missing and nothing left over (G11): a name that is neither held, awaited, delayed nor kept, a
+session that has ended, an answer that was acknowledged appear nowhere. A table that is not checked here fails the
+check.
 """
 
 from collections import OrderedDict

@@ -7,7 +7,7 @@ A script is blocks separated by blank lines. A block has lines of input, each on
 
 from collections.abc import Callable, Iterator
 
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from fencehold.core.commands import (
     FOREVER,
@@ -95,11 +95,12 @@ class Conversation:
 
 def _tables(machine: Machine) -> str:
     state = machine.state
-    due = (state.sessions_due, state.holds_due, state.waiters_due, state.delays_due, state.kept_due)
+    deadlines = len(state.sessions_due) + len(state.holds_due) + len(state.waiters_due)
+    deadlines += len(state.delays_due) + len(state.kept_due)
     kept = f"kept={len(state.kept)} " if state.kept else ""
     return (
         f"sessions={len(state.sessions)} held={len(state.held)} crowds={len(state.crowds)} "
-        f"queues={len(state.queues)} delays={len(state.delays)} {kept}deadlines={sum(map(len, due))}"
+        f"queues={len(state.queues)} delays={len(state.delays)} {kept}deadlines={deadlines}"
     )
 
 
@@ -135,7 +136,7 @@ def _acquire(options: dict[str, str], flags: list[str]) -> Command:
         _ms(options.pop("delay", "0")),
         options.pop("meta", ""),
     )
-    return AcquireAtLeast(*astuple(ask), _ms(at_least)) if at_least else ask
+    return AcquireAtLeast(**asdict(ask), at_least_ms=_ms(at_least)) if at_least else ask
 
 
 def _release(options: dict[str, str], _: list[str]) -> Command:

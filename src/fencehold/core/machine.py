@@ -14,9 +14,9 @@
 9.  *All or nothing* (G8): several names are granted in one step, and a waiter holds nothing.
 10. *Every request ends, once* (G9); asked again, it is answered the same.
 11. *Free names cost nothing* (G11): every table follows what is held, awaited or alive.
-12. *A name asked for with a least time is granted to nobody before that has passed*, counted from its grant, however
-    the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Whoever had it
-    is no exception: its run was done.
+12. *A name asked for with a least time is granted to nobody before that has passed*, counted from its grant,
+    however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
+    had it is no exception: its run was done.
 
 Where each law lives: `living` (time, sessions), `granting` (12), `queues` (6, 9), `acquiring`, `releasing` (7),
 `requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.

@@ -7,7 +7,7 @@ Layout: ``FENCEHOLD`` and the version as one byte; sections of MessagePack, each
 the head, then slices of sessions with their holds; a length of zero; the BLAKE2b hash of all before it.
 
 Version 2 has, before the hash, slices of the names that are kept for a least time, and a length of zero. It is
-written only where there are any: all else has the bytes that version 1 had, and can be read by what knows no other.
+written only where there are any: all else has the bytes of version 1, and can be read by what knows no other.
 """
 
 from collections.abc import Iterator

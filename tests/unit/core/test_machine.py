@@ -82,7 +82,7 @@ def test_a_session_with_thousands_of_holds_ends_in_one_entry() -> None:
 
 @pytest.mark.guarantee("G11")
 def test_no_more_names_are_kept_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that are kept are nobody's, so they have a bound of their own; when their time is over there is room."""
+    """Names that are kept are nobody's, so they have a bound of their own; later there is room."""
     monkeypatch.setattr(acquiring, "KEPT_MAX", 2)
     machine = Machine()
     asks = [AcquireAtLeast(1, (name,), at_least_ms=1_000) for name in "abc"]

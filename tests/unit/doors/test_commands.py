@@ -294,7 +294,67 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
         await holder.call("LOCK.BREAK", "a")
         assert (await holder.map("LOCK.INFO", "a"))["delayed_ms"] == 400
         free = await holder.map("LOCK.INFO", "free")
-        assert free == {"name": "free", "holds": [], "waiters": [], "delayed_ms": 0}
+        assert free == {"name": "free", "holds": [], "waiters": [], "delayed_ms": 0, "kept": []}
+
+    serve(scenario)
+
+
+@both
+def test_a_name_asked_for_with_a_least_time_is_kept_for_it(version: int) -> None:
+    """A release is answered at once; the name is granted when its time has passed, and LOCK.INFO says for whom."""
+
+    async def scenario(box: Box) -> None:
+        runner = await box.client(version)
+        await runner.call("SESSION.OPEN", "TTL", 50_000, "META", '{"host":"a"}')
+        ran = ("LOCK.ACQUIRE", "job", "TTL", 5_000, "OWNER", "o", "META", "m", "ATLEAST", 2_000, "WAIT", 0)
+        assert (await runner.map(*ran))["ttl_ms"] == 5_000
+        await box.pass_time(100)
+        assert await runner.call("LOCK.RELEASE", "job", 1) == "OK"
+        assert await runner.call(*ran) is None
+        info = await runner.map("LOCK.INFO", "job")
+        assert info["holds"] == []
+        assert [as_map(kept) for kept in info["kept"]] == [
+            {
+                "session": 1,
+                "owner": "o",
+                "fence": 1,
+                "kept_ms": 100,
+                "left_ms": 1_900,
+                "meta": "m",
+                "session_meta": '{"host":"a"}',
+            }
+        ]
+        await runner.call("SESSION.CLOSE")
+        waiter = await box.client(version, session=50_000)
+        (_, names) = await waiter.call("LOCK.LIST")
+        assert [as_map(name)["name"] for name in names] == ["job"]
+        waiter.send("LOCK.ACQUIRE", "job")
+        await box.waiting(1)
+        await box.pass_time(1_899)
+        await box.waiting(1)
+        await box.pass_time(1)
+        assert as_map(await waiter.reply())["fence"] == 2
+        assert (await waiter.map("LOCK.INFO", "job"))["kept"] == []
+
+    serve(scenario)
+
+
+@both
+def test_a_least_time_is_for_several_names_and_no_shares(version: int) -> None:
+    """LOCK.MACQUIRE takes it, too; a break ends it; what is shared or counted is refused, and 0 is none."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        await client.call("LOCK.MACQUIRE", 2, "a", "b", "ATLEAST", 5_000)
+        await client.call("LOCK.MRELEASE", 2, "a", "b", 1)
+        assert await client.call("LOCK.ACQUIRE", "a", "WAIT", 0) is None
+        assert (await client.map("LOCK.BREAK", "a"))["ended"] == [1]
+        assert await client.call("LOCK.ACQUIRE", "a", "WAIT", 0)
+        assert await client.call("LOCK.ACQUIRE", "b", "WAIT", 0) is None
+        assert await client.refusal("LOCK.ACQUIRE", "c", "ATLEAST", 5, "MODE", "S") == "USAGE"
+        assert await client.refusal("LOCK.ACQUIRE", "c", "ATLEAST", 5, "LIMIT", 2) == "USAGE"
+        assert await client.refusal("LOCK.ACQUIRE", "c", "ATLEAST", 86_400_001) == "USAGE"
+        assert await client.call("LOCK.ACQUIRE", "c", "ATLEAST", 0, "MODE", "S")
 
     serve(scenario)
 

@@ -6,7 +6,16 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from fencehold.core.commands import Acquire, AcquireAtLeast, Break, CloseSession, Command, OpenSession, Release, Renew
+from fencehold.core.commands import (
+    Acquire,
+    AcquireAtLeast,
+    Break,
+    CloseSession,
+    Command,
+    OpenSession,
+    Release,
+    Renew,
+)
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Renewed, WaitEnded
 from fencehold.core.state import State
@@ -305,8 +314,7 @@ def test_renewals_ride_along_and_force_no_append() -> None:
 
 
 def test_a_tick_is_an_entry_only_while_time_can_end_something() -> None:
-    """With nothing alive, delayed or kept a tick writes nothing; a lock-delay or a least time alone is reason enough
-    to write."""
+    """With nothing alive, delayed or kept a tick writes nothing; a lock-delay or a least time is reason enough."""
 
     async def scenario() -> None:
         async with leading() as scene:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fencehold.core.commands import Acquire, Mode
+from fencehold.core.commands import Acquire, AcquireAtLeast, Mode
 
 INTEGER_MAX = (1 << 53) - 1
 """Integers up to here survive any client, JavaScript's too."""
@@ -103,6 +103,7 @@ _ACQUIRE = REQUEST | kinds(
     MODE=("mode", _mode),
     LIMIT=("limit", number),
     DELAY=("lock_delay_ms", number),
+    ATLEAST=("at_least_ms", number),
     OWNER=("owner", text),
     META=("meta", text),
 )
@@ -119,4 +120,7 @@ def acquire(words: list[bytes], session: int, asked: tuple[str, ...], start: int
         if "mode" in found:
             raise Wrong("LIMIT makes it a semaphore, and MODE does not apply to it")
         found["mode"] = Mode.PERMIT
+    if found.get("at_least_ms"):
+        return AcquireAtLeast(session, asked, **found), in_background
+    found.pop("at_least_ms", None)
     return Acquire(session, asked, **found), in_background

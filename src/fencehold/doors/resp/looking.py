@@ -4,7 +4,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from fencehold.core.state import Hold, Session, State, Waiter
+from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import names_in_use, view_name
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
@@ -81,6 +81,19 @@ def _info(name: str, state: State) -> dict[str, object]:
         "holds": [_hold(state, hold) for hold in view.holds],
         "waiters": [_waiter(state, waiter) for waiter in view.waiters],
         "delayed_ms": max(0, view.delayed_until_at - state.now_at),
+        "kept": [] if view.kept is None else [_kept(state, view.kept)],
+    }
+
+
+def _kept(state: State, kept: Kept) -> dict[str, object]:
+    return {
+        "session": kept.session,
+        "owner": kept.owner,
+        "fence": kept.fence,
+        "kept_ms": state.now_at - kept.since_at,
+        "left_ms": kept.until_at - state.now_at,
+        "meta": kept.meta,
+        "session_meta": kept.session_meta,
     }
 
 
