@@ -29,10 +29,10 @@ def quiet_for(node: Node) -> float:
 
 
 def due_in(state: State, sessions_until: Iterable[int]) -> float:
-    """Seconds until something ends: a hold, a wait, a delay, or one of these sessions."""
+    """Seconds until something ends: a hold, a wait, a delay, a least time, or one of these sessions."""
     holds = (hold for session in state.sessions.values() for hold in session.holds())
     ends = [hold.until_at for hold in holds] + [waiter.until_at for waiter in state.waiters.values()]
-    ends += [*sessions_until, *state.delays.values()]
+    ends += [*sessions_until, *state.delays.values(), *(kept.until_at for kept in state.kept.values())]
     return min((at - state.now_at for at in ends if at), default=inf) / 1000
 
 
