@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, cast
 
 from fencehold.backends.port import Ask, Lease
 from fencehold.backends.store import Asker, Busy
-from fencehold.client.aio.carrier import Answer, Who, name_of
+from fencehold.client.aio.carrier import Answer
+from fencehold.client.identity import Who, name_of
 from fencehold.client.terms import Terms
 from fencehold.client.trust import NEVER, Grant
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable

@@ -14,9 +14,9 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
-from fencehold.client.aio.carrier import AtOnce, Who, name_of
+from fencehold.client.aio.carrier import AtOnce
 from fencehold.client.clock import Clock, clock
-from fencehold.client.identity import Owners
+from fencehold.client.identity import Owners, Who, name_of
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation

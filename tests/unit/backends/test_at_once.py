@@ -19,6 +19,7 @@ from fencehold.backends.redis.address import parse
 from fencehold.backends.redis.store import RedisStore
 from fencehold.backends.store import Busy, Taken
 from fencehold.client.clock import clock
+from fencehold.client.identity import this_thread
 from fencehold.client.terms import Terms
 from rig.redis import Redis
 from tests.unit.backends.shelf import Scene
@@ -68,7 +69,7 @@ class DeskScene(Scene):
 
     def ask_by_thread(self, name: str = "a", **terms: Any) -> Lease | None:
         """What the calling thread gets."""
-        grant = self.at_once.acquire(Terms((name,), **terms), threading.current_thread()).grant
+        grant = self.at_once.acquire(Terms((name,), **terms), this_thread()).grant
         assert grant is None or isinstance(grant, Lease)
         return grant
 
@@ -230,7 +231,7 @@ def test_a_withdrawal_finds_a_loop_that_is_closed(recwarn: pytest.WarningsRecord
         raise OutcomeUnknown("cut")
 
     scene.desk.then = cut
-    assert not at_once.acquire(Terms(("a",)), threading.current_thread()).is_known
+    assert not at_once.acquire(Terms(("a",)), this_thread()).is_known
     assert not recwarn.list
 
 

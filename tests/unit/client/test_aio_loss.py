@@ -184,7 +184,7 @@ def test_whoever_asked_is_told_of_a_loss() -> None:
             hold.lost.add_callback(told.append)
             assert not hold.lost.is_set()
             await client.break_hold("a")
-            assert "broken" in await hold.lost.wait()
+            assert "broken" in await hold.lost
             hold.lost.add_callback(told.append)
             await until(lambda: told == [hold, hold])
             assert len(failures) == 1

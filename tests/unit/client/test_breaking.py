@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fencehold.client.aio.breaking import Breaking
-from fencehold.client.aio.carrier import Answer, AtOnce, Carrier, Who, current_task
+from fencehold.client.aio.carrier import Answer, AtOnce, Carrier, current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Lock
 from fencehold.client.aio.proceeding import Proceeding
 from fencehold.client.breaker import Breaker, Pace
-from fencehold.client.identity import Owners
+from fencehold.client.identity import Owners, Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, State, Trust
 from fencehold.client.views import Explanation

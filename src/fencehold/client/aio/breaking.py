@@ -14,9 +14,10 @@ import logging
 from collections.abc import Awaitable
 from typing import NoReturn, TypeVar
 
-from fencehold.client.aio.carrier import Answer, AtOnce, Carrier, Who
+from fencehold.client.aio.carrier import Answer, AtOnce, Carrier
 from fencehold.client.aio.wrapping import Wrapping
 from fencehold.client.breaker import Breaker, Circuit, Permit
+from fencehold.client.identity import Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation

@@ -5,21 +5,17 @@
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from fencehold.client.clock import Clock
-from fencehold.client.identity import Owners
+from fencehold.client.identity import Owners, Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
-
-Who: TypeAlias = "asyncio.Task[Any] | threading.Thread"
-"""Who inside a client asks."""
 
 
 class Answer(NamedTuple):
@@ -97,8 +93,3 @@ def current_task() -> "asyncio.Task[Any]":
     if task is None:
         raise UsageError("this is called inside a task")
     return task
-
-
-def name_of(who: Who) -> str:
-    """What a task or thread is called."""
-    return who.name if isinstance(who, threading.Thread) else who.get_name()

@@ -7,10 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fencehold.client import views
-from fencehold.client.aio.carrier import Who
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
-from fencehold.client.identity import Owners
+from fencehold.client.identity import Owners, Who
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.terms import Terms, ms_of
 from fencehold.client.trust import Grant

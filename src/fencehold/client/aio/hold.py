@@ -12,7 +12,7 @@ from typing import Any
 
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.holding import Claiming, Holding
-from fencehold.client.terms import ttl_of
+from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
 from fencehold.durations import LEAST_S, Duration
 from fencehold.errors import FenceholdError
@@ -148,13 +148,18 @@ class Loss:
         else:
             self._callbacks.append(callback)
 
-    async def wait(self) -> str:
-        """Wait for the loss, and say why. A hold that is released is never lost."""
-        await self._event.wait()
-        return self.reason
+    async def wait(self, timeout: Duration | None = None) -> bool:
+        """Wait for the loss; False if it did not happen in time. A hold that is released is never lost."""
+        try:
+            async with asyncio.timeout(wait_of(timeout)):
+                return await self._event.wait()
+        except TimeoutError:
+            return self.is_set()
 
     def __await__(self) -> Generator[Any, None, str]:
-        return self.wait().__await__()
+        """Wait for the loss, and say why."""
+        yield from self.wait().__await__()
+        return self.reason
 
     def _fire(self) -> None:
         """The hold is lost."""

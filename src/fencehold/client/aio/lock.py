@@ -4,7 +4,6 @@ A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no 
 remembers whose holds it made, so that `release` and the end of an `async with` find the right one.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import wraps
@@ -17,7 +16,7 @@ from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
-from fencehold.client.made import Holds
+from fencehold.client.made import Bodies, Holds
 from fencehold.client.terms import Terms, wait_of
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
@@ -47,7 +46,7 @@ class Lock(Generic[Held]):
         self._held = held
         self._terms = terms
         self._on_lost = on_lost
-        self._entered: dict[asyncio.Task[Any], list[Body[Held]]] = {}
+        self._entered: Bodies[Held] = Bodies()
         self._acquired: Holds[Held] = Holds()
 
     @property
@@ -101,7 +100,7 @@ class Lock(Generic[Held]):
         hold = self._acquired.take(task)
         if hold is None:
             # Still entered: the end of its `async with` finds it released, and does nothing.
-            hold = next((hold for hold in reversed(self._inside(task)) if not hold._grant.ending), None)
+            hold = next((hold for hold in reversed(self._entered.of(task)) if not hold._grant.ending), None)
         if hold is not None:
             await hold.release()
             return
@@ -110,7 +109,7 @@ class Lock(Generic[Held]):
     def owned(self) -> bool:
         """Whether this task holds the names by this lock, and can trust it."""
         task = current_task()
-        holds = self._acquired.of(task) + self._inside(task)
+        holds = self._acquired.of(task) + self._entered.of(task)
         return any(hold.safe_for() > 0 for hold in holds)
 
     async def locked(self) -> bool:
@@ -145,23 +144,17 @@ class Lock(Generic[Held]):
         hold = self._held(self._carrier, grant)
         if self._on_lost == "cancel":
             hold._enter_body(task)
-        self._entered.setdefault(task, []).append(Body(hold))
+        self._entered.enter(task, Body(hold))
         return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
-        task = current_task()
-        if task not in self._entered:
-            # Left by another task than entered it, as an exit stack may be: the last one in is the first one out.
-            task = next(reversed(self._entered))
-        bodies = self._entered[task]
-        body = bodies.pop()
-        if not bodies:
-            del self._entered[task]
-        body.leave()
-        hold = body.hold
+        left = self._entered.leave(current_task(), error)
+        if left is None:
+            return
+        hold = left[1].hold
         released = hold._leave_held() if error is None else None
         if released is None:
             await hold._leave(error)
@@ -182,10 +175,6 @@ class Lock(Generic[Held]):
                 return await function(*args, **kwargs)
 
         return run
-
-    def _inside(self, task: "asyncio.Task[Any]") -> list[Held]:
-        """What a task has by being inside an `async with`."""
-        return [body.hold for body in self._entered.get(task, ())]
 
     async def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Awaitable
 from math import inf
 
-from fencehold.client.aio.carrier import Answer, AtOnce, Carrier, Who
+from fencehold.client.aio.carrier import Answer, AtOnce, Carrier
 from fencehold.client.aio.wrapping import Wrapping
+from fencehold.client.identity import Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, Trust
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable

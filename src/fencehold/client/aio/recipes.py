@@ -9,7 +9,7 @@ from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Held, Lock, OnLost
 from fencehold.client.current import Body
-from fencehold.client.made import Levels
+from fencehold.client.made import Bodies, Levels
 from fencehold.client.terms import Terms
 from fencehold.client.views import Holder
 from fencehold.durations import Duration
@@ -47,12 +47,13 @@ class RWLock(Generic[Held]):
 class RLock(Generic[Held]):
     """A lock that the task which has it may take again, with the same fence. Other tasks are strangers."""
 
-    __slots__ = ("_levels", "_lock")
+    __slots__ = ("_entered", "_levels", "_lock")
 
     def __init__(self, lock: Lock[Held], levels: Levels[Any]) -> None:
         self._lock = lock
         self._levels: Levels[Held] = levels
         """Shared by all of a client in one tier, so that another object of the same name is no stranger."""
+        self._entered: Bodies[Held] = Bodies()
 
     @property
     def name(self) -> str:
@@ -104,13 +105,16 @@ class RLock(Generic[Held]):
             hold = await self._lock.acquire_or_raise()
             if self._lock._on_lost == "cancel":
                 hold._enter_body(task)
-        self._levels.enter(task, self.name, hold, Body(hold))
+        body = Body(hold)
+        self._levels.enter(task, self.name, hold, body)
+        self._entered.enter(task, body)
         return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        left = self._levels.leave(current_task(), self.name)
+        entered = self._entered.leave(current_task(), error)
+        left = None if entered is None else self._levels.leave(entered[0], self.name)
         # None: the body has released it itself.
         if left is not None and left[1]:
             await left[0]._leave(error)

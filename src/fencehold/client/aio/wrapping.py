@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
 
-from fencehold.client.aio.carrier import AtOnce, Carrier, Who
+from fencehold.client.aio.carrier import AtOnce, Carrier
 from fencehold.client.aio.channel import Channel
 from fencehold.client.clock import Clock
-from fencehold.client.identity import Owners
+from fencehold.client.identity import Owners, Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation

@@ -1,6 +1,5 @@
 """Locks, for threads: terms under which names are asked for, again and again, by any number of threads."""
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -21,7 +20,8 @@ from fencehold.client.decoration import (
     check_blocking,
     ran,
 )
-from fencehold.client.made import Holds
+from fencehold.client.identity import this_thread
+from fencehold.client.made import Bodies, Holds
 from fencehold.client.terms import Terms, wait_of
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
@@ -43,7 +43,7 @@ class Lock(Generic[Held]):
         self._line = line
         self._held = held
         self._terms = terms
-        self._entered: dict[int, list[Body[Held]]] = {}
+        self._entered: Bodies[Held] = Bodies()
         self._acquired: Holds[Held] = Holds()
 
     @property
@@ -78,7 +78,7 @@ class Lock(Generic[Held]):
             terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
         hold = self._acquire_unowned(terms)
         if hold is not None:
-            self._acquired.add(threading.get_ident(), hold)
+            self._acquired.add(this_thread(), hold)
         return hold
 
     def release(self) -> None:
@@ -88,11 +88,11 @@ class Lock(Generic[Held]):
             NotOwner: this thread holds nothing by it. A hold made elsewhere is released by its own method.
             HoldLost: it was lost before.
         """
-        thread = threading.get_ident()
+        thread = this_thread()
         hold = self._acquired.take(thread)
         if hold is None:
             # Still entered: the end of its `with` finds it released, and does nothing.
-            hold = next((hold for hold in reversed(self._inside(thread)) if not hold._grant.ending), None)
+            hold = next((hold for hold in reversed(self._entered.of(thread)) if not hold._grant.ending), None)
         if hold is not None:
             hold.release()
             return
@@ -100,8 +100,8 @@ class Lock(Generic[Held]):
 
     def owned(self) -> bool:
         """Whether this thread holds the names by this lock, and can trust it."""
-        thread = threading.get_ident()
-        holds = self._acquired.of(thread) + self._inside(thread)
+        thread = this_thread()
+        holds = self._acquired.of(thread) + self._entered.of(thread)
         return any(hold.safe_for() > 0 for hold in holds)
 
     def locked(self) -> bool:
@@ -124,25 +124,21 @@ class Lock(Generic[Held]):
 
     def _stranger(self) -> bytes:
         """An owner that has nothing and waits for nothing."""
-        return self._line.portal().owners.anew(threading.current_thread())
+        return self._line.portal().owners.anew(this_thread())
 
     def __enter__(self) -> Held:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
         hold = self.acquire_or_raise()
-        self._entered.setdefault(threading.get_ident(), []).append(Body(hold))
+        self._entered.enter(this_thread(), Body(hold))
         return hold
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
-        thread = threading.get_ident()
-        bodies = self._entered[thread]
-        body = bodies.pop()
-        if not bodies:
-            del self._entered[thread]
-        body.leave()
-        body.hold._leave(error)
+        left = self._entered.leave(this_thread(), error)
+        if left is not None:
+            left[1].hold._leave(error)
 
     @overload
     def __call__(self, function: Raising[Given]) -> Raising[Given]: ...  # type: ignore[overload-overlap]
@@ -170,10 +166,6 @@ class Lock(Generic[Held]):
                 return ran(function, function(*args, **kwargs))
 
         return run
-
-    def _inside(self, thread: int) -> list[Held]:
-        """What a thread has by being inside a `with`."""
-        return [body.hold for body in self._entered.get(thread, ())]
 
     def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None

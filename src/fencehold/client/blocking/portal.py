@@ -5,7 +5,6 @@
 3. A caller that stops waiting (a KeyboardInterrupt) has what it asked for withdrawn.
 """
 
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -13,7 +12,7 @@ from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
 from fencehold.client.blocking.thread import LoopThread, Slip
 from fencehold.client.clock import clock
-from fencehold.client.identity import Owners
+from fencehold.client.identity import Owners, this_thread
 from fencehold.client.sources import Source
 from fencehold.client.terms import Terms, ms_of
 from fencehold.client.trust import Grant
@@ -82,10 +81,10 @@ class CarrierPortal(LoopThread):
     def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
         at_once = self.channel.at_once
         if at_once is not None and not self._closing:
-            answer = at_once.acquire(terms, threading.current_thread())
+            answer = at_once.acquire(terms, this_thread())
             if answer.grant is not None or (answer.is_known and terms.timeout == 0):
                 return answer.grant
-        return self.run(self.channel.acquire(terms, threading.current_thread(), owner))
+        return self.run(self.channel.acquire(terms, this_thread(), owner))
 
     def release(self, grant: Grant) -> None:
         at_once = self.channel.at_once
@@ -127,7 +126,7 @@ class ServicePortal(CarrierPortal):
         slip = Slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
-            self.post(self._acquire, slip, terms, owner or self.owners.of(threading.current_thread()))
+            self.post(self._acquire, slip, terms, owner or self.owners.of(this_thread()))
             return slip.wait()  # type: ignore[no-any-return]
         except BaseException:
             self.post(self._abandon, slip)

@@ -1,6 +1,5 @@
 """What is made of locks, for threads: readers and writers, re-entrant locks, elections, watches."""
 
-import threading
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from types import EllipsisType, TracebackType
 from typing import Any, Generic, Self, cast
@@ -15,7 +14,8 @@ from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held, Lock
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.current import Body
-from fencehold.client.made import Levels
+from fencehold.client.identity import this_thread
+from fencehold.client.made import Bodies, Levels
 from fencehold.client.terms import Terms
 from fencehold.client.views import Event, Holder
 from fencehold.durations import Duration
@@ -47,12 +47,13 @@ class RWLock(Generic[Held]):
 class RLock(Generic[Held]):
     """A lock that the thread which has it may take again. The fence is the same inside."""
 
-    __slots__ = ("_levels", "_lock")
+    __slots__ = ("_entered", "_levels", "_lock")
 
     def __init__(self, lock: Lock[Held], levels: Levels[Any]) -> None:
         self._lock = lock
         self._levels: Levels[Held] = levels
         """Shared by all of a client in one tier, so that another object of the same name is no stranger."""
+        self._entered: Bodies[Held] = Bodies()
 
     @property
     def name(self) -> str:
@@ -65,7 +66,7 @@ class RLock(Generic[Held]):
         Raises:
             HoldLost: this thread had it and lost it: it must leave all levels before it asks anew.
         """
-        thread = threading.current_thread()
+        thread = this_thread()
         hold = self._levels.held(thread, self.name)
         if hold is not None:
             hold.check()
@@ -77,7 +78,7 @@ class RLock(Generic[Held]):
 
     def release(self) -> None:
         """Leave one level; the last one releases."""
-        left = self._levels.leave(threading.current_thread(), self.name)
+        left = self._levels.leave(this_thread(), self.name)
         if left is None:
             raise NotOwner(f"this thread holds nothing by a re-entrant lock on {self.name!r}")
         hold, is_last = left
@@ -86,7 +87,7 @@ class RLock(Generic[Held]):
 
     def owned(self) -> bool:
         """Whether this thread has it, and can trust it."""
-        hold = self._levels.held(threading.current_thread(), self.name)
+        hold = self._levels.held(this_thread(), self.name)
         return hold is not None and hold.safe_for() > 0
 
     def locked(self) -> bool:
@@ -94,19 +95,22 @@ class RLock(Generic[Held]):
         return self._lock.locked()
 
     def __enter__(self) -> Held:
-        thread = threading.current_thread()
+        thread = this_thread()
         hold = self._levels.held(thread, self.name)
         if hold is not None:
             hold.check()
         else:
             hold = self._lock.acquire_or_raise()
-        self._levels.enter(thread, self.name, hold, Body(hold))
+        body = Body(hold)
+        self._levels.enter(thread, self.name, hold, body)
+        self._entered.enter(thread, body)
         return hold
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        left = self._levels.leave(threading.current_thread(), self.name)
+        entered = self._entered.leave(this_thread(), error)
+        left = None if entered is None else self._levels.leave(entered[0], self.name)
         # None: the body has released it itself.
         if left is not None and left[1]:
             left[0]._leave(error)
