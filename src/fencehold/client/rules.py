@@ -52,8 +52,23 @@ def _pattern(pattern: str) -> str:
     return pattern
 
 
+def tier_of(given: Tier | str) -> Tier:
+    """A tier, as itself or by its name, in upper or lower case.
+
+    Raises:
+        UsageError: there is no such tier.
+    """
+    if isinstance(given, Tier):
+        return given
+    for tier in Tier:
+        if isinstance(given, str) and given.lower() == tier.value:
+            return tier
+    known = " or ".join(f'fencehold.{tier.name} ("{tier.value}")' for tier in Tier)
+    raise UsageError(f"tier is {known}, not {given!r}")
+
+
 def _tier(pattern: str, tier: Tier | str) -> Tier:
     try:
-        return tier if isinstance(tier, Tier) else Tier(tier.lower())
-    except (ValueError, AttributeError) as error:
-        raise UsageError(f"the rule for {pattern!r} says CORRECTNESS or EFFICIENCY, not {tier!r}") from error
+        return tier_of(tier)
+    except UsageError:
+        raise UsageError(f"the rule for {pattern!r} says CORRECTNESS or EFFICIENCY, not {tier!r}") from None

@@ -109,6 +109,54 @@ def test_a_routed_service_can_be_watched() -> None:
         assert next(events).names == ("report",)
 
 
+VERBS: dict[str, Callable[[Any, Any], object]] = {
+    "lock": lambda client, tier: client.lock("report", tier=tier),
+    "multi": lambda client, tier: client.multi(["report", "b"], tier=tier),
+    "rwlock": lambda client, tier: client.rwlock("report", tier=tier).read(),
+    "semaphore": lambda client, tier: client.semaphore("report", 2, tier=tier),
+    "rlock": lambda client, tier: client.rlock("report", tier=tier)._lock,
+    "election": lambda client, tier: client.election("report", tier=tier),
+    "once": lambda client, tier: client.once("report", at_most=1, tier=tier),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_tier_may_be_its_name(verb: str) -> None:
+    """In upper or lower case, with every verb of either client; anything else is told what there is."""
+
+    def check(client: Any) -> None:
+        for text, tier in (("efficiency", EFFICIENCY), ("CORRECTNESS", CORRECTNESS)):
+            named, given = VERBS[verb](client, text), VERBS[verb](client, tier)
+            assert (type(named), getattr(named, "_held", None)) == (type(given), getattr(given, "_held", None))
+        _assert_refused(lambda tier: VERBS[verb](client, tier))
+
+    async def test() -> None:
+        async with aio.connect(correctness="memory://a", efficiency="memory://b") as client:
+            check(client)
+
+    run(test())
+    with fencehold.connect(correctness="memory://a", efficiency="memory://b") as client:
+        check(client)
+
+
+def test_looking_takes_a_tier_by_its_name() -> None:
+    """Where who has a name is asked for, events are watched, and a hold is broken."""
+    with fencehold.connect(correctness="memory://a", efficiency="memory://b") as client:
+        with client.lock("report", tier="Efficiency"):
+            assert client.explain("report", tier="efficiency").holders
+            assert not client.explain("report", tier="correctness").holders
+        client.watch(tier="efficiency").close()
+        assert client.break_hold("report", tier="efficiency") == 0
+        _assert_refused(lambda tier: client.explain("report", tier=tier))
+
+
+def _assert_refused(ask: Callable[[Any], object]) -> None:
+    for wrong in ("fast", "", 1):
+        known = r'tier is fencehold.EFFICIENCY \("efficiency"\) or fencehold.CORRECTNESS \("correctness"\), not '
+        with pytest.raises(UsageError, match=known + repr(wrong)):
+            ask(wrong)
+
+
 def test_rules_outweigh_what_a_caller_says() -> None:
     """A name that is CORRECTNESS is not had for less by any verb; asking for more than a rule says is fine."""
     asks: list[Callable[[fencehold.Client], object]] = [

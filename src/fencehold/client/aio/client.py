@@ -16,6 +16,7 @@ from fencehold.client.aio.watch import Watch
 from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.configuring import Said, planned
 from fencehold.client.plan import OnUnavailable, Plan
+from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
 from fencehold.client.terms import one
 from fencehold.durations import Duration
@@ -44,7 +45,7 @@ class Client(Verbs):
         """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
         return self._plan.first.guarantees
 
-    def watch(self, prefix: str = "", *, tier: Tier | None = None) -> Watch:
+    def watch(self, prefix: str = "", *, tier: Tier | str | None = None) -> Watch:
         """What happens to names with a prefix, as an async iterator of `Event`.
 
         Args:
@@ -56,7 +57,7 @@ class Client(Verbs):
             raise Unsupported(f"{carrier.guarantees.backend}:// tells no events; the Fencehold service does")
         return Watch(channel, channel.watches, prefix)
 
-    async def explain(self, name: str, *, tier: Tier | None = None) -> views.Explanation:
+    async def explain(self, name: str, *, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
 
         Args:
@@ -64,7 +65,7 @@ class Client(Verbs):
         """
         return await self._carrier_of(tier).explain(one(name)[0])
 
-    async def break_hold(self, name: str, *, fence: int = 0, tier: Tier | None = None) -> int:
+    async def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
 
         Args:
@@ -104,8 +105,8 @@ class Client(Verbs):
             carrier = self._carriers[tier] = self._open(self._plan.source(tier))
         return carrier
 
-    def _carrier_of(self, tier: Tier | None) -> Carrier:
-        return self._first if tier is None else self._carrier((), tier)
+    def _carrier_of(self, tier: Tier | str | None) -> Carrier:
+        return self._first if tier is None else self._carrier((), tier_of(tier))
 
     def _open(self, source: Source) -> Carrier:
         carrier = self._sources.get(source)

@@ -14,6 +14,7 @@ from fencehold.client.aio.once import once
 from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
+from fencehold.client.rules import tier_of
 from fencehold.client.terms import Meta, Terms, one, permits, several
 from fencehold.durations import Duration
 from fencehold.types import CORRECTNESS, Tier
@@ -48,7 +49,7 @@ class Verbs:
         meta: Meta = None,
         delay: Duration = 0,
         on_lost: OnLost = "cancel",
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
     @overload
@@ -62,7 +63,7 @@ class Verbs:
         meta: Meta = None,
         delay: Duration = 0,
         on_lost: OnLost = "cancel",
-        tier: Tier,
+        tier: Tier | str,
     ) -> Lock[Claim]: ...
 
     def lock(
@@ -75,7 +76,7 @@ class Verbs:
         meta: Meta = None,
         delay: Duration = 0,
         on_lost: OnLost = "cancel",
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock on a name.
 
@@ -101,7 +102,7 @@ class Verbs:
         shared: bool = False,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
     @overload
@@ -114,7 +115,7 @@ class Verbs:
         shared: bool = False,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier,
+        tier: Tier | str,
     ) -> Lock[Claim]: ...
 
     def multi(
@@ -126,7 +127,7 @@ class Verbs:
         shared: bool = False,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
         terms = Terms(several(names), ttl=ttl, timeout=timeout, shared=shared, meta=meta)
@@ -141,7 +142,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> RWLock[Hold]: ...
 
     @overload
@@ -153,7 +154,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier,
+        tier: Tier | str,
     ) -> RWLock[Claim]: ...
 
     def rwlock(
@@ -164,11 +165,11 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> RWLock[Any]:
         """A lock for readers and a writer: `.read()` and `.write()` are locks."""
         names = one(name)
-        carrier = self._carrier(names, tier)
+        carrier = self._carrier(names, tier := tier_of(tier))
         options = {"ttl": ttl, "timeout": timeout, "meta": meta}
         return RWLock(carrier, name, _held(carrier, tier), on_lost, options)
 
@@ -182,7 +183,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
     @overload
@@ -195,7 +196,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier,
+        tier: Tier | str,
     ) -> Lock[Claim]: ...
 
     def semaphore(
@@ -207,7 +208,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock that `limit` may have at once. All who use the name must give the same limit."""
         terms = Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta)
@@ -222,7 +223,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> RLock[Hold]: ...
 
     @overload
@@ -234,7 +235,7 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier,
+        tier: Tier | str,
     ) -> RLock[Claim]: ...
 
     def rlock(
@@ -245,11 +246,11 @@ class Verbs:
         timeout: Duration | None = None,
         meta: Meta = None,
         on_lost: OnLost = "cancel",
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> RLock[Any]:
         """A lock that the task which has it may take again."""
         terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
-        return RLock(self._lock(terms, tier, on_lost), self._levels[tier])
+        return RLock(self._lock(terms, tier, on_lost), self._levels[tier_of(tier)])
 
     @overload
     def election(
@@ -257,7 +258,7 @@ class Verbs:
         name: str,
         *,
         meta: Meta = None,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Election[Leadership]: ...
 
     @overload
@@ -266,7 +267,7 @@ class Verbs:
         name: str,
         *,
         meta: Meta = None,
-        tier: Tier,
+        tier: Tier | str,
     ) -> Election[Claim]: ...
 
     def election(
@@ -274,11 +275,11 @@ class Verbs:
         name: str,
         *,
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Election[Any]:
         """An election: campaign, observe, resign."""
         terms = Terms(one(name), meta=meta)
-        carrier = self._carrier(terms.names, tier)
+        carrier = self._carrier(terms.names, tier := tier_of(tier))
         return Election(carrier, terms, Leadership if _held(carrier, tier) is Hold else Claim)
 
     def once(
@@ -289,7 +290,7 @@ class Verbs:
         at_least: Duration = 0,
         busy: Busy = "skip",
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
         """Decorate a job so that it runs in one place at a time.
 
@@ -303,8 +304,8 @@ class Verbs:
         terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta)
         return once(self._lock(terms, tier), runs.at_least, busy)
 
-    def _lock(self, terms: Terms, tier: Tier, on_lost: OnLost = "cancel") -> Lock[Any]:
-        carrier = self._carrier(terms.names, tier)
+    def _lock(self, terms: Terms, tier: Tier | str, on_lost: OnLost = "cancel") -> Lock[Any]:
+        carrier = self._carrier(terms.names, tier := tier_of(tier))
         return Lock(carrier, terms, _held(carrier, tier), on_lost)
 
 

@@ -17,6 +17,7 @@ from fencehold.client.blocking.recipes import Watch
 from fencehold.client.blocking.verbs import Verbs
 from fencehold.client.configuring import Said, planned
 from fencehold.client.plan import OnUnavailable, Plan
+from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
 from fencehold.client.terms import one
 from fencehold.durations import Duration
@@ -47,7 +48,7 @@ class Client(Verbs):
         """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
         return self._plan.first.guarantees
 
-    def watch(self, prefix: str = "", *, tier: Tier | None = None) -> Watch:
+    def watch(self, prefix: str = "", *, tier: Tier | str | None = None) -> Watch:
         """What happens to names with a prefix, as an iterator of `Event`.
 
         Args:
@@ -55,7 +56,7 @@ class Client(Verbs):
         """
         return Watch(self._line_of(tier), prefix)
 
-    def explain(self, name: str, *, tier: Tier | None = None) -> views.Explanation:
+    def explain(self, name: str, *, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
 
         Args:
@@ -63,7 +64,7 @@ class Client(Verbs):
         """
         return self._line_of(tier).portal().explain(one(name)[0])
 
-    def break_hold(self, name: str, *, fence: int = 0, tier: Tier | None = None) -> int:
+    def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
 
         Args:
@@ -102,8 +103,8 @@ class Client(Verbs):
             line = self._lines[tier] = self._line_to(self._plan.source(tier))
         return line
 
-    def _line_of(self, tier: Tier | None) -> Line:
-        return self._first if tier is None else self._line((), tier)
+    def _line_of(self, tier: Tier | str | None) -> Line:
+        return self._first if tier is None else self._line((), tier_of(tier))
 
     def _line_to(self, source: Source) -> Line:
         return Line(lambda: self._portals.get(source) or self._start(source), source.guarantees)

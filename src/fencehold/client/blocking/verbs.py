@@ -14,6 +14,7 @@ from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
+from fencehold.client.rules import tier_of
 from fencehold.client.terms import Meta, Terms, one, permits, several
 from fencehold.durations import Duration
 from fencehold.types import CORRECTNESS, Tier
@@ -44,7 +45,7 @@ class Verbs:
         shared: bool = False,
         meta: Meta = None,
         delay: Duration = 0,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
     @overload
@@ -57,7 +58,7 @@ class Verbs:
         shared: bool = False,
         meta: Meta = None,
         delay: Duration = 0,
-        tier: Tier,
+        tier: Tier | str,
     ) -> Lock[Claim]: ...
 
     def lock(
@@ -69,7 +70,7 @@ class Verbs:
         shared: bool = False,
         meta: Meta = None,
         delay: Duration = 0,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock on a name.
 
@@ -93,7 +94,7 @@ class Verbs:
         timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
     @overload
@@ -105,7 +106,7 @@ class Verbs:
         timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        tier: Tier,
+        tier: Tier | str,
     ) -> Lock[Claim]: ...
 
     def multi(
@@ -116,7 +117,7 @@ class Verbs:
         timeout: Duration | None = None,
         shared: bool = False,
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
         terms = Terms(several(names), ttl=ttl, timeout=timeout, shared=shared, meta=meta)
@@ -130,7 +131,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> RWLock[Hold]: ...
 
     @overload
@@ -141,7 +142,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Tier,
+        tier: Tier | str,
     ) -> RWLock[Claim]: ...
 
     def rwlock(
@@ -151,10 +152,10 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> RWLock[Any]:
         """A lock for readers and a writer: `.read()` and `.write()` are locks."""
-        line = self._line(one(name), tier)
+        line = self._line(one(name), tier := tier_of(tier))
         return RWLock(line, name, _held(line, tier), {"ttl": ttl, "timeout": timeout, "meta": meta})
 
     @overload
@@ -166,7 +167,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Lock[Hold]: ...
 
     @overload
@@ -178,7 +179,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Tier,
+        tier: Tier | str,
     ) -> Lock[Claim]: ...
 
     def semaphore(
@@ -189,7 +190,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Lock[Any]:
         """A lock that `limit` may have at once. All who use the name must give the same limit."""
         terms = Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta)
@@ -203,7 +204,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> RLock[Hold]: ...
 
     @overload
@@ -214,7 +215,7 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Tier,
+        tier: Tier | str,
     ) -> RLock[Claim]: ...
 
     def rlock(
@@ -224,11 +225,11 @@ class Verbs:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> RLock[Any]:
         """A lock that the thread which has it may take again."""
         terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
-        return RLock(self._lock(terms, tier), self._levels[tier])
+        return RLock(self._lock(terms, tier), self._levels[tier_of(tier)])
 
     @overload
     def election(
@@ -236,7 +237,7 @@ class Verbs:
         name: str,
         *,
         meta: Meta = None,
-        tier: Literal[Tier.CORRECTNESS] = CORRECTNESS,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
     ) -> Election[Leadership]: ...
 
     @overload
@@ -245,7 +246,7 @@ class Verbs:
         name: str,
         *,
         meta: Meta = None,
-        tier: Tier,
+        tier: Tier | str,
     ) -> Election[Claim]: ...
 
     def election(
@@ -253,11 +254,11 @@ class Verbs:
         name: str,
         *,
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Election[Any]:
         """An election: campaign, observe, resign."""
         terms = Terms(one(name), meta=meta)
-        line = self._line(terms.names, tier)
+        line = self._line(terms.names, tier := tier_of(tier))
         return Election(line, terms, Leadership if _held(line, tier) is Hold else Claim)
 
     def once(
@@ -268,7 +269,7 @@ class Verbs:
         at_least: Duration = 0,
         busy: Busy = "skip",
         meta: Meta = None,
-        tier: Tier = CORRECTNESS,
+        tier: Tier | str = CORRECTNESS,
     ) -> Once:
         """Decorate a job so that it runs in one place at a time.
 
@@ -282,8 +283,8 @@ class Verbs:
         terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta)
         return Once(self._lock(terms, tier), runs.at_least, busy)
 
-    def _lock(self, terms: Terms, tier: Tier) -> Lock[Any]:
-        line = self._line(terms.names, tier)
+    def _lock(self, terms: Terms, tier: Tier | str) -> Lock[Any]:
+        line = self._line(terms.names, tier := tier_of(tier))
         return Lock(line, terms, _held(line, tier))
 
 
