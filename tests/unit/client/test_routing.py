@@ -142,11 +142,13 @@ def test_a_tier_may_be_its_name(verb: str) -> None:
 def test_looking_takes_a_tier_by_its_name() -> None:
     """Where who has a name is asked for, events are watched, and a hold is broken."""
     with fencehold.connect(correctness="memory://a", efficiency="memory://b") as client:
-        with client.lock("report", tier="Efficiency"):
-            assert client.explain("report", tier="efficiency").holders
-            assert not client.explain("report", tier="correctness").holders
+        hold = client.lock("report", tier="Efficiency").acquire()
+        assert hold is not None
+        assert client.explain("report", tier="efficiency").holders
+        assert not client.explain("report", tier="correctness").holders
         client.watch(tier="efficiency").close()
-        assert client.break_hold("report", tier="efficiency") == 0
+        assert client.break_hold("report", tier="efficiency")
+        assert hold.lost.wait(10)
         _assert_refused(lambda tier: client.explain("report", tier=tier))
 
 
