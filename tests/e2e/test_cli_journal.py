@@ -85,7 +85,7 @@ def test_what_is_in_a_backup_is_what_is_in_the_journal(data: Path, backup: Path)
     assert str(of_file.pop("made_at")).endswith("Z")
     assert of_file.pop("made_by")
     assert of_file == of_journal
-    assert (of_file["engine"], of_file["epoch"], of_file["fence"], of_file["holds"]) == ("file", 1, 2, 2)
+    assert (of_file["engine"], of_file["epoch"], of_file["fence"], of_file["hold_count"]) == ("file", 1, 2, 2)
     lines = call("info", str(backup)).out.splitlines()
     assert "fence\t2" in lines
     assert f"position\t{of_file['position']}" in lines
@@ -100,7 +100,7 @@ def test_exporting_says_what_it_wrote_and_for_whom(data: Path, tmp_path: Path) -
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     said = call("export", "--engine", str(data), str(file), "--force", "--json")
     found = json.loads(said.out)
-    assert (found["file"], found["bytes"], found["holds"]) == (str(file), file.stat().st_size, 2)
+    assert (found["file"], found["bytes"], found["hold_count"]) == (str(file), file.stat().st_size, 2)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -161,7 +161,7 @@ def test_a_backup_goes_through_a_pipe(data: Path, tmp_path: Path) -> None:
     _, said = exported.communicate(timeout=PATIENCE_S)
     assert (exported.returncode, imported.returncode) == (0, 0), imported.stderr
     assert said.startswith(b"exported position ")
-    assert facts("--engine", str(tmp_path / "new"))["holds"] == 2
+    assert facts("--engine", str(tmp_path / "new"))["hold_count"] == 2
 
 
 @pytest.mark.parametrize("wreck", ["cut", "flipped", "another file", "empty"])
@@ -280,7 +280,7 @@ def test_a_person_sees_how_far_it_is(tmp_path: Path) -> None:
         assert "/3000 entries" in screen.seen
         assert screen.seen.rstrip().endswith("0")
     said = call("info", "--engine", str(tmp_path / "data"))
-    assert "entries\t3000" in said.out
+    assert "entry_count\t3000" in said.out
     assert said.err == ""
 
 

@@ -1,8 +1,10 @@
 """`acquire`, `extend`, `release`: a hold handed from process to process by a token."""
 
 import json
+import re
 import signal
 import time
+from datetime import datetime, timedelta
 
 from fencehold.cli.tokens import decode
 from tests.e2e.served import Served, ended, until
@@ -18,8 +20,8 @@ def test_a_token_gives_back_what_another_process_took(server: Served) -> None:
     """Held until released; then the token is worth nothing."""
     process = server.start("acquire", "lease:a", "--json")
     taken = json.loads(ended(process).out)
-    assert set(taken) == {"token", "name", "fence", "ttl_ms"}
-    assert taken["ttl_ms"] == 60_000
+    assert set(taken) == {"token", "name", "fence", "until", "left_s"}
+    assert taken["left_s"] == 60
     assert server.call("acquire", "lease:a", "--try").code == 1
     released = server.call("release", taken["token"], "--json")
     assert json.loads(released.out) == {"name": "lease:a", "fence": taken["fence"], "released": True}
@@ -48,8 +50,8 @@ def test_it_runs_out_unless_extended(server: Served) -> None:
 def test_it_cannot_be_extended_beyond_what_it_was_acquired_with(server: Served) -> None:
     """Shorter is possible, longer is a usage error."""
     token = _token(server, "lease:longer", "--ttl", "30s")
-    assert json.loads(server.call("extend", token, "--ttl", "10s", "--json").out)["ttl_ms"] == 10_000
-    assert json.loads(server.call("info", "lease:longer", "--json").out)["holds"][0]["left_ms"] <= 10_000
+    assert json.loads(server.call("extend", token, "--ttl", "10s", "--json").out)["left_s"] == 10
+    assert json.loads(server.call("info", "lease:longer", "--json").out)["holds"][0]["left_s"] <= 10
     assert server.call("extend", token, "--ttl", "31s").code == 2
     assert server.call("release", token).code == 0
 
@@ -114,3 +116,35 @@ def test_what_is_no_token_is_2(server: Served) -> None:
     said = server.call("release", "nonsense")
     assert said.code == 2
     assert "no token" in said.err
+
+
+def test_it_says_when_it_ends_and_names_no_process_that_is_gone(server: Served) -> None:
+    """The end is there for whoever looks, not only for whoever acquired it; the command that did has ended."""
+    token = _token(server, "lease:end", "--ttl", "5m", "--name", "deploy 17")
+    (hold,) = json.loads(server.call("info", "lease:end", "--json").out)["holds"]
+    assert hold["client"]["name"] == "deploy 17"
+    assert hold["client"]["pid"] is None
+    assert 0 < hold["left_s"] <= 300
+    since, until_ = (datetime.fromisoformat(hold[key]) for key in ("since", "until"))
+    assert timedelta(seconds=299) < until_ - since < timedelta(seconds=301)
+    server.call("release", token)
+
+
+def test_a_busy_name_says_who_holds_it_since_when_and_how_many_wait(server: Served) -> None:
+    """In words, or as facts for a program."""
+    token = _token(server, "lease:busy", "--name", "deploy 18")
+    waiting = server.start("acquire", "lease:busy", "--timeout", "20s")
+    until(lambda: json.loads(server.call("info", "lease:busy", "--json").out)["waiters"])
+    tried = server.call("acquire", "lease:busy", "--try")
+    assert (tried.code, tried.out) == (1, "")
+    pattern = (
+        r"fencehold: lease:busy is busy: held by deploy 18 \(\w+\) on \S+ since \d\d:\d\d:\d\d \([\d.]+m?s\), "
+        rf"until \d\d:\d\d:\d\d, fence {decode(token).fence}; 1 waits\n"
+    )
+    assert re.fullmatch(pattern, tried.err), tried.err
+    told = json.loads(server.call("acquire", "lease:busy", "--timeout", "10ms", "--json").err)
+    assert (told["error"], told["exit"], told["name"], told["waiter_count"]) == ("no", 1, "lease:busy", 1)
+    assert told["holds"][0]["fence"] == decode(token).fence
+    assert told["message"].startswith("lease:busy was not acquired within 10ms: held by deploy 18")
+    server.call("release", token)
+    server.call("release", ended(waiting).out.strip())

@@ -30,7 +30,7 @@ def test_tables_have_headers_for_people_and_no_colour_on_request(server: Served)
     with Terminal("ls", "person", FENCEHOLD_URL=server.url) as screen:
         assert screen.code() == 0
     lines = screen.seen.splitlines()
-    assert lines[0].split() == ["NAME", "MODE", "HOLDERS", "WAITERS", "FENCE"]
+    assert lines[0].split() == ["NAME", "MODE", "HELD", "BY", "FOR", "WAITING", "FENCE"]
     assert lines[1].split()[:2] == ["person", "exclusive"]
     with Terminal("info", "person", FENCEHOLD_URL=server.url, NO_COLOR="1") as screen:
         assert screen.code() == 0

@@ -80,7 +80,7 @@ def test_a_journal_that_was_imported_is_whole_and_imported_once(name: str, tmp_p
     told = moved(str(tmp_path / "data"), tmp_path / "backup", url)
     found = facts("--engine", url)
     assert (found["engine"], found["epoch"], found["position"], found["fence"]) == (name, 0, 8, told["fence"])
-    same = ("sessions", "holds", "waiters", "logical_ms", "ttl_ms_longest")
+    same = ("session_count", "hold_count", "waiter_count", "logical_s", "longest_ttl_s")
     assert [found[fact] for fact in same] == [told["backup"][fact] for fact in same]
     again = call("import", str(tmp_path / "backup"), "--engine", url)
     assert again.code == 2

@@ -3,12 +3,13 @@
 import os
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fencehold import __version__
-from fencehold.cli.failures import guarded
+from fencehold.cli.failures import complain_in_json, guarded
 
 SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
 
@@ -34,6 +35,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 """Each command: its module, its function (of a group, its functions by name), and the heading it stands under."""
 
+_PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
+
 GROUPS = {"journal": "Back a journal up, move it to another engine, look into one."}
 
 
@@ -50,16 +53,43 @@ def prepared(words: list[str]) -> list[str]:
 
 def build(words: list[str]) -> typer.Typer:
     """The application for this command line."""
-    app = _typer("fencehold", "Distributed locks as safe as consensus, that your database itself can enforce.")
+    app = _typer(
+        "fencehold", "Distributed locks as safe as consensus, that your database itself can enforce.", Root
+    )
     app.callback()(_root)
     for name in _needed(words):
         _add(app, name)
     return app
 
 
-def _typer(name: str, description: str) -> typer.Typer:
+class Root(TyperGroup):
+    """The application as it is called: a wrong command line is told in JSON, too, where that was asked for."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Parse and run; ends the process, unless the caller says otherwise."""
+        given = args[0] if args else options.get("args") or ()
+        if not _asks_for_json(list(given)) or not options.get("standalone_mode", True):
+            return super().main(*args, **options)
+        try:
+            code = super().main(*args, **{**options, "standalone_mode": False})
+        except _WRONG as wrong:
+            complain_in_json(wrong.exit_code, wrong.format_message())
+            code = wrong.exit_code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+_WRONG: Any = typer.BadParameter.__mro__[2]
+"""What a parser says of a command line that is wrong, of whatever kind: Typer has no name for the class of all."""
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
+
+
+def _typer(name: str, description: str, kind: type[TyperGroup] = TyperGroup) -> typer.Typer:
     return typer.Typer(
         name=name,
+        cls=kind,
         help=description,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -17,7 +17,7 @@ from fencehold import aio
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Url, lasting
-from fencehold.cli.output import console, say, say_json, to_person
+from fencehold.cli.output import console, say_json, tell, to_person
 from fencehold.cli.wire import connect
 
 _SAMPLES_MAX = 200_000
@@ -50,9 +50,17 @@ def bench(
     with _showing(to_person() and not as_json, seconds) as progress:
         figures = asyncio.run(_measure(url, clients, seconds, same_name, progress))
     if as_json:
-        say_json(figures._asdict())
+        say_json(
+            {
+                "clients": figures.clients,
+                "for_s": figures.seconds,
+                "ops_per_s": figures.ops_per_s,
+                "acquire_p50_s": round(figures.acquire_p50_us / 1e6, 7),
+                "acquire_p99_s": round(figures.acquire_p99_us / 1e6, 7),
+            }
+        )
         return
-    say(
+    tell(
         f"{figures.ops_per_s:,.0f} ops/s with {clients} client{'s' if clients > 1 else ''}; "
         f"acquire p50 {figures.acquire_p50_us:,.0f} µs, p99 {figures.acquire_p99_us:,.0f} µs"
     )

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from fencehold.cli import shapes
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.looking import decoded, show
+from fencehold.cli.looking import show
 from fencehold.cli.options import URL, Json, Name, Tier, Url
 from fencehold.cli.output import clean, note, say, say_json
 from fencehold.cli.wire import wired
@@ -34,7 +35,7 @@ def break_(
         seen = max(hold["fence"] for hold in view["holds"])
         broken = wire.call("LOCK.BREAK", name, "FENCE", seen)
     if as_json:
-        say_json({**broken, "holds": decoded(view)["holds"]})
+        say_json({**broken, "holds": shapes.lock(view)["holds"]})
     elif broken["ended"]:
         # No guard goes by a fence of the other tier.
         guards = f"; the fence is now {broken['fence']}: raise your guards' marks to it"

@@ -16,7 +16,7 @@ from fencehold.cli.wire import CannotConnect
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_HEADERS = ("NODE", "ADDRESS", "ROLE", "EPOCH:", "POSITION:", "LAG:", "ENGINE", "NOTE")
+_HEADERS = ("NODE…", "ADDRESS…", "ROLE", "EPOCH:", "POSITION:", "LAG:", "ENGINE", "NOTE ")
 _STYLES = {"leader": "green", "waiting": "yellow", "unreachable": "red"}
 
 
@@ -53,16 +53,16 @@ def _facts(seen: Survey) -> dict[str, Any]:
     leader = seen.leader
     nodes = [
         {
-            "node": node.node,
+            "node": node.node or None,
             "address": node.address,
             "role": node.role,
             "reachable": node.role != "unreachable",
-            "epoch": node.epoch,
+            "epoch": node.epoch or None,
             "position": node.position,
             "lag": node.lag,
-            "engine": node.engine,
-            "version": node.version,
-            "note": node.note,
+            "engine": node.engine or None,
+            "version": node.version or None,
+            "note": node.note or None,
         }
         for node in seen.nodes
     ]
@@ -91,10 +91,7 @@ def _row(node: Seen) -> tuple[str, ...]:
 
 
 def _table(seen: Survey) -> "RenderableType":
-    made = table(_HEADERS, [])
-    for node in seen.nodes:
-        made.add_row(*_row(node), style=_STYLES.get(node.role, ""))
-    return made
+    return table(_HEADERS, map(_row, seen.nodes), styles=[_STYLES.get(node.role, "") for node in seen.nodes])
 
 
 class Watching:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.cli.credentials import from_environment, password_of, with_password
-from fencehold.cli.output import say_json, say_rows
+from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.client.endpoints import endpoint
 from fencehold.doors.resp.door import check_host
@@ -90,24 +90,18 @@ def show(known: Configuration) -> None:
     if known.as_json:
         say_json({**values, "sources": sources})
         return
-    rows = [(name, _written(values[name]), sources[name]) for name in sources]
+    rows = [(name, written(values[name]), sources[name]) for name in sources]
     for table in TABLES:
         defaults = bounds_of(table)
         rows += [
             (f"{table}.{key}", value, "default" if value == defaults[key] else "file")
             for key, value in values[table].items()
         ]
-    say_rows(("SETTING", "VALUE", "SAID BY"), rows, empty="")
+    say_rows(("SETTING", "VALUE ", "SAID BY"), rows, empty="")
 
 
 def _shown(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
 
 
 def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:

@@ -87,7 +87,8 @@ def demo(
             server.terminate()
             server.wait(_PATIENCE_S)
     if as_json:
-        say_json([{**act._asdict(), "lost": act.lost} for act in outcomes])
+        for act in outcomes:
+            say_json({**act._asdict(), "lost": act.lost})
     stage.head("The lock decided who holds. The fence made it true at the wallet.")
     if [act.lost for act in outcomes] != [_SECOND, 0]:
         raise fail(

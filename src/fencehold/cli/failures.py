@@ -1,28 +1,49 @@
-"""Failures: an error becomes one clear sentence on stderr and an exit code; a traceback only if it is a bug."""
+"""Failures: an error becomes one clear sentence on stderr and an exit code; a traceback only if it is a bug.
+
+Where JSON was asked for, the sentence is in a line of JSON, with the same words in every command: a script that
+reads stdout as JSON can read stderr so, too.
+"""
 
 import functools
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import ParamSpec
+from contextvars import ContextVar
+from typing import Any, ParamSpec
 
 import typer
 
 from fencehold.cli.exits import Exit, exit_of
+from fencehold.cli.output import note
 from fencehold.errors import FenceholdError, InvariantViolated
 
 P = ParamSpec("P")
 
 
+_in_json: ContextVar[bool] = ContextVar("_in_json", default=False)
+"""Whether the command that runs was asked for JSON."""
+
+
 def complain(message: str, hint: str = "") -> None:
     """Say what is wrong, and what to do about it."""
-    sys.stderr.write(f"fencehold: {message}\n" + (f"  {hint}\n" if hint else ""))
+    note(f"fencehold: {message}" + (f"\n  {hint}" if hint else ""))
 
 
-def fail(code: Exit, message: str, hint: str = "") -> typer.Exit:
-    """Complain; raise what is returned."""
-    complain(message, hint)
+def complain_in_json(code: int, message: str, hint: str = "", **facts: Any) -> None:
+    """The same for a program, with what else is known."""
+    word = Exit(code).name.lower() if code in list(Exit) else "signal"
+    said = {"error": word, "exit": int(code), "message": message, "hint": hint or None, **facts}
+    sys.stderr.write(json.dumps(said, ensure_ascii=False) + "\n")
+
+
+def fail(code: Exit, message: str, hint: str = "", **facts: Any) -> typer.Exit:
+    """Complain; raise what is returned. More facts are for programs: people have read them in the message."""
+    if _in_json.get():
+        complain_in_json(code, message, hint, **facts)
+    else:
+        complain(message, hint)
     return typer.Exit(code)
 
 
@@ -31,6 +52,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        _in_json.set(bool(kwargs.get("as_json")))
         try:
             command(*args, **kwargs)
             sys.stdout.flush()

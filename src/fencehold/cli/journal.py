@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,8 @@ from fencehold.cli.credentials import password_of, with_password
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
-from fencehold.cli.output import ago, clean, note, say, say_json, say_rows
+from fencehold.cli.output import ago, clean, note, say_facts, say_json, tell
+from fencehold.cli.shapes import instant, seconds
 from fencehold.engines.registry import journal_of, path_of, shown
 from fencehold.errors import AlreadyOwned, OutcomeUnknown, UsageError
 from fencehold.journal.port import Journal
@@ -73,11 +73,11 @@ def export_(
         )
     _say_repaired(notes)
     if as_json:
-        say_json({"file": str(file), "bytes": file.stat().st_size, **contents._asdict()})
+        say_json({"file": str(file), "bytes": file.stat().st_size, **_contents(contents)})
     elif file == STANDARD:
         note(f"exported {_summary(contents)}")
     else:
-        say(f"exported {_summary(contents)} to {file}")
+        tell(f"exported {_summary(contents)} to {file}")
 
 
 def import_(
@@ -107,8 +107,8 @@ def import_(
     if as_json:
         say_json({"url": shown(engine), **restored._asdict(), "backup": _facts(loaded.head, contents)})
         return
-    say(f"imported {_summary(contents)} into {shown(engine)}")
-    say(f"every fence from now on is above {restored.fence}")
+    tell(f"imported {_summary(contents)} into {shown(engine)}")
+    tell(f"every fence from now on is above {restored.fence}")
     _warn(contents)
 
 
@@ -132,7 +132,7 @@ def info(
     if as_json:
         say_json(facts)
     else:
-        say_rows(("FACT", "VALUE"), list(facts.items()), empty="")
+        say_facts(facts)
 
 
 JOURNAL = {"export": export_, "import": import_, "info": info}
@@ -151,18 +151,27 @@ def _facts_of_journal(engine: str, password_file: Path | None, as_json: bool) ->
     with _told(engine), progress("reading", wanted=not as_json) as on_progress:
         contents, notes = asyncio.run(survey(journal, on_progress))
     _say_repaired(notes)
-    return {"url": shown(engine), **contents._asdict()}
+    return {"url": shown(engine), **_contents(contents)}
 
 
 def _facts(head: Head, contents: Contents) -> dict[str, Any]:
-    return {"made_at": _date(head.made_at_us), "made_by": head.made_by, **contents._asdict()}
+    return {"made_at": instant(head.made_at_us), "made_by": head.made_by, **_contents(contents)}
 
 
-def _date(at_us: int) -> str:
-    try:
-        return datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{at_us} µs"
+def _contents(contents: Contents) -> dict[str, Any]:
+    return {
+        "engine": contents.engine,
+        "epoch": contents.epoch,
+        "snapshot_position": contents.snapshot_position,
+        "position": contents.position,
+        "entry_count": contents.entries,
+        "logical_s": seconds(contents.logical_ms),
+        "fence": contents.fence,
+        "session_count": contents.sessions,
+        "hold_count": contents.holds,
+        "waiter_count": contents.waiters,
+        "longest_ttl_s": seconds(contents.ttl_ms_longest),
+    }
 
 
 def _summary(contents: Contents) -> str:

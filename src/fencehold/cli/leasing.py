@@ -1,7 +1,7 @@
 """`acquire`, `extend`, `release`: a hold that outlives the process that took it, for scripts of several processes.
 
-The hold lasts for its ttl and nothing renews it by itself: its session is left, not closed, with a grace as long
-as its ttl. The token that `acquire` prints is what the other two take.
+The hold has a ttl of its own and nothing renews it: whoever looks sees when it ends. Its session is left, not
+closed, with a grace as long as the ttl. The token that `acquire` prints is what the other two take.
 """
 
 import contextlib
@@ -11,17 +11,31 @@ import pwd
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from fencehold.cli import shapes
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.options import URL, Json, Limit, Name, Shared, Tier, Timeout, Try, Url, lasting, wait_of
-from fencehold.cli.output import ago, clean, note, say, say_json, to_person
+from fencehold.cli.options import (
+    URL,
+    ClientName,
+    Json,
+    Limit,
+    Name,
+    Shared,
+    Tier,
+    Timeout,
+    Try,
+    Url,
+    lasting,
+    wait_of,
+)
+from fencehold.cli.output import ago, clean, clock_time, note, say, say_json, to_person
+from fencehold.cli.people import holding
 from fencehold.cli.tokens import Token, decode
 from fencehold.cli.wire import Wire, connect, wired
 from fencehold.errors import FenceholdError, OutcomeUnknown, SessionExpired, Unavailable, UsageError
@@ -47,18 +61,20 @@ def acquire(
     attempt: Try = False,
     shared: Shared = False,
     limit: Limit = 0,
+    called: ClientName = "fencehold acquire",
     tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
     """Acquire a name and leave it held: prints a token for `release` and `extend`.
 
-    Exits 1 if it is busy. To hold a lock while a command runs, `fencehold run` is safer: it knows when the hold is
-    lost.
+    Exits 1 if it is busy, and says who holds it. To hold a lock while a command runs, `fencehold run` is safer: it
+    knows when the hold is lost.
     """
     wait = wait_of(attempt, timeout)
     mode = _mode(shared, limit)
-    with _signals_raised(), contextlib.closing(Member(url, ttl, tier)) as member:
+    view = None
+    with _signals_raised(), contextlib.closing(Member(url, ttl, tier, called)) as member:
         try:
             grant = _acquired(member, name, wait, mode)
             if grant is not None:
@@ -71,8 +87,18 @@ def acquire(
             raise
         if grant is None:
             member.wire.call("SESSION.CLOSE")
-    if grant is None:
-        raise fail(Exit.NO, f"{clean(name)} is busy" if wait == 0 else f"{clean(name)} was not to be had in time")
+            view = member.wire.call("LOCK.INFO", name)
+    if view is not None:
+        raise _busy(view, wait)
+
+
+def _busy(view: dict[str, Any], wait: float | None) -> typer.Exit:
+    """Who has it instead, as it is now; a name that has become free since may be asked for again."""
+    waited = f"was not acquired within {ago(wait * 1000)}" if wait else "is busy"
+    hint = "" if view["holds"] or view["kept"] else "it has become free since: try again"
+    seen = shapes.lock(view)
+    facts = {"name": seen["name"], "holds": seen["holds"], "waiter_count": len(seen["waiters"])}
+    return fail(Exit.NO, f"{clean(view['name'])} {waited}: {holding(view)}", hint, **facts)
 
 
 def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
@@ -84,13 +110,14 @@ def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
 class Member:
     """A session of this process, on whichever node leads."""
 
-    def __init__(self, url: str, ttl: float, tier: str = "") -> None:
+    def __init__(self, url: str, ttl: float, tier: str, called: str) -> None:
         self._url = url
         self._tier = tier
         self.ttl = ttl
         self.wire = connect(url, tier=tier)
         try:
-            self._opened = self.wire.call("SESSION.OPEN", "TTL", _ms(ttl), "GRACE", _ms(ttl), "META", _who())
+            lives = ("TTL", _ms(ttl), "GRACE", _ms(ttl))
+            self._opened = self.wire.call("SESSION.OPEN", *lives, "META", _who(called))
         except BaseException:
             self.close()
             raise
@@ -112,7 +139,7 @@ class Member:
 def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | int, ...]) -> Any:
     """The grant, waited for; None if it was not to be had. It waits on when the node it asked has ended."""
     patience = () if wait is None else ("WAIT", _ms(wait))
-    request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", *patience, *mode)
+    request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", "TTL", _ms(member.ttl), *patience, *mode)
     for _ in range(_RESUMES_MAX):
         try:
             return _waited(member.wire, request, member.ttl)
@@ -142,11 +169,20 @@ def _waited(wire: Wire, request: tuple[str | int, ...], ttl: float) -> Any:
 
 def _print(token: Token, ttl: float, as_json: bool) -> None:
     if as_json:
-        say_json({"token": token.encode(), "name": token.name, "fence": token.fence, "ttl_ms": _ms(ttl)})
+        say_json({"token": token.encode(), **_held(token, _ms(ttl))})
         return
     say(token.encode())
     if to_person():
-        note(f"{clean(token.name)} is held with fence {token.fence} for {ago(_ms(ttl))}; then it is free")
+        note(f"{_lasting(token, _ms(ttl))}; then it is free")
+
+
+def _held(token: Token, ttl_ms: int) -> dict[str, Any]:
+    return {"name": token.name, "fence": token.fence, **shapes.until(ttl_ms)}
+
+
+def _lasting(token: Token, ttl_ms: int) -> str:
+    ends = f"until {clock_time(ttl_ms)} ({ago(ttl_ms)} from now)"
+    return f"{clean(token.name)} is held with fence {token.fence} {ends}"
 
 
 def extend(
@@ -164,13 +200,12 @@ def extend(
         longest_ms = _resume(wire, held)["ttl_ms"]
         ttl_ms = longest_ms if ttl is None else _ms(ttl)
         if ttl_ms > longest_ms:
-            raise UsageError(f"it was acquired with --ttl {longest_ms}ms and cannot be extended beyond that")
-        # 0: as long as its session, which resuming has just renewed.
-        wire.call("LOCK.EXTEND", held.name, held.fence, ttl_ms if ttl_ms < longest_ms else 0)
+            raise UsageError(f"it was acquired with --ttl {ago(longest_ms)} and cannot be extended beyond that")
+        wire.call("LOCK.EXTEND", held.name, held.fence, ttl_ms)
     if as_json:
-        say_json({"name": held.name, "fence": held.fence, "ttl_ms": ttl_ms})
+        say_json(_held(held, ttl_ms))
     elif to_person():
-        note(f"{clean(held.name)} is held with fence {held.fence} for {ago(ttl_ms)} more")
+        note(_lasting(held, ttl_ms))
 
 
 def release(token: TokenText, url: Url = URL, as_json: Json = False) -> None:
@@ -198,10 +233,9 @@ def _resume(wire: Wire, held: Token) -> Any:
         raise fail(Exit.LOST, message) from None
 
 
-def _who() -> str:
-    """Who holds it, for whoever asks: the script, not this process, which is gone in a moment."""
-    facts = {"client": "fencehold acquire", "user": _user(), "host": socket.gethostname(), "pid": os.getppid()}
-    return json.dumps(facts | {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+def _who(called: str) -> str:
+    """Who holds it, for whoever asks. No process: this one is gone in a moment, and its script may be soon."""
+    return json.dumps({"client": called, "user": _user(), "host": socket.gethostname()})
 
 
 def _user() -> str:

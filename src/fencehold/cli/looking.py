@@ -1,39 +1,51 @@
 """`ls`, `info`, `sessions`, `status`, `ping`: what is held, by whom, and who waits for it."""
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
+from fencehold.cli import shapes
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Name, Prefix, Tier, Url
-from fencehold.cli.output import ago, clean, console, left, say, say_json, say_rows, to_person
+from fencehold.cli.output import ago, clean, console, left, say_facts, say_json, say_rows, tell, to_person
+from fencehold.cli.people import holder, unheld, who
 from fencehold.cli.wire import Wire, facts, wired
 
-MODES = {"X": "exclusive", "S": "shared", "P": "semaphore", "": "free"}
-_PAGE = 1_000
+HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
+"""Of a list of names: what `row` tells of each."""
+_PAGE, _PAGE_WITH_HOLDS = 1_000, 250
 
 
 def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
-    """List the names that are held or waited for."""
+    """List the names that are held or waited for: by whom, for how long, how many wait."""
     with wired(url, tier=tier) as wire:
-        names = all_names(wire, prefix)
+        names = all_names(wire, prefix, with_hold=True)
         if as_json:
             for name in names:
-                say_json(name)
+                say_json(shapes.listed(name))
             return
-        rows = [(n["name"], MODES[n["mode"]], n["holders"], n["waiters"], n["fence"]) for n in names]
-    say_rows(("NAME", "MODE", "HOLDERS:", "WAITERS:", "FENCE:"), rows, empty="nothing is held")
+        rows = [row(name) for name in names]
+    say_rows(HEADERS, rows, empty="nothing is held")
 
 
-def all_names(wire: Wire, prefix: str = "") -> Iterator[dict[str, Any]]:
-    """Every name in use with that prefix, page by page."""
+def row(name: dict[str, Any]) -> tuple[str, ...]:
+    """A name in a list, with its oldest holder."""
+    oldest = name["hold"]
+    held_for = ago(oldest["held_ms"]) if oldest else ""
+    by = holder(oldest, name["holders"])
+    mode = shapes.MODES.get(name["mode"], "free")
+    return clean(name["name"]), mode, by, held_for, str(name["waiters"]), str(name["fence"] or "")
+
+
+def all_names(wire: Wire, prefix: str = "", *, with_hold: bool) -> Iterator[dict[str, Any]]:
+    """Every name in use with that prefix, page by page; and its oldest hold, if wanted."""
     cursor = ""
+    more = ("COUNT", _PAGE_WITH_HOLDS, "HOLD") if with_hold else ("COUNT", _PAGE)
     while True:
-        cursor, page = wire.call("LOCK.LIST", "PREFIX", prefix, "CURSOR", cursor, "COUNT", _PAGE)
+        cursor, page = wire.call("LOCK.LIST", "PREFIX", prefix, "CURSOR", cursor, *more)
         yield from page
         if not cursor:
             return
@@ -44,68 +56,36 @@ def info(name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False) -> 
     with wired(url, tier=tier) as wire:
         view = wire.call("LOCK.INFO", name)
     if as_json:
-        say_json(decoded(view))
+        say_json(shapes.lock(view))
     else:
         show(view)
     if not view["holds"]:
         raise fail(Exit.NO, f"nobody holds {clean(name)}")
 
 
-def decoded(view: dict[str, Any]) -> dict[str, Any]:
-    """The view of a name with its metadata read, where it is JSON."""
-    people = [{**one, **_metas(one)} for one in (*view["holds"], *view["waiters"])]
-    count = len(view["holds"])
-    return {**view, "holds": people[:count], "waiters": people[count:]}
-
-
-def _metas(one: dict[str, Any]) -> dict[str, Any]:
-    return {key: read_meta(one[key]) for key in ("meta", "session_meta") if key in one}
-
-
-def read_meta(text: str) -> Any:
-    """Metadata as it was meant: what JSON says, or the text it is."""
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return text
-
-
-def who(one: dict[str, Any]) -> str:
-    """Who holds or waits, in a few words: what the client is called, on which host, which process."""
-    known = read_meta(one.get("session_meta", one.get("meta", "")))
-    if not isinstance(known, dict):
-        return clean(known)
-    words = [str(known[key]) for key in ("client", "app", "name") if known.get(key)][:1]
-    words += [f"on {known['host']}"] if known.get("host") else []
-    words += [f"pid {known['pid']}"] if known.get("pid") else []
-    words += [f"from {known['peer']}"] if known.get("peer") else []
-    return clean(" ".join(words)) or f"session {one['session']}"
-
-
 def show(view: dict[str, Any]) -> None:
     """The holders of a name and its queue, for people."""
-    holds = [
-        (hold["fence"], MODES[hold["mode"]], who(hold), _owner(hold), ago(hold["held_ms"]), left(hold["left_ms"]))
-        for hold in view["holds"]
-    ]
+    holds = [(hold["fence"], *_party(hold), ago(hold["held_ms"]), left(hold["left_ms"])) for hold in view["holds"]]
     waiters = [
-        (place, MODES[waiter["mode"]], who(waiter), _owner(waiter), ago(waiter["waited_ms"]), _patience(waiter))
+        (place, *_party(waiter), ago(waiter["waited_ms"]), _patience(waiter))
         for place, waiter in enumerate(view["waiters"], 1)
     ]
     if not to_person():
         say_rows((), [("hold", *row) for row in holds] + [("waiter", *row) for row in waiters], empty="")
         return
     out = console()
-    state = (
-        "held" if holds else f"free in {ago(view['delayed_ms'])} (lock-delay)" if view["delayed_ms"] else "free"
-    )
+    state = "held" if holds else unheld(view)
     out.print(clean(view["name"]), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")
     if holds:
-        say_rows(("FENCE:", "MODE", "HELD BY", "OWNER", "SINCE:", "LASTS"), holds, empty="")
+        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE:", "LASTS"), holds, empty="")
     if waiters:
         out.print(f"\n{len(waiters)} waiting", style="bold")
-        say_rows(("#:", "MODE", "WHO", "OWNER", "WAITED:", "GIVES UP"), waiters, empty="")
+        say_rows(("#:", "MODE", "WHO…", "OWNER…", "WAITED:", "GIVES UP"), waiters, empty="")
+
+
+def _party(one: dict[str, Any]) -> tuple[str, str, str]:
+    return shapes.MODES[one["mode"]], who(one), _owner(one)
 
 
 def _owner(one: dict[str, Any]) -> str:
@@ -122,12 +102,12 @@ def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
         found = wire.call("SESSION.LIST")
     if as_json:
         for one in found:
-            say_json({**one, "connected": bool(one["connected"]), "meta": read_meta(one["meta"])})
+            say_json(shapes.session(one))
         return
     rows = [
         (
-            one["session"],
             who(one),
+            one["session"],
             "yes" if one["connected"] else "no",
             ago(one["opened_ms_ago"]),
             ago(max(0, one["expires_in_ms"])),
@@ -136,18 +116,18 @@ def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
         )
         for one in found
     ]
-    headers = ("SESSION:", "WHO", "CONNECTED", "AGE:", "EXPIRES IN:", "HOLDS:", "WAITS:")
+    headers = ("WHO…", "SESSION:", "CONNECTED", "AGE:", "EXPIRES IN:", "HOLDS:", "WAITS:")
     say_rows(headers, rows, empty="no sessions")
 
 
 def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """Show what the node that leads says of itself: its version, role, position, counts."""
     with wired(url, patience_s=0, tier=tier) as wire:
-        found = {"url": f"fencehold://{wire.endpoint}", **facts(wire)}
+        found = {"url": f"fencehold://{wire.endpoint}", **shapes.server(facts(wire))}
     if as_json:
         say_json(found)
     else:
-        say_rows(("FACT", "VALUE"), list(found.items()), empty="")
+        say_facts(found)
 
 
 def ping(
@@ -168,8 +148,9 @@ def ping(
         role, version = wire.hello["role"], wire.hello["version"]
         leader = "" if wire.leads else ", ".join(map(str, wire.leader()))
     if as_json:
-        say_json({"server": str(wire.endpoint), "role": role, "version": version, "round_trip_us": round_trip_us})
+        url = f"fencehold://{wire.endpoint}"
+        say_json({"url": url, "role": role, "version": version, "round_trip_s": round_trip_us / 1e6})
     else:
-        say(f"{wire.endpoint} answers in {round_trip_us} µs: fencehold {version}, {role}")
+        tell(f"{wire.endpoint} answers in {round_trip_us} µs: fencehold {version}, {role}")
     if role != "leader" and not any_role:
         raise fail(Exit.NO, f"{wire.endpoint} does not lead" + (f"; {leader} does" if leader else ""))

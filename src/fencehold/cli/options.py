@@ -11,6 +11,8 @@ from fencehold.errors import UsageError
 
 URL = f"fencehold://127.0.0.1:{PORT}"
 URL_VARIABLE = "FENCEHOLD_URL"
+CLIENT_NAME_BYTES_MAX = 128
+"""As much as fits into the metadata of a session beside the rest, and onto a line."""
 
 
 def duration(text: str | float) -> float:
@@ -53,6 +55,13 @@ def port_number(text: str | int) -> int | None:
     return int(text)
 
 
+def client_name(text: str) -> str:
+    """What a client is called."""
+    if not text.strip() or len(text.encode()) > CLIENT_NAME_BYTES_MAX:
+        raise typer.BadParameter(f"a name has 1 to {CLIENT_NAME_BYTES_MAX} bytes")
+    return text
+
+
 Url = Annotated[
     str,
     typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Where the server is: fencehold://host:port."),
@@ -69,6 +78,10 @@ Tier = Annotated[
         help="Of which tier: correctness, or efficiency.",
         show_default="correctness",
     ),
+]
+ClientName = Annotated[
+    str,
+    typer.Option("--name", metavar="TEXT", parser=client_name, help="What others see as the holder."),
 ]
 Try = Annotated[bool, typer.Option("--try", help="Do not wait at all.")]
 Shared = Annotated[bool, typer.Option("--shared", help="Together with others that share it.")]

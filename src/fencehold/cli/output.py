@@ -2,20 +2,27 @@
 
 1. What is for reading goes to stdout; what is about the doing of it (notes, complaints) to stderr.
 2. Into a pipe no colour, no boxes, no header: one line each, fields separated by tabs.
-3. Rich is loaded only when there is a person to see it. It respects NO_COLOR by itself.
+3. On a terminal nothing is cut where it must not be: sentences wrap between words, tables fit (see `tables`).
+4. Rich is loaded only when there is a person to see it. It respects NO_COLOR by itself.
 """
 
 import functools
 import json
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from fencehold.cli.tables import table as fitting_table
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 _UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_INDENT = "  "
 
 
 def to_person() -> bool:
@@ -31,15 +38,44 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
+def columns() -> int:
+    """How wide the terminal is; $COLUMNS has the last word."""
+    return shutil.get_terminal_size().columns
+
+
+def wrapped(text: str, *, indent: str = _INDENT) -> str:
+    """Sentences for a person: broken between words, never in one, so that what is to be copied stays whole."""
+    return "\n".join(_wrapped(line, indent) for line in text.split("\n"))
+
+
+def _wrapped(line: str, indent: str) -> str:
+    # What is indented already goes on where it began.
+    own = line[: len(line) - len(line.lstrip())]
+    width = max(columns(), 40)
+    return textwrap.fill(
+        line.strip(),
+        width,
+        initial_indent=own,
+        subsequent_indent=own + indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def say(text: str) -> None:
     """Write one line."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
+def tell(text: str) -> None:
+    """Write one sentence: a line of its own in a pipe, as many as it needs for a person."""
+    say(wrapped(text) if to_person() else text)
+
+
 def note(text: str) -> None:
-    """Write one line about what is being done, beside the output."""
-    sys.stderr.write(text + "\n")
+    """Write one sentence about what is being done, beside the output."""
+    sys.stderr.write((wrapped(text) if sys.stderr.isatty() else text) + "\n")
 
 
 def say_json(value: object) -> None:
@@ -59,17 +95,15 @@ def say_rows(headers: Sequence[str], rows: Iterable[Sequence[object]], *, empty:
         note(empty)
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> "Table":
-    """A plain table: a header and columns, no boxes. Headers that end in a colon are of numbers, set right."""
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    made = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left")
-    for header in headers:
-        made.add_column(header.rstrip(":"), justify="right" if header.endswith(":") else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*[Text(cell) for cell in row])
-    return made
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    styles: Sequence[str] = (),
+) -> "Table":
+    """A table that fits the terminal; how a column behaves is said by its header (see `tables`)."""
+    return fitting_table(headers, rows, width=columns(), title=title, styles=styles)
 
 
 def clean(value: object) -> str:
@@ -77,10 +111,22 @@ def clean(value: object) -> str:
     return str(value).translate(_UNPRINTABLE)
 
 
-def ago(ms: int) -> str:
+def written(value: object) -> str:
+    """A value as people write it: yes and no, and nothing where there is none."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
+
+
+def say_facts(facts: Mapping[str, object]) -> None:
+    """Write what is known of one thing, a line each."""
+    say_rows(("FACT", "VALUE "), [(key, written(value)) for key, value in facts.items()], empty="")
+
+
+def ago(ms: float) -> str:
     """A duration for people, in at most two units: 870ms, 4.2s, 3m12s, 2h05m, 3d04h."""
     if ms < 1000:
-        return f"{ms}ms"
+        return f"{ms:.0f}ms"
     if ms < 59_950:
         return f"{ms / 1000:.1f}s"
     minutes, rest_s = divmod(round(ms / 1000), 60)
@@ -88,6 +134,14 @@ def ago(ms: int) -> str:
         return f"{minutes}m{rest_s:02d}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24:02d}h"
+
+
+def clock_time(ms_from_now: float) -> str:
+    """The moment so long from now (or, below zero, ago) as a clock on the wall here shows it; with its day, if
+    that is another."""
+    now = datetime.now().astimezone()
+    at = now + timedelta(milliseconds=ms_from_now)
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
 
 
 def left(ms: int) -> str:

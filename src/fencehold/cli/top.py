@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from fencehold.cli.looking import MODES, all_names, who
+from fencehold.cli import shapes
+from fencehold.cli.looking import HEADERS, all_names, row
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url, lasting
-from fencehold.cli.output import ago, clean, say_json, say_rows, table, to_person
+from fencehold.cli.output import clean, say_json, say_rows, table, to_person
 from fencehold.cli.screen import show_until_quit
 from fencehold.cli.wire import Wire, connect, facts, wired
 from fencehold.errors import FenceholdError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_HEADERS = ("NAME", "MODE", "WAITERS:", "HELD:", "FENCE:", "BY")
 
 
 class Frame(NamedTuple):
@@ -52,35 +51,25 @@ def top(
     if as_json:
         _say_json(frame)
     else:
-        say_rows(_HEADERS, [_row(name) for name in frame.awaited or frame.oldest], empty="nothing is held")
+        say_rows(HEADERS, [row(name) for name in frame.awaited or frame.oldest], empty="nothing is held")
 
 
 def look(wire: Wire, prefix: str, rows: int) -> Frame:
     """What there is to see now."""
-    names = list(all_names(wire, prefix))
+    names = list(all_names(wire, prefix, with_hold=False))
     awaited = sorted((n for n in names if n["waiters"]), key=lambda n: (-n["waiters"], n["name"]))[:rows]
     oldest = sorted((n for n in names if n["holders"]), key=lambda n: (n["fence"], n["name"]))[:rows]
-    held = {name["name"]: wire.call("LOCK.INFO", name["name"], "STALE") for name in (*awaited, *oldest)}
-    awaited, oldest = (
-        [{**name, "holds": held[name["name"]]["holds"]} for name in some] for some in (awaited, oldest)
-    )
+    for name in (*awaited, *oldest):
+        # Of these few alone: who holds each of half a million names nobody could read.
+        holds = wire.call("LOCK.INFO", name["name"], "STALE")["holds"]
+        name["hold"] = holds[0] if holds else None
     return Frame(time.monotonic(), facts(wire), awaited, oldest)
 
 
 def _say_json(frame: Frame) -> None:
-    say_json({"server": frame.server, "awaited": frame.awaited, "oldest": frame.oldest})
-
-
-def _row(name: dict[str, Any]) -> tuple[str, ...]:
-    first = name["holds"][0] if name["holds"] else None
-    return (
-        clean(name["name"]),
-        MODES[name["mode"]],
-        str(name["waiters"]),
-        ago(first["held_ms"]) if first else "",
-        str(name["fence"]),
-        who(first) if first else "",
-    )
+    names = {"awaited": frame.awaited, "oldest": frame.oldest}
+    lists = {key: [shapes.listed(name) for name in some] for key, some in names.items()}
+    say_json({"server": shapes.server(frame.server), **lists})
 
 
 class Live:
@@ -118,8 +107,8 @@ def _drawn(before: Frame, now: Frame, trouble: str = "") -> "RenderableType":
 
     told = (clean(trouble), "yellow") if trouble else _summary(before, now)
     head = Text.assemble(("fencehold top", "bold"), ("   q quits\n", "dim"), told)
-    awaited = table(_HEADERS, [_row(name) for name in now.awaited], title="\nmost waited for")
-    oldest = table(_HEADERS, [_row(name) for name in now.oldest], title="\nheld longest")
+    awaited = table(HEADERS, [row(name) for name in now.awaited], title="\nmost waited for")
+    oldest = table(HEADERS, [row(name) for name in now.oldest], title="\nheld longest")
     return Group(head, awaited if now.awaited else Text("\nnobody waits", "dim"), oldest)
 
 

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from fencehold.cli.app import COMMANDS, GROUPS, build
-from fencehold.cli.exits import MEANINGS
+from fencehold.cli.exits import MEANINGS, Exit
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
@@ -64,3 +64,10 @@ def test_every_section_is_a_command() -> None:
     assert set(re.findall(r"^### `([a-z]+)`$", _PAGE.read_text(), re.MULTILINE)) == set(COMMANDS)
     inner = {name for name in ALL if " " in name}
     assert set(re.findall(r"^#### `([a-z ]+)`$", _PAGE.read_text(), re.MULTILINE)) == inner
+
+
+def test_every_error_has_its_word_in_the_table() -> None:
+    """As `--json` writes it, beside its exit code; what only a command that is run can end with has none."""
+    rows = re.findall(r"^\| `([a-z]+)` \| (\d+) \|$", _PAGE.read_text(), re.MULTILINE)
+    told = {code.name.lower(): code.value for code in Exit if 0 < code < Exit.CANNOT_EXECUTE}
+    assert {word: int(code) for word, code in rows} == told

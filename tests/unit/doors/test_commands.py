@@ -383,6 +383,26 @@ def test_names_are_listed_page_by_page(version: int) -> None:
 
 
 @both
+def test_a_list_tells_the_oldest_holder_of_each_name_if_asked(version: int) -> None:
+    """As LOCK.INFO tells it; null where nobody holds the name."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(version, session=50_000)
+        await client.call("LOCK.ACQUIRE", "free", "DELAY", 1_000, "TTL", 20)
+        await client.call("LOCK.ACQUIRE", "read", "MODE", "S", "META", "first")
+        await client.call("LOCK.ACQUIRE", "read", "MODE", "S", "META", "second")
+        await box.pass_time(30)
+        free, read = [as_map(summary) for summary in (await client.call("LOCK.LIST", "HOLD"))[1]]
+        assert (free["name"], free["mode"], free["hold"]) == ("free", "", None)
+        (first, _) = (await client.map("LOCK.INFO", "read"))["holds"]
+        assert (read["name"], read["holders"]) == ("read", 2)
+        assert as_map(read["hold"]) == as_map(first)
+        assert as_map(first)["meta"] == "first"
+
+    serve(scenario)
+
+
+@both
 def test_stale_readings_need_no_entry(version: int) -> None:
     """With STALE as the last word a reading is answered from what is there, and the journal does not move."""
 

@@ -1,7 +1,6 @@
 """Looking on: what can be asked without changing anything."""
 
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
@@ -17,7 +16,10 @@ from fencehold.node.leader import Question
 _LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
 _FROM = kinds(FROM=("position", number))
 _STALE = frozenset({b"STALE"})
+_LIST_FLAGS = _STALE | {b"HOLD"}
 _COUNT, _COUNT_MAX = 100, 1_000
+_COUNT_WITH_HOLDS_MAX = 250
+"""Each brings metadata of up to 2 KiB with it."""
 
 
 def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -27,9 +29,10 @@ def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    found = options(words, 1, _LIST, _STALE)
-    count = min(found.get("count", _COUNT), _COUNT_MAX) or 1
-    question = partial(_names, found.get("prefix", ""), found.get("cursor", ""), count)
+    found = options(words, 1, _LIST, _LIST_FLAGS)
+    with_hold = "HOLD" in found
+    count = min(found.get("count", _COUNT), _COUNT_WITH_HOLDS_MAX if with_hold else _COUNT_MAX) or 1
+    question = partial(_names, found.get("prefix", ""), found.get("cursor", ""), count, with_hold)
     _ask(connection, slot, question, "STALE" in found)
 
 
@@ -125,21 +128,23 @@ def _waiter(state: State, waiter: Waiter) -> dict[str, object]:
     }
 
 
-def _names(prefix: str, cursor: str, count: int, state: State) -> list[object]:
-    after = (name for name in names_in_use(state, prefix) if name > cursor)
-    names = list(islice(after, count + 1))
+def _names(prefix: str, cursor: str, count: int, with_hold: bool, state: State) -> list[object]:
+    names = names_in_use(state, prefix, after=cursor, count=count + 1)
     more = len(names) > count
-    return [names[count - 1] if more else "", [_summary(state, name) for name in names[:count]]]
+    summaries = [_summary(state, name, with_hold) for name in names[:count]]
+    return [names[count - 1] if more else "", summaries]
 
 
-def _summary(state: State, name: str) -> dict[str, object]:
+def _summary(state: State, name: str, with_hold: bool) -> dict[str, object]:
     holds = state.holders(name)
+    oldest = {"hold": _hold(state, holds[0]) if holds else None} if with_hold else {}
     return {
         "name": name,
         "mode": holds[0].mode.value if holds else "",
         "holders": len(holds),
         "waiters": len(state.queues.get(name, ())),
         "fence": max((hold.fence for hold in holds), default=0),
+        **oldest,
     }
 
 

@@ -1,0 +1,168 @@
+"""Shapes: what `--json` writes. One thing has one shape, in whichever command it appears.
+
+1. Instants are ISO 8601 in UTC, by the clock here: `since`, `until`. Durations are seconds: `for_s`, `left_s`.
+2. What there is none of is null: the `until` of a hold that lives as long as its session, the `pid` of a client
+   that named none.
+3. Counts end in `_count`; whoever holds, waits or is connected is a `client`.
+
+The shapes are documented in docs/reference/cli.md; `people` says the same in words.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from fencehold.runtime.calendar import now_us
+
+Shape = dict[str, Any]
+
+MODES = {"X": "exclusive", "S": "shared", "P": "semaphore"}
+_CLIENT_FACTS = ("client", "host", "pid", "user")
+
+
+def instant(at_us: int) -> str | None:
+    """A moment of the calendar; None if it lies outside of it."""
+    try:
+        at = datetime.fromtimestamp(at_us / 1_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds(ms: float) -> float:
+    return round(ms / 1000, 3)
+
+
+def since(ms: int) -> Shape:
+    """Something that began so long ago."""
+    return {"since": instant(now_us() - ms * 1_000), "for_s": seconds(ms)}
+
+
+def until(ms: int) -> Shape:
+    """Something that ends so soon; below zero: not by itself."""
+    if ms < 0:
+        return {"until": None, "left_s": None}
+    return {"until": instant(now_us() + ms * 1_000), "left_s": seconds(ms)}
+
+
+def client(seen: Shape) -> Shape:
+    """Who holds, waits or is connected: what it is called before its session's number."""
+    said = said_by(seen)
+    known = said if isinstance(said, dict) else {}
+    return {
+        "name": known.get("client") or None,
+        "host": known.get("host") or None,
+        "pid": known.get("pid") or None,
+        "user": known.get("user") or None,
+        "session": seen["session"],
+        "owner": seen.get("owner") or None,
+        "meta": {key: known[key] for key in known if key not in _CLIENT_FACTS} if known else said,
+    }
+
+
+def said_by(seen: Shape) -> Any:
+    """What a client said of itself when it opened its session."""
+    return read_meta(str(seen.get("session_meta", seen.get("meta", ""))))
+
+
+def read_meta(text: str) -> Any:
+    """Metadata as it was meant: what JSON says, or the text it is; None if there is none."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
+
+
+def hold(name: str, seen: Shape) -> Shape:
+    """One hold on a name, as LOCK.INFO tells it."""
+    return {
+        "name": name,
+        "fence": seen["fence"],
+        "mode": MODES[seen["mode"]],
+        "limit": seen["limit"] or None,
+        "client": client(seen),
+        **since(seen["held_ms"]),
+        **until(seen["left_ms"]),
+        "meta": read_meta(seen["meta"]),
+    }
+
+
+def waiter(place: int, seen: Shape) -> Shape:
+    """One place in the queue of a name; 1 is next."""
+    return {
+        "place": place,
+        "names": seen["names"],
+        "mode": MODES[seen["mode"]],
+        "client": client(seen),
+        **since(seen["waited_ms"]),
+        **until(seen["left_ms"]),
+    }
+
+
+def lock(view: Shape) -> Shape:
+    """A name with all its holds and its queue, as LOCK.INFO tells it."""
+    return {
+        "name": view["name"],
+        "holds": [hold(view["name"], seen) for seen in view["holds"]],
+        "waiters": [waiter(place, seen) for place, seen in enumerate(view["waiters"], 1)],
+        "delayed_s": seconds(view["delayed_ms"]),
+        "kept": next((_kept(seen) for seen in view["kept"]), None),
+    }
+
+
+def _kept(seen: Shape) -> Shape:
+    """For whom a name is kept for a least time, be it held or not."""
+    return {
+        "fence": seen["fence"],
+        "client": client(seen),
+        **since(seen["kept_ms"]),
+        **until(seen["left_ms"]),
+        "meta": read_meta(seen["meta"]),
+    }
+
+
+def listed(seen: Shape) -> Shape:
+    """A name in a list, with its oldest hold, as LOCK.LIST tells it."""
+    oldest = seen["hold"]
+    return {
+        "name": seen["name"],
+        "mode": MODES.get(seen["mode"]),
+        "fence": seen["fence"] or None,
+        "hold_count": seen["holders"],
+        "waiter_count": seen["waiters"],
+        "hold": hold(seen["name"], oldest) if oldest else None,
+    }
+
+
+def session(seen: Shape) -> Shape:
+    """A session, as SESSION.LIST tells it."""
+    return {
+        "session": seen["session"],
+        "client": client(seen),
+        "connected": bool(seen["connected"]),
+        **since(seen["opened_ms_ago"]),
+        **until(max(0, seen["expires_in_ms"])),
+        "hold_count": seen["holds"],
+        "waiter_count": seen["waits"],
+    }
+
+
+_SERVER_WORDS = {
+    "fencehold_version": "version",
+    "standbys": "standby_count",
+    "sessions": "session_count",
+    "names_held": "held_name_count",
+    "names_awaited": "awaited_name_count",
+    "waiters": "waiter_count",
+    "connected_clients": "connection_count",
+}
+
+
+def server(facts: Shape) -> Shape:
+    """What a node says of itself by INFO."""
+    known = {
+        _SERVER_WORDS.get(key, key): None if value == "" else value
+        for key, value in facts.items()
+        if key != "logical_time_ms"
+    }
+    return {**known, "durable": bool(facts["durable"]), "logical_s": seconds(facts["logical_time_ms"])}

@@ -1,0 +1,74 @@
+"""Shapes: the JSON of one thing is the same everywhere, and says null for what there is none of."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from fencehold.cli import shapes
+from fencehold.cli.people import holding
+
+_HOLD = {
+    "session": 3,
+    "owner": "report#1",
+    "fence": 7,
+    "mode": "X",
+    "limit": 0,
+    "held_ms": 4_200,
+    "left_ms": -1,
+    "meta": "",
+    "session_meta": json.dumps({"client": "nightly", "host": "web1", "pid": 81, "version": "1"}),
+}
+
+
+def test_a_client_is_its_name_before_its_number() -> None:
+    """What it said of itself beyond that is its metadata."""
+    client = shapes.client(_HOLD)
+    assert list(client)[:2] == ["name", "host"]
+    assert client == {
+        "name": "nightly",
+        "host": "web1",
+        "pid": 81,
+        "user": None,
+        "session": 3,
+        "owner": "report#1",
+        "meta": {"version": "1"},
+    }
+
+
+def test_metadata_may_be_anything() -> None:
+    """What is no JSON, or no object, is told as it is."""
+    for said, meta in (("plain words", "plain words"), ("[1]", [1]), ("", None)):
+        client = shapes.client({"session": 1, "session_meta": said})
+        assert (client["name"], client["meta"]) == (None, meta)
+
+
+def test_times_are_iso_and_seconds() -> None:
+    """Since and for how long; until and how long still; null without an end."""
+    hold = shapes.hold("jobs", _HOLD)
+    assert (hold["for_s"], hold["until"], hold["left_s"]) == (4.2, None, None)
+    ago = datetime.now(UTC) - datetime.fromisoformat(hold["since"])
+    assert timedelta(seconds=4.1) < ago < timedelta(seconds=60)
+    ends = shapes.until(1_500)
+    assert ends["left_s"] == 1.5
+    assert ends["until"].endswith("Z")
+    assert shapes.instant(10**30) is None
+
+
+def test_a_hold_is_the_same_in_a_list_and_by_itself() -> None:
+    """So that a script need learn one shape."""
+    view = {"name": "jobs", "holds": [_HOLD], "waiters": [], "delayed_ms": 0, "kept": []}
+    listed = shapes.listed({"name": "jobs", "mode": "X", "holders": 1, "waiters": 0, "fence": 7, "hold": _HOLD})
+    whole, alone = shapes.lock(view)["holds"][0], listed["hold"]
+    for hold in (whole, alone):
+        del hold["since"]
+    assert whole == alone
+
+
+def test_a_name_may_be_kept_though_nobody_holds_it() -> None:
+    """For whom, and until when."""
+    kept = {**_HOLD, "kept_ms": 1_000, "left_ms": 9_000}
+    view = {"name": "jobs", "holds": [], "waiters": [], "delayed_ms": 0, "kept": [kept]}
+    told = shapes.lock(view)["kept"]
+    assert (told["fence"], told["client"]["name"], told["left_s"]) == (7, "nightly", 9)
+    assert holding(view).startswith("kept for nightly on web1 pid 81 until ")
+    assert shapes.lock({**view, "kept": []})["kept"] is None
+    assert holding({**view, "kept": []}) == "free"
