@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from fencehold import aio, errors
     from fencehold.client.blocking.client import Client, connect
     from fencehold.client.blocking.hold import Claim, Hold, Loss
-    from fencehold.client.blocking.lock import Lock
-    from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock, Watch
+    from fencehold.client.blocking.lock import Lock, UntimedLock
+    from fencehold.client.blocking.recipes import (
+        Election,
+        Leadership,
+        RLock,
+        RWLock,
+        UntimedRLock,
+        UntimedRWLock,
+        Watch,
+    )
     from fencehold.client.current import current_hold
     from fencehold.client.holding import Holding
     from fencehold.client.trust import State
@@ -43,8 +51,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "fencehold.client.blocking.client": ("Client", "connect"),
     "fencehold.client.blocking.hold": ("Claim", "Hold", "Loss"),
-    "fencehold.client.blocking.lock": ("Lock",),
-    "fencehold.client.blocking.recipes": ("Election", "Leadership", "RLock", "RWLock", "Watch"),
+    "fencehold.client.blocking.lock": ("Lock", "UntimedLock"),
+    "fencehold.client.blocking.recipes": (
+        "Election",
+        "Leadership",
+        "RLock",
+        "RWLock",
+        "UntimedRLock",
+        "UntimedRWLock",
+        "Watch",
+    ),
     "fencehold.client.current": ("current_hold",),
     "fencehold.client.holding": ("Holding",),
     "fencehold.client.trust": ("State",),
@@ -108,6 +124,9 @@ __all__ = [
     "Tier",
     "Unavailable",
     "Unsupported",
+    "UntimedLock",
+    "UntimedRLock",
+    "UntimedRWLock",
     "UsageError",
     "Waiting",
     "Watch",

@@ -2,8 +2,8 @@
 
 from fencehold.client.aio.client import Client, connect
 from fencehold.client.aio.hold import Claim, Hold, Loss
-from fencehold.client.aio.lock import Lock
-from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock
+from fencehold.client.aio.lock import Lock, UntimedLock
+from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.aio.watch import Watch
 
 __all__ = [
@@ -16,6 +16,9 @@ __all__ = [
     "Loss",
     "RLock",
     "RWLock",
+    "UntimedLock",
+    "UntimedRLock",
+    "UntimedRWLock",
     "Watch",
     "connect",
 ]

@@ -98,7 +98,8 @@ def _members(tree: ast.ClassDef) -> Iterator[Signature]:
                 results.setdefault(node.name, []).append(found.result)
             else:
                 # What it can be called with is said once, and all that can come of it.
-                yield found._replace(result=" | ".join(results.get(node.name, [found.result])))
+                said = " | ".join(results.get(node.name, [found.result]))
+                yield found._replace(result=" | ".join(dict.fromkeys(said.split(" | "))))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield Signature(node.target.id, (), _words(node.annotation), False, False)
 

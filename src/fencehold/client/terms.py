@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from fencehold.client.wire import bulk, number, options
 from fencehold.durations import LEAST_S, Duration, seconds_of
@@ -10,6 +10,8 @@ from fencehold.errors import UsageError
 
 Meta: TypeAlias = str | Mapping[str, object] | None
 """What is shown to whoever asks who holds a name: text, or what JSON can say."""
+Forever: TypeAlias = Literal[-1] | None
+"""A time to wait that has no limit."""
 
 _OWN_WORDS = 7
 """LOCK.ACQUIRE, OWNER o, REQUEST id, ANSWERED id."""

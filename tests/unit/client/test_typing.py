@@ -1,4 +1,5 @@
-"""What a type checker says: a `Claim` has no fence, so it is refused wherever one is needed; a `Hold` has.
+"""What a type checker says: a `Claim` has no fence, so it is refused wherever one is needed; a `Hold` has. And
+`acquire` and `campaign` return None only where a time to wait was given, by the call or by the lock.
 
 And an `async def` with a blocking lock around it, whose body would run without the lock, cannot be called.
 
@@ -18,7 +19,7 @@ from functools import partial
 from typing import NoReturn, assert_type
 
 import fencehold
-from fencehold import CORRECTNESS, EFFICIENCY, Claim, Hold, Holding, Leadership, Tier, aio
+from fencehold import CORRECTNESS, EFFICIENCY, Claim, Duration, Hold, Holding, Leadership, Tier, aio
 
 
 def guard(hold: Holding) -> int:
@@ -31,7 +32,7 @@ def guarded_by_threads(hold: Hold) -> None: ...
 def guarded_by_tasks(hold: aio.Hold) -> None: ...
 
 
-def threads(client: fencehold.Client, tier: Tier) -> None:
+def threads(client: fencehold.Client, tier: Tier, seconds: Duration | None, blocking: bool) -> None:
     with client.lock("x") as hold:
         assert_type(hold, Hold)
         guard(hold)
@@ -52,13 +53,35 @@ def threads(client: fencehold.Client, tier: Tier) -> None:
         guard(hold)
         guard(claim)  # refused: arg-type
 
-    acquired = client.lock("x").acquire()
-    guard(acquired)  # refused: arg-type
-    if acquired is not None:
-        guard(acquired)
-    claimed = client.lock("x", tier=EFFICIENCY).acquire()
-    if claimed is not None:
-        guard(claimed)  # refused: arg-type
+    assert_type(client.lock("x").acquire(), Hold)
+    assert_type(client.lock("x", ttl="30s", meta="m").acquire(blocking=True), Hold)
+    assert_type(client.lock("x").acquire(timeout=None), Hold)
+    assert_type(client.lock("x", timeout=None).acquire(timeout=-1), Hold)
+    assert_type(client.lock("x").acquire(timeout=5), Hold | None)
+    assert_type(client.lock("x").acquire(timeout=seconds), Hold | None)
+    assert_type(client.lock("x").acquire(blocking=False), Hold | None)
+    assert_type(client.lock("x").acquire(blocking=blocking), Hold | None)
+    assert_type(client.lock("x", timeout=5).acquire(), Hold | None)
+    assert_type(client.lock("x", timeout="5s").acquire(timeout=None), Hold)
+    assert_type(client.lock("x", timeout=seconds).acquire(), Hold | None)
+    assert_type(client.lock("x", tier=EFFICIENCY).acquire(), Claim)
+    assert_type(client.lock("x", tier=tier, timeout=0).acquire(), Claim | None)
+    assert_type(client.multi(["x"]).acquire(), Hold)
+    assert_type(client.multi(["x"], timeout=1).acquire(), Hold | None)
+    assert_type(client.semaphore("x", 2).acquire(), Hold)
+    assert_type(client.semaphore("x", 2, timeout=1).acquire(), Hold | None)
+    assert_type(client.rlock("x").acquire(), Hold)
+    assert_type(client.rlock("x").acquire(timeout=1), Hold | None)
+    assert_type(client.rlock("x", timeout=1).acquire(), Hold | None)
+    assert_type(client.rwlock("x").read().acquire(), Hold)
+    assert_type(client.rwlock("x", tier=EFFICIENCY).write().acquire(), Claim)
+    assert_type(client.rwlock("x", timeout=1).write().acquire(), Hold | None)
+    passed_on: fencehold.Lock[Hold] = client.lock("x")
+    assert_type(passed_on.acquire(), Hold | None)
+    untimed: fencehold.UntimedLock[Hold] = client.lock("x", timeout=5)  # refused: assignment
+    guard(client.lock("x", timeout=1).acquire())  # refused: arg-type
+    guard(client.lock("x", tier=EFFICIENCY).acquire())  # refused: arg-type
+    client.lock("x", shard=True)  # refused: call-overload
 
     with client.multi(["x", "y"]) as hold, client.multi(["x", "y"], tier=EFFICIENCY) as claim:
         guard(hold)
@@ -77,21 +100,21 @@ def threads(client: fencehold.Client, tier: Tier) -> None:
         guard(claim)  # refused: arg-type
 
     term = client.election("x").campaign()
-    if term is not None:
-        assert_type(term, Leadership)
-        guard(term)
-        print(term.epoch)
+    assert_type(term, Leadership)
+    guard(term)
+    print(term.epoch)
+    assert_type(client.election("x").campaign(timeout=5), Leadership | None)
+    assert_type(client.election("x").campaign(timeout=seconds), Leadership | None)
     turn = client.election("x", tier=EFFICIENCY).campaign()
-    if turn is not None:
-        assert_type(turn, Claim)
-        guard(turn)  # refused: arg-type
-        print(turn.epoch)  # refused: attr-defined
+    assert_type(turn, Claim)
+    guard(turn)  # refused: arg-type
+    print(turn.epoch)  # refused: attr-defined
 
     anything: fencehold.Lock[Claim] = client.lock("x")
     protected: fencehold.Lock[Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
 
 
-async def tasks(client: aio.Client, tier: Tier) -> None:
+async def tasks(client: aio.Client, tier: Tier, seconds: Duration | None, blocking: bool) -> None:
     async with client.lock("x") as hold:
         assert_type(hold, aio.Hold)
         guard(hold)
@@ -108,13 +131,35 @@ async def tasks(client: aio.Client, tier: Tier) -> None:
     async with client.lock("x", tier=tier) as claim:
         claim.fence  # refused: attr-defined
 
-    acquired = await client.lock("x").acquire()
-    guard(acquired)  # refused: arg-type
-    if acquired is not None:
-        guard(acquired)
-    claimed = await client.lock("x", tier=EFFICIENCY).acquire()
-    if claimed is not None:
-        guard(claimed)  # refused: arg-type
+    assert_type(await client.lock("x").acquire(), aio.Hold)
+    assert_type(await client.lock("x", ttl="30s", meta="m").acquire(blocking=True), aio.Hold)
+    assert_type(await client.lock("x").acquire(timeout=None), aio.Hold)
+    assert_type(await client.lock("x", timeout=None).acquire(timeout=-1), aio.Hold)
+    assert_type(await client.lock("x").acquire(timeout=5), aio.Hold | None)
+    assert_type(await client.lock("x").acquire(timeout=seconds), aio.Hold | None)
+    assert_type(await client.lock("x").acquire(blocking=False), aio.Hold | None)
+    assert_type(await client.lock("x").acquire(blocking=blocking), aio.Hold | None)
+    assert_type(await client.lock("x", timeout=5).acquire(), aio.Hold | None)
+    assert_type(await client.lock("x", timeout="5s").acquire(timeout=None), aio.Hold)
+    assert_type(await client.lock("x", timeout=seconds).acquire(), aio.Hold | None)
+    assert_type(await client.lock("x", tier=EFFICIENCY).acquire(), aio.Claim)
+    assert_type(await client.lock("x", tier=tier, timeout=0).acquire(), aio.Claim | None)
+    assert_type(await client.multi(["x"]).acquire(), aio.Hold)
+    assert_type(await client.multi(["x"], timeout=1).acquire(), aio.Hold | None)
+    assert_type(await client.semaphore("x", 2).acquire(), aio.Hold)
+    assert_type(await client.semaphore("x", 2, timeout=1).acquire(), aio.Hold | None)
+    assert_type(await client.rlock("x").acquire(), aio.Hold)
+    assert_type(await client.rlock("x").acquire(timeout=1), aio.Hold | None)
+    assert_type(await client.rlock("x", timeout=1).acquire(), aio.Hold | None)
+    assert_type(await client.rwlock("x").read().acquire(), aio.Hold)
+    assert_type(await client.rwlock("x", tier=EFFICIENCY).write().acquire(), aio.Claim)
+    assert_type(await client.rwlock("x", timeout=1).write().acquire(), aio.Hold | None)
+    passed_on: aio.Lock[aio.Hold] = client.lock("x")
+    assert_type(await passed_on.acquire(), aio.Hold | None)
+    untimed: aio.UntimedLock[aio.Hold] = client.lock("x", timeout=5)  # refused: assignment
+    guard(await client.lock("x", timeout=1).acquire())  # refused: arg-type
+    guard(await client.lock("x", tier=EFFICIENCY).acquire())  # refused: arg-type
+    client.lock("x", shard=True)  # refused: call-overload
 
     async with client.multi(["x", "y"]) as hold, client.multi(["x", "y"], tier=EFFICIENCY) as claim:
         guard(hold)
@@ -133,15 +178,15 @@ async def tasks(client: aio.Client, tier: Tier) -> None:
         guard(claim)  # refused: arg-type
 
     term = await client.election("x").campaign()
-    if term is not None:
-        assert_type(term, aio.Leadership)
-        guard(term)
-        print(term.epoch)
+    assert_type(term, aio.Leadership)
+    guard(term)
+    print(term.epoch)
+    assert_type(await client.election("x").campaign(timeout=5), aio.Leadership | None)
+    assert_type(await client.election("x").campaign(timeout=seconds), aio.Leadership | None)
     turn = await client.election("x", tier=EFFICIENCY).campaign()
-    if turn is not None:
-        assert_type(turn, aio.Claim)
-        guard(turn)  # refused: arg-type
-        print(turn.epoch)  # refused: attr-defined
+    assert_type(turn, aio.Claim)
+    guard(turn)  # refused: arg-type
+    print(turn.epoch)  # refused: attr-defined
 
     anything: aio.Lock[aio.Claim] = client.lock("x")
     protected: aio.Lock[aio.Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
@@ -213,4 +258,4 @@ def test_a_claim_is_refused_where_a_fence_is_needed(tmp_path: Path) -> None:
         if (match := _REFUSED.search(line)) is not None
     }
     assert found == wanted, said
-    assert len(wanted) == 44
+    assert len(wanted) == 48

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from fencehold.client import views
 from fencehold.client.admission import admit
@@ -17,7 +17,7 @@ from fencehold.client.aio.hold import Claim
 from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
 from fencehold.client.made import Bodies, Holds
-from fencehold.client.terms import Terms, wait_of
+from fencehold.client.terms import Forever, Terms, wait_of
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
 from fencehold.guarantees import Guarantees
@@ -63,6 +63,14 @@ class Lock(Generic[Held]):
     def guarantees(self) -> Guarantees:
         """What is guaranteed by where the names are asked for."""
         return self._carrier.guarantees
+
+    @overload
+    async def acquire(self, *, blocking: Literal[True] = True, timeout: Forever) -> Held: ...
+
+    @overload
+    async def acquire(
+        self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+    ) -> Held | None: ...
 
     async def acquire(
         self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
@@ -182,3 +190,28 @@ class Lock(Generic[Held]):
         with suppress(FenceholdError):
             seen = await self._carrier.explain(self.name, stale=True)
         return views.not_to_be_had(self._terms, seen)
+
+
+class UntimedLock(Lock[Held]):
+    """A lock that was made without a timeout: `acquire()` waits until it has the names, and never returns None."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @overload
+        async def acquire(self, *, blocking: Literal[True] = True, timeout: Forever = ...) -> Held: ...
+
+        @overload
+        async def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+        async def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+
+def lock_on(carrier: Carrier, terms: Terms, held: type[Held], on_lost: OnLost) -> Lock[Held]:
+    """The lock for these terms."""
+    return (UntimedLock if terms.timeout is None else Lock)(carrier, terms, held, on_lost)

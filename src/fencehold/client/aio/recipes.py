@@ -2,15 +2,15 @@
 
 from collections.abc import AsyncGenerator
 from types import EllipsisType, TracebackType
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from fencehold.client.admission import admit
 from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim, Hold
-from fencehold.client.aio.lock import Held, Lock, OnLost
+from fencehold.client.aio.lock import Held, Lock, OnLost, UntimedLock, lock_on
 from fencehold.client.current import Body
 from fencehold.client.made import Bodies, Levels
-from fencehold.client.terms import Terms
+from fencehold.client.terms import Forever, Terms
 from fencehold.client.views import Holder
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, SessionExpired, UsageError
@@ -37,11 +37,23 @@ class RWLock(Generic[Held]):
 
     def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return Lock(self._carrier, self._reading, self._held, self._on_lost)
+        return lock_on(self._carrier, self._reading, self._held, self._on_lost)
 
     def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return Lock(self._carrier, self._writing, self._held, self._on_lost)
+        return lock_on(self._carrier, self._writing, self._held, self._on_lost)
+
+
+class UntimedRWLock(RWLock[Held]):
+    """One that was made without a timeout, and makes locks that have none."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def read(self) -> UntimedLock[Held]: ...
+
+        def write(self) -> UntimedLock[Held]: ...
 
 
 class RLock(Generic[Held]):
@@ -59,6 +71,14 @@ class RLock(Generic[Held]):
     def name(self) -> str:
         """The name asked for."""
         return self._lock.name
+
+    @overload
+    async def acquire(self, *, blocking: Literal[True] = True, timeout: Forever) -> Held: ...
+
+    @overload
+    async def acquire(
+        self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+    ) -> Held | None: ...
 
     async def acquire(
         self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
@@ -120,6 +140,26 @@ class RLock(Generic[Held]):
             await left[0]._leave(error)
 
 
+class UntimedRLock(RLock[Held]):
+    """A re-entrant lock that was made without a timeout: `acquire()` never returns None."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @overload
+        async def acquire(self, *, blocking: Literal[True] = True, timeout: Forever = ...) -> Held: ...
+
+        @overload
+        async def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+        async def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+
 class Leadership(Hold):
     """Being elected. The fence is the epoch of the term: it grows with every leader."""
 
@@ -143,6 +183,12 @@ class Election(Generic[Held]):
         self._held = held
         self._term: Claim | None = None
         self.name = terms.names[0]
+
+    @overload
+    async def campaign(self, *, timeout: Forever = None) -> Held: ...
+
+    @overload
+    async def campaign(self, *, timeout: Duration | None) -> Held | None: ...
 
     async def campaign(self, *, timeout: Duration | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""

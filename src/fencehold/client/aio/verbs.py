@@ -5,22 +5,42 @@ Durations are seconds, a `timedelta`, or a text such as "30s".
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.hold import Claim, Hold
-from fencehold.client.aio.lock import Job, Lock, OnLost
+from fencehold.client.aio.lock import Job, Lock, OnLost, UntimedLock, lock_on
 from fencehold.client.aio.once import once
-from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock
+from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
-from fencehold.client.terms import Meta, Terms, one, permits, several
+from fencehold.client.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.durations import Duration
 from fencehold.types import CORRECTNESS, Tier
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+
+class Options(TypedDict, total=False):
+    """What can be said of every lock, but for its timeout and its tier, which decide what comes of it."""
+
+    ttl: Duration | None
+    meta: Meta
+    on_lost: OnLost
+
+
+class MultiOptions(Options, total=False):
+    """What can be said of a lock on several names."""
+
+    shared: bool
+
+
+class LockOptions(MultiOptions, total=False):
+    """What can be said of a lock on one name."""
+
+    delay: Duration
 
 
 class Verbs:
@@ -43,27 +63,29 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: Duration = 0,
-        on_lost: OnLost = "cancel",
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> Lock[Hold]: ...
+        **options: Unpack[LockOptions],
+    ) -> UntimedLock[Hold]: ...
+
+    @overload
+    def lock(
+        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[LockOptions]
+    ) -> UntimedLock[Claim]: ...
 
     @overload
     def lock(
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: Duration = 0,
-        on_lost: OnLost = "cancel",
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[LockOptions],
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def lock(
+        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[LockOptions]
     ) -> Lock[Claim]: ...
 
     def lock(
@@ -97,25 +119,29 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> Lock[Hold]: ...
+        **options: Unpack[MultiOptions],
+    ) -> UntimedLock[Hold]: ...
+
+    @overload
+    def multi(
+        self, names: Iterable[str], *, timeout: None = None, tier: Tier | str, **options: Unpack[MultiOptions]
+    ) -> UntimedLock[Claim]: ...
 
     @overload
     def multi(
         self,
         names: Iterable[str],
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[MultiOptions],
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def multi(
+        self, names: Iterable[str], *, timeout: Duration, tier: Tier | str, **options: Unpack[MultiOptions]
     ) -> Lock[Claim]: ...
 
     def multi(
@@ -138,23 +164,29 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> RWLock[Hold]: ...
+        **options: Unpack[Options],
+    ) -> UntimedRWLock[Hold]: ...
+
+    @overload
+    def rwlock(
+        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+    ) -> UntimedRWLock[Claim]: ...
 
     @overload
     def rwlock(
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
+    ) -> RWLock[Hold]: ...
+
+    @overload
+    def rwlock(
+        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RWLock[Claim]: ...
 
     def rwlock(
@@ -171,7 +203,8 @@ class Verbs:
         names = one(name)
         carrier = self._carrier(names, tier := tier_of(tier))
         options = {"ttl": ttl, "timeout": timeout, "meta": meta}
-        return RWLock(carrier, name, _held(carrier, tier), on_lost, options)
+        kind = UntimedRWLock if wait_of(timeout) is None else RWLock
+        return kind(carrier, name, _held(carrier, tier), on_lost, options)
 
     @overload
     def semaphore(
@@ -179,24 +212,30 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
+    ) -> UntimedLock[Hold]: ...
+
+    @overload
+    def semaphore(
+        self, name: str, limit: int, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+    ) -> UntimedLock[Claim]: ...
+
+    @overload
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
     ) -> Lock[Hold]: ...
 
     @overload
     def semaphore(
-        self,
-        name: str,
-        limit: int,
-        *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
-        tier: Tier | str,
+        self, name: str, limit: int, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> Lock[Claim]: ...
 
     def semaphore(
@@ -219,23 +258,29 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> RLock[Hold]: ...
+        **options: Unpack[Options],
+    ) -> UntimedRLock[Hold]: ...
+
+    @overload
+    def rlock(
+        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+    ) -> UntimedRLock[Claim]: ...
 
     @overload
     def rlock(
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
+    ) -> RLock[Hold]: ...
+
+    @overload
+    def rlock(
+        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RLock[Claim]: ...
 
     def rlock(
@@ -250,7 +295,8 @@ class Verbs:
     ) -> RLock[Any]:
         """A lock that the task which has it may take again."""
         terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
-        return RLock(self._lock(terms, tier, on_lost), self._levels[tier_of(tier)])
+        kind = UntimedRLock if terms.timeout is None else RLock
+        return kind(self._lock(terms, tier, on_lost), self._levels[tier_of(tier)])
 
     @overload
     def election(
@@ -306,7 +352,7 @@ class Verbs:
 
     def _lock(self, terms: Terms, tier: Tier | str, on_lost: OnLost = "cancel") -> Lock[Any]:
         carrier = self._carrier(terms.names, tier := tier_of(tier))
-        return Lock(carrier, terms, _held(carrier, tier), on_lost)
+        return lock_on(carrier, terms, _held(carrier, tier), on_lost)
 
 
 def _held(carrier: Carrier, tier: Tier) -> type[Claim]:

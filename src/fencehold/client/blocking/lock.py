@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from fencehold.client import views
 from fencehold.client.admission import admit
@@ -22,7 +22,7 @@ from fencehold.client.decoration import (
 )
 from fencehold.client.identity import this_thread
 from fencehold.client.made import Bodies, Holds
-from fencehold.client.terms import Terms, wait_of
+from fencehold.client.terms import Forever, Terms, wait_of
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
 from fencehold.guarantees import Guarantees
@@ -60,6 +60,12 @@ class Lock(Generic[Held]):
     def guarantees(self) -> Guarantees:
         """What is guaranteed by where the names are asked for."""
         return self._line.guarantees
+
+    @overload
+    def acquire(self, *, blocking: Literal[True] = True, timeout: Forever) -> Held: ...
+
+    @overload
+    def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None: ...
 
     def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None:
         """Wait for the names; None if they were not to be had in time. An interrupt leaves nothing behind.
@@ -173,3 +179,28 @@ class Lock(Generic[Held]):
         with suppress(FenceholdError):
             seen = self._line.portal().explain(self.name, stale=True)
         return views.not_to_be_had(self._terms, seen)
+
+
+class UntimedLock(Lock[Held]):
+    """A lock that was made without a timeout: `acquire()` waits until it has the names, and never returns None."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @overload
+        def acquire(self, *, blocking: Literal[True] = True, timeout: Forever = ...) -> Held: ...
+
+        @overload
+        def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+        def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+
+def lock_on(line: Line, terms: Terms, held: type[Held]) -> Lock[Held]:
+    """The lock for these terms."""
+    return (UntimedLock if terms.timeout is None else Lock)(line, terms, held)

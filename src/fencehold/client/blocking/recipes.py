@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from types import EllipsisType, TracebackType
-from typing import Any, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
 from fencehold.client.admission import admit
 from fencehold.client.aio.channel import Channel
@@ -11,12 +11,12 @@ from fencehold.client.aio.watch import Watch as AsyncWatch
 from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.blocking.hold import Claim, Hold
 from fencehold.client.blocking.lines import Line
-from fencehold.client.blocking.lock import Held, Lock
+from fencehold.client.blocking.lock import Held, Lock, UntimedLock, lock_on
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.current import Body
 from fencehold.client.identity import this_thread
 from fencehold.client.made import Bodies, Levels
-from fencehold.client.terms import Terms
+from fencehold.client.terms import Forever, Terms
 from fencehold.client.views import Event, Holder
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, Unsupported, UsageError
@@ -37,11 +37,23 @@ class RWLock(Generic[Held]):
 
     def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return Lock(self._line, self._reading, self._held)
+        return lock_on(self._line, self._reading, self._held)
 
     def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return Lock(self._line, self._writing, self._held)
+        return lock_on(self._line, self._writing, self._held)
+
+
+class UntimedRWLock(RWLock[Held]):
+    """One that was made without a timeout, and makes locks that have none."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def read(self) -> UntimedLock[Held]: ...
+
+        def write(self) -> UntimedLock[Held]: ...
 
 
 class RLock(Generic[Held]):
@@ -59,6 +71,12 @@ class RLock(Generic[Held]):
     def name(self) -> str:
         """The name asked for."""
         return self._lock.name
+
+    @overload
+    def acquire(self, *, blocking: Literal[True] = True, timeout: Forever) -> Held: ...
+
+    @overload
+    def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None: ...
 
     def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None:
         """As `Lock.acquire`; granted at once if this thread has it.
@@ -116,6 +134,26 @@ class RLock(Generic[Held]):
             left[0]._leave(error)
 
 
+class UntimedRLock(RLock[Held]):
+    """A re-entrant lock that was made without a timeout: `acquire()` never returns None."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @overload
+        def acquire(self, *, blocking: Literal[True] = True, timeout: Forever = ...) -> Held: ...
+
+        @overload
+        def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+        def acquire(
+            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
+        ) -> Held | None: ...
+
+
 class Leadership(Hold):
     """Being elected. The fence is the epoch of the term: it grows with every leader."""
 
@@ -139,6 +177,12 @@ class Election(Generic[Held]):
         self._held = held
         self._term: Claim | None = None
         self.name = terms.names[0]
+
+    @overload
+    def campaign(self, *, timeout: Forever = None) -> Held: ...
+
+    @overload
+    def campaign(self, *, timeout: Duration | None) -> Held | None: ...
 
     def campaign(self, *, timeout: Duration | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""

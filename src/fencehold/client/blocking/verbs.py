@@ -5,19 +5,38 @@ Durations are seconds, a `timedelta`, or a text such as "30s".
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from fencehold.client.blocking.hold import Claim, Hold
 from fencehold.client.blocking.lines import Line
-from fencehold.client.blocking.lock import Lock
+from fencehold.client.blocking.lock import Lock, UntimedLock, lock_on
 from fencehold.client.blocking.once import Once
-from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock
+from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
-from fencehold.client.terms import Meta, Terms, one, permits, several
+from fencehold.client.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.durations import Duration
 from fencehold.types import CORRECTNESS, Tier
+
+
+class Options(TypedDict, total=False):
+    """What can be said of every lock, but for its timeout and its tier, which decide what comes of it."""
+
+    ttl: Duration | None
+    meta: Meta
+
+
+class MultiOptions(Options, total=False):
+    """What can be said of a lock on several names."""
+
+    shared: bool
+
+
+class LockOptions(MultiOptions, total=False):
+    """What can be said of a lock on one name."""
+
+    delay: Duration
 
 
 class Verbs:
@@ -40,25 +59,29 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: Duration = 0,
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> Lock[Hold]: ...
+        **options: Unpack[LockOptions],
+    ) -> UntimedLock[Hold]: ...
+
+    @overload
+    def lock(
+        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[LockOptions]
+    ) -> UntimedLock[Claim]: ...
 
     @overload
     def lock(
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: Duration = 0,
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[LockOptions],
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def lock(
+        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[LockOptions]
     ) -> Lock[Claim]: ...
 
     def lock(
@@ -90,23 +113,29 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> Lock[Hold]: ...
+        **options: Unpack[MultiOptions],
+    ) -> UntimedLock[Hold]: ...
+
+    @overload
+    def multi(
+        self, names: Iterable[str], *, timeout: None = None, tier: Tier | str, **options: Unpack[MultiOptions]
+    ) -> UntimedLock[Claim]: ...
 
     @overload
     def multi(
         self,
         names: Iterable[str],
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[MultiOptions],
+    ) -> Lock[Hold]: ...
+
+    @overload
+    def multi(
+        self, names: Iterable[str], *, timeout: Duration, tier: Tier | str, **options: Unpack[MultiOptions]
     ) -> Lock[Claim]: ...
 
     def multi(
@@ -128,21 +157,29 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> RWLock[Hold]: ...
+        **options: Unpack[Options],
+    ) -> UntimedRWLock[Hold]: ...
+
+    @overload
+    def rwlock(
+        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+    ) -> UntimedRWLock[Claim]: ...
 
     @overload
     def rwlock(
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
+    ) -> RWLock[Hold]: ...
+
+    @overload
+    def rwlock(
+        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RWLock[Claim]: ...
 
     def rwlock(
@@ -156,7 +193,8 @@ class Verbs:
     ) -> RWLock[Any]:
         """A lock for readers and a writer: `.read()` and `.write()` are locks."""
         line = self._line(one(name), tier := tier_of(tier))
-        return RWLock(line, name, _held(line, tier), {"ttl": ttl, "timeout": timeout, "meta": meta})
+        kind = UntimedRWLock if wait_of(timeout) is None else RWLock
+        return kind(line, name, _held(line, tier), {"ttl": ttl, "timeout": timeout, "meta": meta})
 
     @overload
     def semaphore(
@@ -164,22 +202,30 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
+    ) -> UntimedLock[Hold]: ...
+
+    @overload
+    def semaphore(
+        self, name: str, limit: int, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+    ) -> UntimedLock[Claim]: ...
+
+    @overload
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
     ) -> Lock[Hold]: ...
 
     @overload
     def semaphore(
-        self,
-        name: str,
-        limit: int,
-        *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        tier: Tier | str,
+        self, name: str, limit: int, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> Lock[Claim]: ...
 
     def semaphore(
@@ -201,21 +247,29 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
+        timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-    ) -> RLock[Hold]: ...
+        **options: Unpack[Options],
+    ) -> UntimedRLock[Hold]: ...
+
+    @overload
+    def rlock(
+        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+    ) -> UntimedRLock[Claim]: ...
 
     @overload
     def rlock(
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
-        timeout: Duration | None = None,
-        meta: Meta = None,
-        tier: Tier | str,
+        timeout: Duration,
+        tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        **options: Unpack[Options],
+    ) -> RLock[Hold]: ...
+
+    @overload
+    def rlock(
+        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RLock[Claim]: ...
 
     def rlock(
@@ -229,7 +283,8 @@ class Verbs:
     ) -> RLock[Any]:
         """A lock that the thread which has it may take again."""
         terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
-        return RLock(self._lock(terms, tier), self._levels[tier_of(tier)])
+        kind = UntimedRLock if terms.timeout is None else RLock
+        return kind(self._lock(terms, tier), self._levels[tier_of(tier)])
 
     @overload
     def election(
@@ -285,7 +340,7 @@ class Verbs:
 
     def _lock(self, terms: Terms, tier: Tier | str) -> Lock[Any]:
         line = self._line(terms.names, tier := tier_of(tier))
-        return Lock(line, terms, _held(line, tier))
+        return lock_on(line, terms, _held(line, tier))
 
 
 def _held(line: Line, tier: Tier) -> type[Claim]:
