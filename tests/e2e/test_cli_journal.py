@@ -126,7 +126,7 @@ def test_a_running_server_owns_its_directory(tmp_path: Path) -> None:
             said = call(*words, "--engine", str(tmp_path / "data"))
             assert said.code == 69
             assert f"is owned by process {server.process.pid}" in said.err
-            assert "stop that server" in said.err
+            assert "fencehold backup FILE" in said.err
     assert not (tmp_path / "backup").exists()
 
 

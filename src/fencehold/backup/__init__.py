@@ -6,9 +6,20 @@
 - `importing`: a file into an empty journal, with fences that never go back
 """
 
-from fencehold.backup.exporting import export, survey
+from fencehold.backup.exporting import export, survey, write_snapshot
 from fencehold.backup.frames import Head
 from fencehold.backup.importing import Loaded, Restored, fence_after, load, restore
 from fencehold.backup.replay import Contents
 
-__all__ = ["Contents", "Head", "Loaded", "Restored", "export", "fence_after", "load", "restore", "survey"]
+__all__ = [
+    "Contents",
+    "Head",
+    "Loaded",
+    "Restored",
+    "export",
+    "fence_after",
+    "load",
+    "restore",
+    "survey",
+    "write_snapshot",
+]

@@ -1,4 +1,4 @@
-"""A journal into a file, beside whoever leads.
+"""A journal into a file, beside whoever leads; or what a leader shows of it, where it is the only one to.
 
 1. It reads and nothing else: no epoch is taken, so a service that runs goes on as if nobody looked. An engine with
    one owner refuses a second one; that one has to stop first.
@@ -15,7 +15,8 @@ from typing import IO, BinaryIO, cast
 from fencehold.backup.frames import Head, Writer, framed_entry, frames_in
 from fencehold.backup.replay import Contents, Replay
 from fencehold.errors import Damaged, Trimmed, Unavailable, UsageError
-from fencehold.journal.port import Journal, Opened
+from fencehold.journal.port import Journal, Opened, Snapshot
+from fencehold.types import Epoch
 
 Progress = Callable[[int, int], None]
 """Told how many entries are done, of how many."""
@@ -46,7 +47,7 @@ async def export(
     with cast(BinaryIO, SpooledTemporaryFile(max_size=_SPOOL_BYTES)) as spool:
         opened, replay = await _read(journal, spool, on_progress)
         writer = Writer(sink)
-        writer.begin(_head_of(journal, replay, now_us, made_by))
+        writer.begin(_head_of(journal.declared.engine, replay, now_us, made_by))
         if opened.snapshot is not None:
             writer.snapshot(opened.snapshot.data)
         spool.seek(0)
@@ -54,6 +55,25 @@ async def export(
             writer.frame(frame)
         writer.end()
     return replay.contents(journal.declared.engine), opened.notes
+
+
+def write_snapshot(
+    snapshot: Snapshot, sink: BinaryIO, *, engine: str, epoch: Epoch, now_us: int, made_by: str
+) -> Contents:
+    """Write a snapshot that a leader gave as a backup; what is in it.
+
+    `now_us` is from before it was asked for: whatever was granted after the snapshot was granted after that, too.
+
+    Raises:
+        Damaged: no machine comes from it, or one of another position.
+        OSError: what was written to cannot take more.
+    """
+    replay = Replay(snapshot, epoch)
+    writer = Writer(sink)
+    writer.begin(_head_of(engine, replay, now_us, made_by))
+    writer.snapshot(snapshot.data)
+    writer.end()
+    return replay.contents(engine)
 
 
 async def survey(journal: Journal, on_progress: Progress = nobody) -> tuple[Contents, tuple[str, ...]]:
@@ -94,10 +114,10 @@ async def _read_once(journal: Journal, spool: IO[bytes] | None, on_progress: Pro
     return opened, replay
 
 
-def _head_of(journal: Journal, replay: Replay, now_us: int, made_by: str) -> Head:
+def _head_of(engine: str, replay: Replay, now_us: int, made_by: str) -> Head:
     machine = replay.machine
     return Head(
-        engine=journal.declared.engine,
+        engine=engine,
         epoch=replay.epoch,
         snapshot_position=replay.snapshot_position,
         position=machine.position,

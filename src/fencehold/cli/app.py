@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("doctor", "doctor", SERVER),
     "bench": ("bench", "bench", SERVER),
     "demo": ("demo", "demo", SERVER),
+    "backup": ("backup", "backup", SERVER),
     "journal": ("journal", "JOURNAL", SERVER),
     "run": ("run", "run", SCRIPTS),
     "acquire": ("leasing", "acquire", SCRIPTS),
@@ -37,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
-GROUPS = {"journal": "Back a journal up, move it to another engine, look into one."}
+GROUPS = {"journal": "Export a journal, move it to another engine, look into one."}
 
 
 def prepared(words: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where backups are written to and read from, and how far that is, for people.
+"""Where backups are written to and read from, how far that is, and what is said of them.
 
 1. A backup is in its place only if all of it is, durably: until then it is a draft beside its place. Nobody else
    may read it: the secrets of sessions are in it.
@@ -11,12 +11,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, Any, BinaryIO
 
+import typer
+
+from fencehold.backup import Contents
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.output import console
+from fencehold.cli.output import console, note, say_json, tell
+from fencehold.cli.shapes import seconds
 from fencehold.errors import UsageError
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup; - is stdout or stdin.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 
 STANDARD = Path("-")
 """Instead of a file: stdout, or stdin."""
@@ -107,3 +114,48 @@ def _sync(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def check_output(file: Path, as_json: bool) -> None:
+    """Raise `UsageError` if stdout would have to carry two things."""
+    if file == STANDARD and as_json:
+        raise UsageError("the backup goes to stdout, and so would the JSON: name a file")
+
+
+def say_written(done: str, file: Path, contents: Contents, as_json: bool) -> None:
+    """Tell what is in a backup that is in its place now."""
+    if as_json:
+        say_json({"file": str(file), "bytes": file.stat().st_size, **contents_shape(contents)})
+    elif file == STANDARD:
+        note(f"{done} {summary(contents)}")
+    else:
+        tell(f"{done} {summary(contents)} to {file}")
+
+
+def contents_shape(contents: Contents) -> dict[str, Any]:
+    """What is in a backup, or a journal, as `--json` writes it."""
+    return {
+        "engine": contents.engine,
+        "epoch": contents.epoch,
+        "snapshot_position": contents.snapshot_position,
+        "position": contents.position,
+        "entry_count": contents.entries,
+        "logical_s": seconds(contents.logical_ms),
+        "fence": contents.fence,
+        "session_count": contents.sessions,
+        "hold_count": contents.holds,
+        "waiter_count": contents.waiters,
+        "longest_ttl_s": seconds(contents.ttl_ms_longest),
+    }
+
+
+def summary(contents: Contents) -> str:
+    """What is in a backup, in a few words."""
+    return (
+        f"position {contents.position} with fence {contents.fence}, {_count(contents.sessions, 'session')} and "
+        f"{_count(contents.holds, 'hold')}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

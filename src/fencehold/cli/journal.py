@@ -17,13 +17,24 @@ import typer
 
 from fencehold import __version__
 from fencehold.backup import Contents, Head, Loaded, export, fence_after, load, restore, survey
-from fencehold.cli.backups import STANDARD, name_of, progress, read, written
+from fencehold.cli.backups import (
+    File,
+    Force,
+    check_output,
+    contents_shape,
+    name_of,
+    progress,
+    read,
+    say_written,
+    summary,
+    written,
+)
 from fencehold.cli.credentials import password_of, with_password
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
 from fencehold.cli.output import ago, clean, note, say_facts, say_json, tell
-from fencehold.cli.shapes import instant, seconds
+from fencehold.cli.shapes import instant
 from fencehold.engines.registry import journal_of, path_of, shown
 from fencehold.errors import AlreadyOwned, OutcomeUnknown, UsageError
 from fencehold.journal.port import Journal
@@ -49,35 +60,28 @@ PasswordFile = Annotated[
         show_default=False,
     ),
 ]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup; - is stdout or stdin.")]
 
 
 def export_(
     file: File,
     engine: Engine,
     engine_password_file: PasswordFile = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write all that a journal holds to one file.
 
     A cluster may go on: it is read beside whoever leads, and not disturbed. A server that keeps its journal in a
-    directory owns it: stop that first.
+    directory owns it: use `fencehold backup` while it runs.
     """
-    if file == STANDARD and as_json:
-        raise UsageError("the backup goes to stdout, and so would the JSON: name a file")
+    check_output(file, as_json)
     journal = _existing(engine, engine_password_file)
     with _told(engine), written(file, force=force) as sink, progress("reading", wanted=not as_json) as on_progress:
         contents, notes = asyncio.run(
             export(journal, sink, now_us=now_us(), made_by=__version__, on_progress=on_progress)
         )
     _say_repaired(notes)
-    if as_json:
-        say_json({"file": str(file), "bytes": file.stat().st_size, **_contents(contents)})
-    elif file == STANDARD:
-        note(f"exported {_summary(contents)}")
-    else:
-        tell(f"exported {_summary(contents)} to {file}")
+    say_written("exported", file, contents, as_json)
 
 
 def import_(
@@ -107,7 +111,7 @@ def import_(
     if as_json:
         say_json({"url": shown(engine), **restored._asdict(), "backup": _facts(loaded.head, contents)})
         return
-    tell(f"imported {_summary(contents)} into {shown(engine)}")
+    tell(f"imported {summary(contents)} into {shown(engine)}")
     tell(f"every fence from now on is above {restored.fence}")
     _warn(contents)
 
@@ -151,38 +155,11 @@ def _facts_of_journal(engine: str, password_file: Path | None, as_json: bool) ->
     with _told(engine), progress("reading", wanted=not as_json) as on_progress:
         contents, notes = asyncio.run(survey(journal, on_progress))
     _say_repaired(notes)
-    return {"url": shown(engine), **_contents(contents)}
+    return {"url": shown(engine), **contents_shape(contents)}
 
 
 def _facts(head: Head, contents: Contents) -> dict[str, Any]:
-    return {"made_at": instant(head.made_at_us), "made_by": head.made_by, **_contents(contents)}
-
-
-def _contents(contents: Contents) -> dict[str, Any]:
-    return {
-        "engine": contents.engine,
-        "epoch": contents.epoch,
-        "snapshot_position": contents.snapshot_position,
-        "position": contents.position,
-        "entry_count": contents.entries,
-        "logical_s": seconds(contents.logical_ms),
-        "fence": contents.fence,
-        "session_count": contents.sessions,
-        "hold_count": contents.holds,
-        "waiter_count": contents.waiters,
-        "longest_ttl_s": seconds(contents.ttl_ms_longest),
-    }
-
-
-def _summary(contents: Contents) -> str:
-    return (
-        f"position {contents.position} with fence {contents.fence}, {_count(contents.sessions, 'session')} and "
-        f"{_count(contents.holds, 'hold')}"
-    )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+    return {"made_at": instant(head.made_at_us), "made_by": head.made_by, **contents_shape(contents)}
 
 
 def _say_repaired(notes: tuple[str, ...]) -> None:
@@ -242,7 +219,7 @@ def _told(engine: str) -> Iterator[None]:
     try:
         yield
     except AlreadyOwned as error:
-        hint = "a journal in a directory has one owner: stop that server, then try again"
+        hint = "while that server runs, ask it: fencehold backup FILE; or stop it, then try again"
         raise fail(Exit.UNAVAILABLE, str(error), hint) from None
     except OutcomeUnknown as error:
         hint = f"look whether it is there: fencehold journal info --engine {shown(engine)}"

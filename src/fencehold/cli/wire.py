@@ -29,12 +29,14 @@ CALL_TIMEOUT_S = 10.0
 LEADER_S = 5.0
 """How long to look for a node that leads, where some answer and none does. As long as the SDK does."""
 _AGAIN_S = 0.1
+_TEXT = ("utf-8", "replace")
 
 _READS = frozenset(
     {
         "HELLO",
         "PING",
         "INFO",
+        "NODE.BACKUP",
         "NODE.LIST",
         "LOCK.INFO",
         "LOCK.LIST",
@@ -62,7 +64,7 @@ class Wire:
             FenceholdError: what answers does not want us.
         """
         self.endpoint = endpoint
-        self._reader = hiredis.Reader(encoding="utf-8", errors="replace")
+        self._reader = hiredis.Reader(encoding=_TEXT[0], errors=_TEXT[1])
         self._pushes: deque[list[Any]] = deque()
         self._socket = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
         try:
@@ -90,6 +92,15 @@ class Wire:
             raise self._lost(str(words[0]), lost) from lost
         if isinstance(reply, hiredis.ReplyError):
             raise error(*split(str(reply)))
+        return reply
+
+    def fetch(self, *words: str | int) -> bytes | None:
+        """Send a command whose reply is bytes, not text; null is None. Raises as `call`."""
+        self._reader.set_encoding(None)
+        try:
+            reply: bytes | None = self.call(*words)
+        finally:
+            self._reader.set_encoding(*_TEXT)
         return reply
 
     @property

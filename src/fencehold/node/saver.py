@@ -35,7 +35,9 @@ class Saver:
     def consider(self, machine: Machine, commands: int) -> None:
         """Called when all that was applied is durable: begin a snapshot if one is due."""
         self._commands += commands or 1
-        if self._commands >= self._commands_max + len(machine.state.held) and self._task is None:
+        is_due = self._commands >= self._commands_max + len(machine.state.held)
+        # While somebody draws a backup it waits: a state has one snapshot under way at a time.
+        if is_due and self._task is None and machine.state.saving is None:
             self._commands = 0
             position = Position(machine.position)
             self._task = asyncio.create_task(self._save(position, machine.snapshot()))

@@ -75,6 +75,17 @@ class Client:
             raise Failed(str(reply))
         return _text(reply)
 
+    async def data(self, *words: Word) -> bytes | None:
+        """Send a command whose reply is bytes that are no text, or null."""
+        self.send(*words)
+        while not self._replies:
+            await self._receive()
+        reply = self._replies.popleft()
+        if isinstance(reply, hiredis.ReplyError):
+            raise Failed(str(reply))
+        assert reply is None or isinstance(reply, bytes), reply
+        return reply
+
     async def map(self, *words: Word) -> dict[str, Any]:
         """Send a command whose reply is a map: in RESP2 it comes flat."""
         return as_map(await self.call(*words))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.member import Member
     from fencehold.doors.resp.watching import Watching
     from fencehold.node.node import Node
+    from fencehold.node.online_backup import OnlineBackup
 
 Handler = Callable[["Connection", list[bytes], "Slot"], None]
 
@@ -88,6 +89,8 @@ class Connection(asyncio.Protocol):
         self.watching: Watching | None = None
         self.goodbye: Callable[[], None] | None = None
         """Set if it is a standby's: tells it that this node stops leading."""
+        self.backup: OnlineBackup | None = None
+        """The one that is drawn from here, if any."""
         self.partial_since: float | None = None
         self._partial_bytes = 0
         self._reader = hiredis.Reader()
@@ -313,6 +316,12 @@ class Connection(asyncio.Protocol):
         self.ending = True
         if self._transport is not None and not self.closed:
             self._transport.abort()
+
+    def end_backup(self) -> None:
+        """Give up the backup under way, if there is one: the node's own snapshots wait for it."""
+        if self.backup is not None:
+            self.backup.close()
+            self.backup = None
 
     def end_if_hanging(self, now: float, seconds_max: float) -> None:
         """End it if half a command came and then nothing, or if it is closed and its client does not take that."""

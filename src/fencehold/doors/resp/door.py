@@ -13,7 +13,7 @@ import json
 from itertools import count
 from typing import NamedTuple
 
-from fencehold.doors.resp import greeting, locking, looking, nodes, sessions, tiers
+from fencehold.doors.resp import backups, greeting, locking, looking, nodes, sessions, tiers
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
 from fencehold.errors import UsageError
@@ -67,6 +67,7 @@ class Door:
             **locking.HANDLERS,
             **looking.HANDLERS,
             **nodes.HANDLERS,
+            **backups.HANDLERS,
             **tiers.HANDLERS,
         }
         self._server: asyncio.Server | None = None
@@ -135,6 +136,7 @@ class Door:
         self.connections.pop(connection, None)
         if connection.watching is not None:
             connection.watching.end()
+        connection.end_backup()
         if connection.goodbye is not None:
             self.node.standbys.leave(connection.goodbye)
         if not self.connections:
@@ -159,6 +161,8 @@ class Door:
         now = self.now()
         for connection in tuple(self.connections):
             connection.end_if_hanging(now, self.bounds.frame_seconds_max)
+            if connection.backup is not None and connection.backup.is_overdue(now):
+                connection.end_backup()
 
     def _keep_implicit_alive(self) -> None:
         for connection in self.connections:

@@ -1,0 +1,51 @@
+"""`fencehold backup`: a backup of a server that runs, asked of it piece by piece.
+
+The file is what `journal export` would have written, had the server been stopped, and `journal import` takes it.
+"""
+
+from typing import Any
+
+from fencehold import __version__
+from fencehold.backup import write_snapshot
+from fencehold.cli.backups import File, Force, check_output, say_written, written
+from fencehold.cli.options import URL, Json, Url
+from fencehold.cli.wire import Wire, wired
+from fencehold.journal.port import Snapshot
+from fencehold.runtime.calendar import now_us
+from fencehold.types import Epoch, Position
+
+_BEGIN_S = 40.0
+"""A server that takes a snapshot of its own finishes that first, and says so before this is over."""
+
+
+def backup(file: File, force: Force = False, url: Url = URL, as_json: Json = False) -> None:
+    """Back up a server while it runs: all sessions, holds and queues of one moment, in one file.
+
+    Nobody is held up by it. `fencehold journal import` lets an empty journal begin with the file.
+    """
+    check_output(file, as_json)
+    with wired(url) as wire, written(file, force=force) as sink:
+        # Before the server is asked: fences after a restore go by how long ago this was.
+        asked_at_us = now_us()
+        begun, snapshot = fetched(wire)
+        contents = write_snapshot(
+            snapshot,
+            sink,
+            engine=begun["engine"],
+            epoch=Epoch(begun["epoch"]),
+            now_us=asked_at_us,
+            made_by=__version__,
+        )
+    say_written("backed up", file, contents, as_json)
+
+
+def fetched(wire: Wire) -> tuple[dict[str, Any], Snapshot]:
+    """All of a server's state at one position, and what it says of that.
+
+    Raises:
+        Unavailable: the server cannot give one, or ended meanwhile.
+        UsageError: it gave it up, as this was too slow.
+    """
+    begun: dict[str, Any] = wire.call("NODE.BACKUP", timeout=_BEGIN_S)
+    pieces = iter(lambda: wire.fetch("NODE.BACKUP", "NEXT"), None)
+    return begun, Snapshot(Position(begun["position"]), b"".join(pieces))
