@@ -71,6 +71,8 @@ def answered(refusal: Refusal, server: str) -> FenceholdError:
         return Unsupported(
             f"{server} is part of a Redis Cluster, which has no locks here: use redlock://, or one Redis"
         )
+    if "fencehold server" in text.lower():
+        return UsageError(f"{server} is a Fencehold server, not a Redis: use fencehold://{server}")
     if "unknown command" in text.lower():
         return Unsupported(f"Redis at {server} is too old: 6.0 is needed: {text}")
     return Unavailable(f"Redis at {server} refused it: {_HINTS.get(code, text)}")

@@ -13,6 +13,7 @@ from math import inf
 from typing import cast
 from weakref import WeakSet
 
+from fencehold.client import troubles
 from fencehold.client.clock import Clock, clock
 from fencehold.client.endpoints import Endpoint
 from fencehold.client.orders import Connect, Drop
@@ -195,14 +196,14 @@ class Driver:
             await self.loop.create_connection(
                 lambda: connection, endpoint.host, endpoint.port, ssl=self._tls, server_hostname=name
             )
-        except OSError:
+        except OSError as error:
             if connection.wanted:
-                self._fail(connection)
+                self._fail(connection, troubles.of_attempt(error))
 
-    def _fail(self, connection: Connection) -> None:
+    def _fail(self, connection: Connection, why: str = "") -> None:
         connection.wanted = False
         self._connection = None
-        self.protocol.on_disconnected(self.clock())
+        self.protocol.on_disconnected(self.clock(), why)
         self.act()
 
     def _drop(self, park: bool) -> None:

@@ -18,6 +18,9 @@ SCHEMES = ("fencehold", "fenceholds")
 PORT = 7420
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 1.0
+REFUSED = "Connection refused"
+SILENT = "it did not answer"
+UNTRIED = "it was not tried yet"
 SILENT_ROUNDS = 5
 """For so many rounds, about a second with their pauses, one that was found silent is passed over."""
 
@@ -68,10 +71,28 @@ def endpoint(text: str, default_port: int = PORT) -> Endpoint:
 class Rotation:
     """Which endpoint to try next, and after what pause."""
 
-    __slots__ = ("_draw", "_endpoints", "_failures", "_hint", "_last", "_next", "_silent", "_taken", "_was_hinted")
+    __slots__ = (
+        "_draw",
+        "_endpoints",
+        "_failures",
+        "_hint",
+        "_last",
+        "_next",
+        "_silent",
+        "_taken",
+        "_troubles",
+        "_was_hinted",
+        "url",
+    )
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], draw: Callable[[], float]) -> None:
+    def __init__(
+        self, endpoints: tuple[Endpoint, ...], draw: Callable[[], float], *, scheme: str = SCHEMES[0]
+    ) -> None:
         self._endpoints = endpoints
+        self._troubles: dict[Endpoint, str] = {}
+        """Why each of those given was last not reached."""
+        self.url = f"{scheme}://{','.join(map(str, endpoints))}"
+        """Where the service is, as it can be shown: no secret is in it."""
         self._draw = draw
         """A number between 0 and 1, drawn by lot."""
         self._taken = self._next = 0
@@ -109,11 +130,31 @@ class Rotation:
         self._failures = 0
         self._next = self._taken
         self._silent = None
+        self._troubles.clear()
 
     def on_silent(self) -> None:
         """The last one taken says nothing: another is to be tried first."""
         self._next = (self._taken + 1) % len(self._endpoints)
         self._silent = self._last
+
+    @property
+    def last(self) -> Endpoint:
+        """The one that was taken last."""
+        return self._last
+
+    def on_trouble(self, why: str) -> None:
+        """The last one taken was not reached, for this reason."""
+        if self._last in self._endpoints:
+            self._troubles[self._last] = why
+
+    def troubles(self) -> str:
+        """Why none of those given was reached."""
+        known = self._troubles
+        if len(self._endpoints) == 1:
+            told = known.get(self._endpoints[0], SILENT)
+        else:
+            told = "; ".join(f"{each}: {known.get(each, UNTRIED)}" for each in self._endpoints)
+        return f"{told}. Is `fencehold serve` running there?" if REFUSED in told else told
 
     def on_leader(self, text: str) -> None:
         """A node said who leads."""

@@ -41,6 +41,7 @@ def _on_error(protocol: "SessionProtocol", expected: Expected, message: str) -> 
     code, detail = split(message)
     if code in ELSEWHERE:
         protocol.pipeline.expected.appendleft(expected)
+        protocol.reach.on_trouble(f"it serves nobody now: {detail}")
         if code == "NOTLEADER":
             protocol.reach.on_leader(detail.rpartition(" ")[2])
         # One that refused to take the session up certainly does not carry it.

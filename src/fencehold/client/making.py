@@ -61,4 +61,6 @@ class Making(NamedTuple):
             secret=address.secret,
             tier=self.tier,
         )
-        return SessionProtocol(settings.checked(), Rotation(address.endpoints, self.draw))
+        return SessionProtocol(
+            settings.checked(), Rotation(address.endpoints, self.draw, scheme=self.url.partition("://")[0])
+        )

@@ -36,13 +36,13 @@ from fencehold.client.hearing import on_message
 from fencehold.client.housekeeping import Cancel, Close, Ready, Settle
 from fencehold.client.living import NOTHING, attach, connect, detach, drop, give_up, greet, new_reader, retry, shut
 from fencehold.client.pipeline import WINDOW, Pipeline
-from fencehold.client.reach import Phase, Reach
+from fencehold.client.reach import HUNG_UP, LOST, NO_PROTOCOL, Phase, Reach
 from fencehold.client.requests import DONE, UNSENT, Acquire, Expected, Extend, Promise, Read, Release, Request
 from fencehold.client.session import Session
 from fencehold.client.settings import Settings
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
-from fencehold.client.wire import command, error
+from fencehold.client.wire import command, refused
 from fencehold.errors import UsageError
 
 SETTLE_AT = 64
@@ -165,9 +165,10 @@ class SessionProtocol:
         self.reach.on_connected()
         greet(self)
 
-    def on_disconnected(self, now: float) -> None:
-        """The connection ordered last could not be made, or is gone, and not by our doing."""
+    def on_disconnected(self, now: float, why: str = "") -> None:
+        """The connection ordered last could not be made, for this reason; or is gone, and not by our doing."""
         self.now = now
+        self.reach.on_trouble(why or (HUNG_UP if self.reach.phase is Phase.GREETING else LOST))
         detach(self)
         retry(self)
 
@@ -191,6 +192,7 @@ class SessionProtocol:
                 if self.reader is not reader:
                     return
         except ProtocolError:
+            self.reach.on_trouble(NO_PROTOCOL)
             give_up(self, park=True)
         self.pipeline.is_lone = messages == 1 and not self.pipeline.expected
         if self.pipeline.unsent and self.attached:
@@ -224,10 +226,11 @@ class SessionProtocol:
 
     def on_refused(self, code: str, detail: str) -> None:
         """The greeting or the session was refused: trying again will not help, so nobody is kept waiting."""
+        node = self.reach.node
         drop(self, park=False)
         self.reach.rest(Phase.IDLE)
         for request in self.pipeline.take_all(self.session):
-            request.fail(error(code, detail))
+            request.fail(refused(node, code, detail))
 
     def on_kept_alive(self, sent_at: float, at_ms: int) -> None:
         """A keep-alive was answered."""

@@ -3,8 +3,12 @@
 from enum import Enum
 from math import inf
 
-from fencehold.client.endpoints import Rotation
+from fencehold.client.endpoints import SILENT, Rotation
 from fencehold.client.orders import Connect, Drop, Order, Sweep
+
+NO_PROTOCOL = "it does not speak this protocol: is it a Fencehold server, and does it want TLS (fenceholds://)?"
+HUNG_UP = "it closed the connection before it answered: does it want TLS (fenceholds://)?"
+LOST = "the connection was lost"
 
 
 class Phase(Enum):
@@ -75,6 +79,20 @@ class Reach:
     def on_silent(self) -> None:
         """The node says nothing: it may be stopped, so it is not the one to be tried first again."""
         self._rotation.on_silent()
+        self._rotation.on_trouble(SILENT)
+
+    def on_trouble(self, why: str) -> None:
+        """The node was not reached, or serves nobody, for this reason."""
+        self._rotation.on_trouble(why)
+
+    @property
+    def node(self) -> str:
+        """The node that was tried last."""
+        return str(self._rotation.last)
+
+    def unreached(self) -> str:
+        """That the service was not reached in time, and why."""
+        return f"cannot reach {self._rotation.url} within {self._timeout:g} s: {self._rotation.troubles()}"
 
     def on_leader(self, text: str) -> None:
         """A node said who leads."""

@@ -93,15 +93,13 @@ class Request(Expected):
 
     def on_unreachable(self, protocol: "SessionProtocol") -> None:
         """The service was not reached in time."""
-        self.fail(self.unreachable())
+        self.fail(self.unreachable(protocol.reach.unreached()))
 
-    def unreachable(self) -> Unavailable | OutcomeUnknown:
+    def unreachable(self, why: str) -> Unavailable | OutcomeUnknown:
         """What to say of a request when the service was not reached in time."""
         if self.stage == UNSENT:
-            return Unavailable("the service was not reached in time; nothing was sent")
-        return OutcomeUnknown(
-            "the connection was lost before the answer came, and the service was not reached since"
-        )
+            return Unavailable(why)
+        return OutcomeUnknown(f"the connection was lost before the answer came; since then: {why}")
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         """The session it was sent in is over, before it was answered."""
@@ -199,7 +197,7 @@ class Acquire(Numbered):
             protocol.pipeline.interrupted.append(self)
 
     def on_unreachable(self, protocol: "SessionProtocol") -> None:
-        failure = self.unreachable()
+        failure = self.unreachable(protocol.reach.unreached())
         if self.stage != UNSENT:
             protocol.withdraw(self)
         self.fail(failure)
@@ -309,8 +307,8 @@ class Read(Request):
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         self.finish(reply)
 
-    def unreachable(self) -> Unavailable:
-        return Unavailable("the service was not reached in time")
+    def unreachable(self, why: str) -> Unavailable:
+        return Unavailable(why)
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         self.stage = UNSENT

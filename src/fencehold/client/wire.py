@@ -94,6 +94,14 @@ def error(code: str, detail: str) -> FenceholdError:
     return _ERRORS.get(code, Refused)(detail or code.lower())
 
 
+def refused(node: str, code: str, detail: str) -> FenceholdError:
+    """What it means that a node refused the greeting, or the session."""
+    if "unknown command" in detail.lower():
+        # A Redis greets like us, and then knows no sessions.
+        return UsageError(f"{node} is a Redis, not a Fencehold server: use redis://{node}")
+    return error(code, detail)
+
+
 def _deadlock(detail: str) -> Deadlock:
     try:
         circle = [Link(**link) for link in json.loads(detail)["circle"]]

@@ -18,7 +18,7 @@ import hiredis
 
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.arguments import Wrong
+from fencehold.doors.resp.arguments import Wrong, shown
 from fencehold.doors.resp.heads import Unread, suspect
 from fencehold.doors.resp.outbox import Outbox
 
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         handler = self.door.handlers.get(words[0].upper())
         if handler is None:
-            slot.error("ERR", f"unknown command {words[0][:40].decode(errors='replace')!r}")
+            slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return
         try:
             handler(self, words, slot)

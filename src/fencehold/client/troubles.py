@@ -1,0 +1,41 @@
+"""Troubles: why a connection could not be made, in words that say what to look at.
+
+Whoever cannot reach a service wants to know more than that: nothing listens there, the name is unknown, the other
+side does not speak TLS or its certificate is not trusted. What a node says once it is connected is told by `reach`.
+"""
+
+import os
+import socket
+import ssl
+
+from fencehold.client.endpoints import REFUSED
+
+_NO_TLS = "it does not speak TLS: use fencehold://"
+
+
+def of_attempt(error: OSError) -> str:
+    """Why a connection could not be made."""
+    if isinstance(error, ConnectionRefusedError) or _all_refused(error):
+        return REFUSED
+    if isinstance(error, socket.gaierror):
+        return f"no such host ({error.strerror or error})"
+    if isinstance(error, ssl.SSLError):
+        return _of_tls(error)
+    if isinstance(error, ConnectionResetError):
+        return "it closed the connection while it was made"
+    return (os.strerror(error.errno) if error.errno else "") or str(error) or type(error).__name__
+
+
+def _all_refused(error: OSError) -> bool:
+    """Several addresses of one name are told in one error, which only its words tell apart."""
+    words = str(error)
+    return words.startswith("Multiple exceptions") and words.count("[Errno 111]") == words.count("[Errno ")
+
+
+def _of_tls(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    reason = str(getattr(error, "reason", "") or error)
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+        return _NO_TLS
+    return f"TLS failed: {reason.replace('_', ' ').lower()}"
