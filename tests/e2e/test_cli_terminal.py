@@ -5,7 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from tests.e2e.served import COMMAND, Served, until
+from tests.e2e.served import COMMAND, Served, ended, until
 from tests.e2e.terminal import Terminal
 
 
@@ -108,6 +108,29 @@ def test_a_stopped_command_goes_on_only_if_it_still_holds(server: Served) -> Non
         screen.until("is lost")
         screen.press("echo its code is $?\n")
         screen.until("its code is 75")
+
+
+def test_run_says_whom_it_waits_for_each_time_that_is_another(server: Served) -> None:
+    """On a terminal, and nowhere else; what it was named is what others see."""
+    first = server.call("acquire", "whom", "--name", "the first").out.strip()
+    next_ = server.start("acquire", "whom", "--name", "the second")
+    until(lambda: json.loads(server.call("info", "whom", "--json").out)["waiters"])
+    words = ("run", "whom", "--name", "the third", "--", "sh", "-c", "echo ran; read line")
+    with Terminal(*words, FENCEHOLD_URL=server.url) as screen:
+        screen.until("waiting: 'whom' is held by the first on ")
+        waiters = json.loads(server.call("info", "whom", "--json").out)["waiters"]
+        assert [waiter["client"]["name"] for waiter in waiters] == ["the second", "the third"]
+        quiet = server.start("run", "whom", "--timeout", "500ms", "--", "true")
+        assert ended(quiet).err.count("fencehold:") == 1
+        server.call("release", first)
+        screen.until("waiting: 'whom' is held by the second on ")
+        server.call("release", ended(next_).out.strip())
+        screen.until("ran\n")
+        (hold,) = json.loads(server.call("info", "whom", "--json").out)["holds"]
+        assert hold["client"]["name"] == "the third"
+        screen.press("\n")
+        assert screen.code() == 0
+    assert screen.seen.count("waiting: ") == 2
 
 
 def test_top_lives_until_q(server: Served) -> None:

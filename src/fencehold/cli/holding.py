@@ -13,11 +13,17 @@ from typing import NamedTuple
 from fencehold import aio
 from fencehold.cli.wire import CannotConnect
 from fencehold.client.endpoints import SCHEMES, parse
+from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, HoldLost, Unavailable
 from fencehold.types import CORRECTNESS, Tier
 
 _CLOSE_S = 2.0
 """How long to wait for the service to hear that we let go. Should it not, it sees the connection close."""
+
+
+_QUIET_S = 0.3
+"""A wait as short as this is not worth a word."""
+_LOOK_AGAIN_S = 1.0
 
 
 class Wanted(NamedTuple):
@@ -31,13 +37,23 @@ class Wanted(NamedTuple):
     shared: bool = False
     limit: int = 0
     tier: Tier = CORRECTNESS
+    called: str = "fencehold run"
+    """What the client is called, to others."""
 
 
 class Holding(threading.Thread):
     """One hold, from asking for it to letting go."""
 
-    def __init__(self, url: str, wanted: Wanted, wake: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        url: str,
+        wanted: Wanted,
+        wake: Callable[[], object],
+        on_waiting: Callable[[Explanation], object] | None = None,
+    ) -> None:
+        """`on_waiting` is told, in the thread, who has what is waited for: each time that is somebody else."""
         super().__init__(name="fencehold holding", daemon=True)
+        self._on_waiting = on_waiting
         self._url = url
         self._wanted = wanted
         self._wake = wake
@@ -107,18 +123,41 @@ class Holding(threading.Thread):
             task.set_name(self._wanted.owner)
         self._made.set()
         ttl = self._wanted.ttl
-        connecting = aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name="fencehold run")
+        connecting = aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name=self._wanted.called)
         # What cannot be given is said before anything is reached.
         connecting.plan.source(self._wanted.tier)
         try:
             client = await connecting
         except Unavailable as error:
             raise CannotConnect(f"{_where(self._url)}: {error}") from error
-        async with client, self._lock(client) as hold:
-            hold.lost.add_callback(lambda _: self._wake())
-            self._hold = hold
-            self._wake()
-            await self._enough.wait()
+        async with client:
+            telling = asyncio.create_task(self._tell_whom(client, self._on_waiting)) if self._on_waiting else None
+            try:
+                async with self._lock(client) as hold:
+                    hold.lost.add_callback(lambda _: self._wake())
+                    self._hold = hold
+                    self._wake()
+                    await self._enough.wait()
+            finally:
+                if telling is not None:
+                    telling.cancel()
+
+    async def _tell_whom(self, client: aio.Client, tell: Callable[[Explanation], object]) -> None:
+        """While this waits: who has what it waits for."""
+        told: object = None
+        await asyncio.sleep(_QUIET_S)
+        while not self.granted:
+            # A server that is away for a moment, or a backend that does not know: there is nothing to tell.
+            with contextlib.suppress(FenceholdError):
+                for name in self._wanted.names:
+                    seen = await client.explain(name, tier=self._wanted.tier)
+                    holders = [(holder.party.session, holder.fence) for holder in seen.holders]
+                    if holders and not self.granted:
+                        if (name, holders) != told:
+                            tell(seen)
+                        told = (name, holders)
+                        break
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _lock(self, client: aio.Client) -> aio.Lock[aio.Claim]:
         wanted = self._wanted

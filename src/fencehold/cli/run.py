@@ -9,6 +9,7 @@
 
 import os
 import signal
+import sys
 import time
 from typing import Annotated
 
@@ -18,8 +19,22 @@ from fencehold.cli.child import Child
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import complain
 from fencehold.cli.holding import Holding, Wanted
-from fencehold.cli.options import URL, Limit, Shared, Tier, Timeout, Try, Url, duration, lasting, tier_of, wait_of
-from fencehold.cli.output import clean
+from fencehold.cli.options import (
+    URL,
+    ClientName,
+    Limit,
+    Shared,
+    Tier,
+    Timeout,
+    Try,
+    Url,
+    duration,
+    lasting,
+    tier_of,
+    wait_of,
+)
+from fencehold.cli.output import clean, note
+from fencehold.client.views import Explanation
 from fencehold.errors import LockTimeout, UsageError
 
 _WAKE = signal.SIGRTMIN
@@ -67,6 +82,7 @@ def run(
     busy_exit: Annotated[
         int, typer.Option(min=0, max=255, help="The exit code if the lock is not to be had.")
     ] = Exit.NO,
+    called: ClientName = "fencehold run",
     tier: Tier = "",
     url: Url = URL,
 ) -> None:
@@ -78,20 +94,26 @@ def run(
     """
     names, command = split(words)
     owner = os.path.basename(command[0])
-    wanted = Wanted(names, ttl, wait_of(attempt, timeout), owner, shared, limit, tier_of(tier))
+    wanted = Wanted(names, ttl, wait_of(attempt, timeout), owner, shared, limit, tier_of(tier), called)
     _check(wanted)
     # For good: this process has nothing to do after this, and a last wake must not end it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     try:
         # Before any thread is: it forks.
         child = Child(command, {signal.Signals(number) for number in mask})
-        code = Running(child, Holding(url, wanted, _wake), kill_after).run({"FENCEHOLD_URL": url})
+        on_waiting = _tell_waiting if sys.stderr.isatty() else None
+        code = Running(child, Holding(url, wanted, _wake, on_waiting), kill_after).run({"FENCEHOLD_URL": url})
     except LockTimeout as busy:
         complain(f"busy: {busy.explanation}" if busy.explanation else str(busy))
         code = busy_exit
     if code in (Exit.NOT_FOUND, Exit.CANNOT_EXECUTE) and child.unusable:
         complain(f"{clean(command[0])}: {'not found' if code == Exit.NOT_FOUND else 'cannot be executed'}")
     raise typer.Exit(code)
+
+
+def _tell_waiting(seen: Explanation) -> None:
+    """For whoever sits before it and wonders why nothing happens."""
+    note(f"fencehold: waiting: {clean(seen)}")
 
 
 def _check(wanted: Wanted) -> None:

@@ -33,9 +33,15 @@ def seconds(ms: float) -> float:
     return round(ms / 1000, 3)
 
 
-def since(ms: int) -> Shape:
-    """Something that began so long ago."""
-    return {"since": instant(now_us() - ms * 1_000), "for_s": seconds(ms)}
+def since(seen: Shape, logical: str) -> Shape:
+    """When something began, and how long ago that was.
+
+    As the server dates it, if it does; else reckoned from its logical time, which the key names.
+    """
+    ms: int = seen["age_ms"] if "age_ms" in seen else seen[logical]
+    unix_ms = seen.get("since_unix_ms")
+    began_us = now_us() - ms * 1_000 if unix_ms is None else unix_ms * 1_000
+    return {"since": instant(began_us), "for_s": seconds(ms)}
 
 
 def until(ms: int) -> Shape:
@@ -81,7 +87,7 @@ def hold(name: str, seen: Shape) -> Shape:
         "mode": MODES[seen["mode"]],
         "limit": seen["limit"] or None,
         "client": client(seen),
-        **since(seen["held_ms"]),
+        **since(seen, "held_ms"),
         **until(seen["left_ms"]),
         "meta": read_meta(seen["meta"]),
     }
@@ -94,7 +100,7 @@ def waiter(place: int, seen: Shape) -> Shape:
         "names": seen["names"],
         "mode": MODES[seen["mode"]],
         "client": client(seen),
-        **since(seen["waited_ms"]),
+        **since(seen, "waited_ms"),
         **until(seen["left_ms"]),
     }
 
@@ -115,7 +121,7 @@ def _kept(seen: Shape) -> Shape:
     return {
         "fence": seen["fence"],
         "client": client(seen),
-        **since(seen["kept_ms"]),
+        **since(seen, "kept_ms"),
         **until(seen["left_ms"]),
         "meta": read_meta(seen["meta"]),
     }
@@ -140,7 +146,7 @@ def session(seen: Shape) -> Shape:
         "session": seen["session"],
         "client": client(seen),
         "connected": bool(seen["connected"]),
-        **since(seen["opened_ms_ago"]),
+        **since(seen, "opened_ms_ago"),
         **until(max(0, seen["expires_in_ms"])),
         "hold_count": seen["holds"],
         "waiter_count": seen["waits"],

@@ -47,6 +47,8 @@ def test_times_are_iso_and_seconds() -> None:
     assert (hold["for_s"], hold["until"], hold["left_s"]) == (4.2, None, None)
     ago = datetime.now(UTC) - datetime.fromisoformat(hold["since"])
     assert timedelta(seconds=4.1) < ago < timedelta(seconds=60)
+    dated = shapes.hold("jobs", {**_HOLD, "since_unix_ms": 0, "age_ms": 9_000})
+    assert (dated["since"], dated["for_s"]) == ("1970-01-01T00:00:00.000Z", 9)
     ends = shapes.until(1_500)
     assert ends["left_s"] == 1.5
     assert ends["until"].endswith("Z")
