@@ -1,6 +1,7 @@
 """Deadlines: what the protocol does because it is time, whether or not anything is heard.
 
-1. One keep-alive every third of the ttl serves all holds; it takes what is to be settled with it.
+1. One keep-alive every third of the ttl serves all holds; it takes what is to be settled with it. While an acquire
+   with a ttl of its own waits there are more, so that its grant can be placed on the client's clock (`trust`, 4).
 2. A connection that has something to answer and is silent is given up, early enough for other nodes to be tried.
 3. A queued acquire that the server does not end in time ends by itself, and is withdrawn.
 4. A hold whose own time is over is lost, and given back before its owner asks again.
@@ -14,10 +15,13 @@ from fencehold.client.housekeeping import KeepAlive
 from fencehold.client.living import connect, give_up
 from fencehold.client.reach import Phase
 from fencehold.client.requests import DONE, QUEUED, Acquire, Extend, Release, Request
+from fencehold.client.session import Session
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol
 
+BEAT_S_MIN = 1.0
+"""No more keep-alives than one in that time, however short a ttl somebody waits with."""
 LATE_S = 1.0
 """How much later than its timeout a queued acquire gives up by itself, should the server not say so."""
 
@@ -41,6 +45,13 @@ def start_beating(protocol: "SessionProtocol", sent_at: float) -> None:
     deadlines.beat_at = sent_at + protocol.session.trust.ttl / 3
     deadlines.beating = False
     protocol.wake_by(min(deadlines.beat_at, protocol.now + _patience(protocol) / 2))
+
+
+def beat_sooner(protocol: "SessionProtocol", ttl: float) -> None:
+    """Somebody waits for a hold with a ttl of its own."""
+    deadlines = protocol.deadlines
+    deadlines.beat_at = min(deadlines.beat_at, protocol.now + max(ttl, BEAT_S_MIN))
+    protocol.wake_by(deadlines.beat_at)
 
 
 def meet(protocol: "SessionProtocol") -> None:
@@ -99,12 +110,18 @@ def _beat(protocol: "SessionProtocol") -> None:
         protocol.reach.on_silent()
         give_up(protocol, park=True)
     elif now >= deadlines.beat_at:
-        deadlines.beat_at = now + protocol.session.trust.ttl / 3
+        deadlines.beat_at = now + _pause(protocol.session)
         if not deadlines.beating:
             deadlines.beating = True
             protocol.expect(KeepAlive(now), b"*1\r\n$17\r\nSESSION.KEEPALIVE\r\n")
         if protocol.session.unsettled:
             protocol.settle_all()
+
+
+def _pause(session: Session) -> float:
+    """How long after a keep-alive the next one is due."""
+    shortest = min((request.terms.ttl or inf for request in session.waiting.values()), default=inf)
+    return min(session.trust.ttl / 3, max(shortest, BEAT_S_MIN))
 
 
 def _silence_at(protocol: "SessionProtocol") -> float:

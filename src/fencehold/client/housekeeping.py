@@ -43,7 +43,7 @@ class KeepAlive(Expected):
         self.sent_at = sent_at
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        protocol.on_kept_alive(self.sent_at, reply[b"at"])
+        protocol.on_kept_alive(self.sent_at, reply)
 
 
 class Cancel(Expected):

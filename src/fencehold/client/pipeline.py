@@ -41,7 +41,7 @@ class Pipeline:
     def send(self, request: Request, session: Session, now: float) -> None:
         """Put a request on the wire, under a new id if it has none."""
         if request.numbered and not request.id:
-            request.take_id(session)
+            request.take_id(session, now)
         request.stage = SENT
         expected = self.expected
         if not expected:

@@ -30,7 +30,15 @@ from typing import Any
 
 from hiredis import ProtocolError
 
-from fencehold.client.deadlines import LATE_S, Deadlines, give_back_overdue, meet, next_deadline, start_beating
+from fencehold.client.deadlines import (
+    LATE_S,
+    Deadlines,
+    beat_sooner,
+    give_back_overdue,
+    meet,
+    next_deadline,
+    start_beating,
+)
 from fencehold.client.endpoints import Rotation
 from fencehold.client.hearing import on_message
 from fencehold.client.housekeeping import Cancel, Close, Ready, Settle
@@ -232,14 +240,18 @@ class SessionProtocol:
         for request in self.pipeline.take_all(self.session):
             request.fail(refused(node, code, detail))
 
-    def on_kept_alive(self, sent_at: float, at_ms: int) -> None:
+    def on_kept_alive(self, sent_at: float, reply: dict[bytes, Any]) -> None:
         """A keep-alive was answered."""
         self.deadlines.beating = False
-        self.session.trust.on_answer(sent_at, at_ms)
+        # Renewals wait for the next entry: when it came says more than when it was entered, if the server tells.
+        self.session.trust.on_renewed(sent_at, reply.get(b"came_at", reply[b"at"]))
 
-    def on_queued(self, request: Acquire) -> None:
+    def on_queued(self, request: Acquire, reply: dict[bytes, Any]) -> None:
         """The answer to an acquire will be pushed."""
         self.session.waiting[request.id] = request
+        if request.terms.ttl is not None and b"at" in reply:
+            self.session.trust.on_answer(request.sent_at, reply[b"at"])
+            beat_sooner(self, request.terms.ttl)
         timeout = request.terms.timeout
         if timeout is not None and not request.repeated:
             late_at = request.asked_at + timeout + LATE_S

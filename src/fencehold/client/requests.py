@@ -64,8 +64,8 @@ class Request(Expected):
         """The command as it is sent now."""
         raise NotImplementedError
 
-    def take_id(self, session: Session) -> None:
-        """Take the next id of the session, if it is one that needs any."""
+    def take_id(self, session: Session, now: float) -> None:
+        """Take the next id of the session, if it is one that needs any: it is sent now."""
 
     def is_awaited(self) -> bool:
         """Whether somebody still wants to know."""
@@ -109,9 +109,12 @@ class Request(Expected):
 class Numbered(Request):
     """A request that changes something: it has an id, by which it is repeated."""
 
-    __slots__ = ("id", "number", "repeated")
+    __slots__ = ("id", "number", "repeated", "sent_at")
 
     numbered = True
+
+    sent_at: float
+    """When it was first sent in this session: what it is answered with happened no earlier."""
 
     def __init__(self, promise: Promise | None, asked_at: float) -> None:
         self.promise = promise
@@ -121,7 +124,8 @@ class Numbered(Request):
         self.id = 0
         self.number = b""
 
-    def take_id(self, session: Session) -> None:
+    def take_id(self, session: Session, now: float) -> None:
+        self.sent_at = now
         session.last_id = self.id = session.last_id + 1
         self.number = number(self.id)
 
@@ -163,7 +167,7 @@ class Acquire(Numbered):
             return
         if reply is not None and b"queued" in reply:
             self.stage = QUEUED
-            protocol.on_queued(self)
+            protocol.on_queued(self, reply)
             return
         if self.repeated:
             # The first time it may have been queued, and answered by a push that was lost.
@@ -171,8 +175,10 @@ class Acquire(Numbered):
             protocol.settle(self.id)
         if reply is None:
             self.finish(None)
-        else:
-            self.on_granted(protocol, reply)
+            return
+        if reply[b"own_ttl"]:
+            protocol.session.trust.on_answer(self.sent_at, reply[b"at"])
+        self.on_granted(protocol, reply)
 
     def on_granted(self, protocol: "SessionProtocol", reply: dict[bytes, Any]) -> None:
         """It is granted. If nobody waits for it any more, it goes back at once."""
@@ -276,6 +282,7 @@ class Extend(Numbered):
             # Lost or given back while this was on its way: what was lost stays lost, whatever the server says.
             self.fail(self.grant.why())
             return
+        protocol.session.trust.on_answer(self.sent_at, reply[b"at"])
         protocol.session.limit(self.grant, reply)
         protocol.wake_by(self.grant.own_end)
         self.finish(None)

@@ -67,7 +67,7 @@ class Session:
         self.trust.ttl = reply[b"ttl_ms"] / 1000
         self.trust.grace = reply[b"grace_ms"] / 1000
         self.trust.attached = True
-        self.trust.on_answer(sent_at, reply[b"at"])
+        self.trust.on_renewed(sent_at, reply[b"at"])
 
     def acknowledge(self, request_id: int, encoded: bytes) -> None:
         """The reply to this request has arrived."""

@@ -2,12 +2,20 @@
 
 1. A session is trusted until `ttl` after the moment its last answered keep-alive (or open, or resume) was *sent*,
    less a margin. The server counts from later, so it never gives a hold away first.
-2. A hold with a ttl of its own ends at an instant of logical time. Logical time never runs faster than a clock,
-   and stood at `at` no earlier than the keep-alive answered with `at` was sent: so the instant lies no earlier
-   than that sending plus what was left then, less a margin.
-3. A client that closes a connection itself may count on the grace only, from then on.
-4. A session that is over, or that its client has asked to be ended, is not trusted, whatever is answered still.
-5. What was lost stays lost, whatever is heard later.
+2. A hold with a ttl of its own ends at an instant of logical time, which has to be placed on the client's clock.
+   Whatever was answered with the logical time `at` says: when it was *sent*, logical time had not passed `at`.
+   From then on it ran no faster than the leader's clock, and that no more than a fiftieth faster than ours. So a
+   later instant lies no earlier than that sending plus the time between `at` and the instant, less a fiftieth of
+   that time. All such answers are true, so the one that places instants latest counts.
+3. A grant that is answered directly is such an answer itself: its end lies no earlier than its ttl after the
+   acquire was sent, less the margin of the ttl, however long ago the last keep-alive was. So is an extension.
+4. A grant that is pushed answers nothing that was sent of late: it is placed by the best answer before it, and the
+   drift since then is left out, too. Therefore that answer must not be old. The reply that an acquire is queued is
+   one; and while an acquire with a ttl of its own waits, there is a keep-alive every ttl, or every second if the
+   ttl is shorter than that (`deadlines`).
+5. A client that closes a connection itself may count on the grace only, from then on.
+6. A session that is over, or that its client has asked to be ended, is not trusted, whatever is answered still.
+7. What was lost stays lost, whatever is heard later.
 
 Times are seconds of the client's monotonic clock, except where `_ms` says that they are the server's.
 """
@@ -33,15 +41,21 @@ class State(Enum):
     RELEASED = "released"
 
 
+DRIFT = 1 / 50
+"""By how much two clocks may differ in speed: far more than working ones do."""
+_ROUNDING_S = 0.005
+"""What is left out besides: the server counts in whole milliseconds."""
+
+
 def margin(duration: float) -> float:
-    """What is left out of a duration for two clocks that drift: far more than working ones do."""
-    return duration / 50 + 0.005
+    """What is left out of a duration for two clocks that drift."""
+    return duration * DRIFT + _ROUNDING_S
 
 
 class Trust:
     """How long a session is trusted. Shared by all its grants, so that one keep-alive renews them all."""
 
-    __slots__ = ("_at_ms", "_is_over", "_sent_at", "attached", "end", "grace", "ttl")
+    __slots__ = ("_is_over", "_origin", "_sent_at", "attached", "end", "grace", "ttl")
 
     def __init__(self, ttl: float, grace: float) -> None:
         self.ttl = ttl
@@ -51,18 +65,26 @@ class Trust:
         """Whether a connection carries the session."""
         self._is_over = False
         self._sent_at = 0.0
-        self._at_ms = 0
+        self._origin = NEVER
+        """Where logical time 0 would lie on the client's clock, if the leader's ran as fast as it may."""
 
-    def on_answer(self, sent_at: float, at_ms: int) -> None:
+    def on_renewed(self, sent_at: float, at_ms: int) -> None:
         """A keep-alive, open or resume that was sent at `sent_at` was answered with the logical time `at_ms`."""
         self._sent_at = sent_at
-        self._at_ms = at_ms
+        self.on_answer(sent_at, at_ms)
         if not self._is_over:
             self.end = sent_at + self.ttl - margin(self.ttl)
 
+    def on_answer(self, sent_at: float, at_ms: int) -> None:
+        """Something that was first sent at `sent_at` was answered with the logical time `at_ms`, or later."""
+        self._origin = max(self._origin, sent_at - _soonest(at_ms))
+
     def leap(self, seconds: float) -> None:
         """Take it that the last answered keep-alive was sent so much later. For tests, where time is virtual."""
-        self.on_answer(self._sent_at + seconds, self._at_ms + round(seconds * 1000))
+        self._sent_at += seconds
+        self._origin += seconds - _soonest(seconds * 1000)
+        if not self._is_over:
+            self.end = self._sent_at + self.ttl - margin(self.ttl)
 
     def on_closed(self, now: float) -> None:
         """The client closed a connection that may have carried the session."""
@@ -76,12 +98,16 @@ class Trust:
 
     def place(self, instant_ms: int) -> float:
         """The client's time before which logical time certainly does not reach this instant."""
-        left = (instant_ms - self._at_ms) / 1000
-        return self._sent_at + left - margin(max(left, 0.0))
+        return self._origin + _soonest(instant_ms) - _ROUNDING_S
 
     def in_jeopardy(self, now: float) -> bool:
         """Whether the service has not been heard of for so long that the holder should prepare to stop."""
         return not self.attached or self.end - now < self.ttl / 2
+
+
+def _soonest(logical_ms: float) -> float:
+    """How soon so much logical time may have passed, by the client's clock."""
+    return logical_ms / 1000 * (1 - DRIFT)
 
 
 class Grant:

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from fencehold.core.commands import Command, Entry, Renew
@@ -108,6 +109,10 @@ class Leader:
             answer(Unavailable("stopping"), 0)
         else:
             self._renewals.append((session, answer))
+
+    def logical_ms(self) -> int:
+        """The logical time at this moment, rounded up: an entry made now would be of that time, or of less."""
+        return self.machine.state.now_at + ceil(self._clock.now_ms() - self._told_ms)
 
     def ask(self, question: Question, reply: Reply) -> None:
         """Have a question put to the current state."""

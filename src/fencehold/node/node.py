@@ -121,6 +121,10 @@ class Node:
         else:
             self._leader.submit(command, answer)
 
+    def logical_ms(self) -> int:
+        """The logical time at this moment, between entries, rounded up; 0 if this node does not lead."""
+        return 0 if self._leader is None else self._leader.logical_ms()
+
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed with the next entry."""
         if self._leader is None:

@@ -1,5 +1,7 @@
 """Law 3 of the session protocol: the client lets go first (G7)."""
 
+from itertools import pairwise
+
 import pytest
 
 from fencehold.client.terms import Terms
@@ -104,22 +106,111 @@ def test_holds_stay_held_while_keep_alives_are_answered() -> None:
         assert grant.state(talk.now) is State.HELD
 
 
-def test_a_ttl_of_its_own_is_placed_on_the_safe_side() -> None:
-    """The end of a hold is counted from the sending of a keep-alive and its logical time, less the margin."""
+def test_a_ttl_of_its_own_is_counted_from_the_sending_of_its_acquire() -> None:
+    """A hold that was answered directly ends its ttl after it was asked for, less the margin of the ttl."""
     talk = Talk()
     talk.open()
-    anchor = talk.now
     talk.now += 2
-    # Logical time went on by 1.5 s only: the hold was granted at 2 500 and ends at 7 500.
-    talk.at_ms += 1_500
-    grant = talk.hold(ttl_ms=5_000)
-    end = anchor + 6.5 - margin(6.5)
+    talk.at_ms += 2_000
+    _, slot = talk.ask(ttl=5)
+    end = talk.now + 5 - margin(5)
+    talk.now += 0.1
+    talk.reply(talk.grant(1, ttl_ms=5_000))
+    grant = slot.result
     assert grant.safe_for(talk.now) == pytest.approx(end - talk.now)
     talk.wait(end - talk.now - 0.01)
     assert grant.state(talk.now) is State.HELD
     talk.wait(0.02)
     assert grant.state(talk.now) is State.LOST
     assert grant.ending == "its ttl ran out"
+
+
+@pytest.mark.parametrize(("session_ttl", "silent_for", "ttl"), [(30, 9.5, 0.2), (300, 75, 1), (30, 9.9, 0.05)])
+def test_a_short_ttl_is_not_lost_to_an_old_keep_alive(session_ttl: float, silent_for: float, ttl: float) -> None:
+    """The margin is one of the ttl, not of the time since the last keep-alive."""
+    talk = Talk(ttl=session_ttl)
+    talk.open()
+    talk.now += silent_for
+    talk.at_ms += round(silent_for * 1000)
+    grant = talk.hold(ttl_ms=round(ttl * 1000))
+    assert grant.state(talk.now) is State.HELD
+    assert grant.safe_for(talk.now) == pytest.approx(ttl - margin(ttl))
+
+
+def test_an_extension_is_counted_from_its_own_sending() -> None:
+    """However long ago the last keep-alive was."""
+    talk = Talk(nodes=NODES[:1])
+    talk.open()
+    grant = talk.hold(ttl_ms=20_000)
+    talk.now += 9
+    talk.at_ms += 9_000
+    talk.protocol.extend(grant, 200, Slot(), talk.now)
+    talk.sent()
+    talk.now += 0.05
+    talk.reply(talk.grant(1, ttl_ms=200))
+    assert grant.safe_for(talk.now) == pytest.approx(0.15 - margin(0.2))
+
+
+def test_an_answer_that_is_heard_again_is_not_counted_from_its_repetition() -> None:
+    """The grant is older than that: it ends when it would have ended had it been heard the first time."""
+    talk = Talk(nodes=NODES[:1])
+    talk.open()
+    _, slot = talk.ask(ttl=5)
+    granted, granted_at = talk.grant(1, ttl_ms=5_000), talk.now
+    talk.now += 1
+    talk.lose_connection()
+    talk.at_ms += 3_000
+    talk.now += 2
+    talk.resume()
+    talk.reply(granted)
+    # Placed by the resume, after which 2 s were left.
+    assert slot.result.own_end == pytest.approx(granted_at + 5 - margin(2))
+
+
+def test_a_pushed_grant_is_placed_by_the_best_answer_before_it() -> None:
+    """The reply that it is queued is one; the drift since then is left out, too."""
+    talk = Talk(ttl=300)
+    talk.open()
+    talk.now += 75
+    talk.at_ms += 75_000
+    _, slot = talk.ask(ttl=1)
+    queued_at = talk.now
+    talk.sent()
+    talk.now += 0.02
+    talk.reply({"queued": 1, "ahead": 0, "at": talk.at_ms})
+    talk.now += 0.48
+    talk.at_ms += 500
+    talk.push("grant", 1, talk.grant(1, ttl_ms=1_000))
+    assert slot.result.own_end == pytest.approx(queued_at + 1.5 - margin(1.5))
+
+
+@pytest.mark.parametrize(("ttl", "every"), [(0.2, 1), (4, 4), (60, 10)])
+def test_whoever_waits_for_a_short_ttl_keeps_alive_more_often(ttl: float, every: float) -> None:
+    """So a grant that is pushed after a long wait loses the margin of twice its ttl, or of a second more."""
+    talk = Talk(nodes=NODES[:1])
+    talk.open()
+    _, slot = talk.ask(ttl=ttl)
+    talk.sent()
+    talk.reply({"queued": 1, "ahead": 0, "at": talk.at_ms})
+    beats = []
+    for _ in range(5):
+        while not (beat := [words for words in talk.sent() if words == ["SESSION.KEEPALIVE"]]):
+            talk.at_ms += round((talk.protocol.wake_at - talk.now) * 1000)
+            talk.wait(talk.protocol.wake_at - talk.now)
+        assert len(beat) == 1
+        beats.append(talk.now)
+        # Entered 200 ms after it came, and answered then.
+        came_at, talk.at_ms, talk.now = talk.at_ms, talk.at_ms + 200, talk.now + 0.2
+        talk.reply({"at": talk.at_ms, "ttl_ms": 30_000, "came_at": came_at})
+    assert [later - earlier for earlier, later in pairwise(beats)] == pytest.approx([every] * 4)
+    talk.push("grant", 1, talk.grant(1, ttl_ms=round(ttl * 1000)))
+    grant = slot.result
+    assert grant.own_end >= talk.now + ttl - margin(ttl + every) - 0.001
+    talk.protocol.release(grant, None, talk.now)
+    talk.sent()
+    talk.reply("OK")
+    talk.wait_alive(60)
+    assert talk.protocol.deadlines.beat_at - talk.now <= 10
 
 
 def test_an_extension_moves_the_end() -> None:

@@ -101,8 +101,10 @@ def test_a_wait_in_the_background_ends_by_a_push() -> None:
             await holder.call("LOCK.ACQUIRE", name)
         for request, name in ((1, "a"), (2, "b"), (3, "a")):
             queued = await client.call("LOCK.ACQUIRE", name, "REQUEST", request, "ASYNC")
-            assert queued == {"queued": request, "ahead": int(request == 3)}
-        assert await client.call("LOCK.ACQUIRE", "a", "REQUEST", 3, "ASYNC") == {"queued": 3, "ahead": 1}
+            assert queued == {"queued": request, "ahead": int(request == 3), "at": queued["at"]}
+        again = await client.map("LOCK.ACQUIRE", "a", "REQUEST", 3, "ASYNC")
+        assert again == {"queued": 3, "ahead": 1, "at": again["at"]}
+        assert again["at"] >= queued["at"]
         await holder.call("LOCK.RELEASE", "b", 2)
         kind, request, grant = await client.push()
         assert (kind, request, grant["name"], grant["fence"]) == ("grant", 2, "b", 3)

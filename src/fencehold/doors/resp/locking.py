@@ -80,7 +80,7 @@ def _acquired(slot: Slot, in_background: bool, version: int, member: Member, out
     elif not isinstance(outcome, Queued):
         refuse(slot, outcome, at_ms)
     elif in_background:
-        slot.reply({"queued": outcome.ticket, "ahead": outcome.ahead})
+        slot.reply({"queued": outcome.ticket, "ahead": outcome.ahead, "at": at_ms})
     else:
         member.block(outcome.ticket, slot)
 

@@ -97,7 +97,7 @@ def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 0)
     member = member_of(connection)
     member.is_proven = True
-    told = partial(_kept_alive, slot, member.session, member.ttl_ms)
+    told = partial(_kept_alive, slot, member.session, member.ttl_ms, connection.node.logical_ms())
     if member.ending:
         # Renewals go to the front of their entry: this one must not come before the close it was sent after.
         connection.node.submit(Renew((member.session,)), told)
@@ -105,9 +105,9 @@ def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
         connection.node.renew(member.session, told)
 
 
-def _kept_alive(slot: Slot, session: int, ttl_ms: int, outcome: Told, at_ms: int) -> None:
+def _kept_alive(slot: Slot, session: int, ttl_ms: int, came_at_ms: int, outcome: Told, at_ms: int) -> None:
     if isinstance(outcome, Renewed) and session not in outcome.ended:
-        slot.reply({"at": at_ms, "ttl_ms": ttl_ms})
+        slot.reply({"at": at_ms, "ttl_ms": ttl_ms, "came_at": came_at_ms})
     else:
         _not_renewed(slot, session, outcome, at_ms)
 
