@@ -1,7 +1,7 @@
 """Troubles: why a connection could not be made, in words that say what to look at.
 
 Whoever cannot reach a service wants to know more than that: nothing listens there, the name is unknown, the other
-side does not speak TLS or its certificate is not trusted. What a node says once it is connected is told by `reach`.
+side does not speak TLS or its certificate is not trusted. What a node says once it is connected `reach` tells.
 """
 
 import os
