@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fencehold.client.current import current_hold
     from fencehold.client.holding import Holding
     from fencehold.client.trust import State
-    from fencehold.client.views import Event, Explanation, Holder, Party, Waiting
+    from fencehold.client.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.durations import Duration
     from fencehold.errors import (
         Deadlock,
@@ -64,7 +64,7 @@ _HOMES = {
     "fencehold.client.current": ("current_hold",),
     "fencehold.client.holding": ("Holding",),
     "fencehold.client.trust": ("State",),
-    "fencehold.client.views": ("Event", "Explanation", "Holder", "Party", "Waiting"),
+    "fencehold.client.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
     "fencehold.durations": ("Duration",),
     "fencehold.errors": (
         "Deadlock",
@@ -104,6 +104,7 @@ __all__ = [
     "HoldLost",
     "Holder",
     "Holding",
+    "Kept",
     "Leadership",
     "LimitExceeded",
     "Link",

@@ -36,6 +36,9 @@ class Guarantees(NamedTuple):
     """Several names are granted in one step: `multi`."""
     delays: bool = False
     """A name can stay ungranted for a while after an unclean end: `delay=`."""
+    at_least: bool = False
+    """A name can stay taken for a least time from its grant, though its holder's process has ended:
+    `once(at_least=…)`."""
     watches: bool = False
     """What happens to names can be watched: `watch`."""
 

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import fencehold
@@ -32,14 +32,29 @@ async def until(is_true: Callable[[], object], seconds: float = PATIENCE_S) -> N
             await asyncio.sleep(0.005)
 
 
-@contextmanager
-def crashing_holder(ground: Ground, name: str, ttl: float) -> Iterator["subprocess.Popen[str]"]:
+def crashing_holder(ground: Ground, name: str, ttl: float) -> AbstractContextManager["subprocess.Popen[str]"]:
     """Another process that holds a name until it is killed."""
-    words = [sys.executable, "-m", "tests.behaviour.holder", ground.url, name, ground.tier.value, str(ttl)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    return _process("holder", "held", ground.url, name, ground.tier.value, ttl)
+
+
+def runner(
+    ground: Ground, name: str, at_most: float, at_least: float, *, quick: bool
+) -> AbstractContextManager["subprocess.Popen[str]"]:
+    """Another process that runs a job once: done and gone by now, or at it until it is killed."""
+    how = "quick" if quick else "slow"
+    said = "ran" if quick else "running"
+    words = (ground.url, name, ground.tier.value, max(ground.ttl_min, 1.0), at_most, at_least, how)
+    return _process("runner", said, *words)
+
+
+@contextmanager
+def _process(module: str, said: str, *words: object) -> Iterator["subprocess.Popen[str]"]:
+    """One of the programs beside this, which has said what it says."""
+    command = [sys.executable, "-m", f"tests.behaviour.{module}", *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        assert process.stdout.readline() == "held\n"
+        assert process.stdout.readline() == f"{said}\n"
         yield process
     finally:
         process.kill()

@@ -24,6 +24,7 @@ def test_what_is_not_declared_is_refused_first(ground: Ground, new_name: Callabl
             "shared": lambda: client.lock(one, shared=True, tier=ground.tier),
             "semaphores": lambda: client.semaphore(one, 2, tier=ground.tier),
             "delays": lambda: client.lock(one, delay=1, tier=ground.tier),
+            "at_least": lambda: client.once(one, at_most=2, at_least=1, tier=ground.tier),
             "watches": lambda: client.watch(one, tier=ground.tier),
         }
         for feature, ask in asked.items():

@@ -61,7 +61,8 @@ class AtOnce:
             HoldLost: it was not there any more.
         """
         lease = cast(Lease, grant)
-        if lease.ending or lease.safe_for(self._leasing.keeping.clock()) <= 0:
+        now = self._leasing.keeping.clock()
+        if lease.ending or lease.safe_for(now) <= 0 or lease.least_s(now):
             return False
         try:
             self._hand_back(lease)

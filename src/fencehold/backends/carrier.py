@@ -66,9 +66,6 @@ class DirectCarrier:
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         await self._backend.extend(cast(Lease, grant), ttl)
 
-    def forget(self, grant: Grant) -> None:
-        grant.ending = "released"
-
     async def explain(self, name: str, *, stale: bool = False) -> Explanation:
         await self._opened()
         return await self._backend.look(name)

@@ -5,6 +5,7 @@
 2. *One at a time.* No extension overtakes a renewal, or the later of them might not be the one that counts. After
    a renewal whose outcome is unknown, which may come about yet, nothing is trusted for longer than it would give.
 3. A lease that was granted to another thread is looked after from the next beat on.
+4. *No record ends before its least time*, however short the lease is to be: it stays, and nobody trusts it.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 _LOG = logging.getLogger("fencehold")
 _BEATS_PER_TTL = 12
+_LEAST_S = 0.001
+"""The shortest that a record lasts."""
 _GONE = "it had expired, or was taken away"
 
 
@@ -40,6 +43,8 @@ class Keeping:
         trust.attached = True
         trust.end = sent_at + (ttl - margin(ttl) if taken.validity is None else taken.validity)
         lease = Lease(ask, taken.fence, trust, ttl)
+        if ask.terms.at_least:
+            lease.least_until = self.clock() + ask.terms.at_least
         if lease.safe_for(self.clock()) <= 0:
             lease.lose("it came too late")
             return None
@@ -79,6 +84,15 @@ class Keeping:
         async with self._renewing:
             await self._extend(lease, asked_s, is_kept=ttl is None)
 
+    async def leave_least(self, lease: Lease) -> bool:
+        """Let a lease that is over run out when its least time is; says whether it was there.
+
+        Raises: as `Store.renew`.
+        """
+        async with self._renewing:
+            (was_there,) = await self._store.renew([lease], max(lease.least_s(self.clock()), _LEAST_S))
+        return was_there
+
     async def stop(self) -> list[Lease]:
         """Keep nothing alive any more; returns what there was."""
         if self._beating is not None:
@@ -100,7 +114,7 @@ class Keeping:
         # It may be less from the moment this is sent, and must not be trusted for longer.
         lease.is_kept, lease.trust.end = False, min(before, end)
         try:
-            (was_there,) = await self._store.renew([lease], asked_s)
+            (was_there,) = await self._store.renew([lease], max(asked_s, lease.least_s(sent_at)))
         except (OutcomeUnknown, asyncio.CancelledError):
             lease.is_kept, lease.doubted_s = was_kept, min(lease.doubted_s, asked_s)
             self.leases.moved(lease)
@@ -126,8 +140,11 @@ class Keeping:
             async with self._renewing:
                 due_before = self.clock() + ttl * (2 / 3 + 1 / _BEATS_PER_TTL)
                 due = [lease for lease in self.leases if lease.is_kept and lease.trust.end < due_before]
-                if due:
-                    await self._renew(due, ttl)
+                longer = [lease for lease in due if lease.least_s(self.clock()) > ttl]
+                if len(due) > len(longer):
+                    await self._renew([lease for lease in due if lease not in longer], ttl)
+                for lease in longer:
+                    await self._renew([lease], lease.least_s(self.clock()))
 
     async def _renew(self, due: list[Lease], ttl: float) -> None:
         sent_at = self.clock()

@@ -7,6 +7,8 @@
    counted. A grant that came so late that it cannot be trusted is given back, and is none.
 3. *What was granted is kept* (`keeping`): renewed while the client lives, and lost when it is gone.
 4. *An ask that ends without a grant is withdrawn*, whatever ended it; if the store cannot be reached, later.
+5. *A least time is kept by the record*: it was made to last for longer, so a crash leaves it; a release before
+   then does not delete it, but has it run out when the least time is over.
 """
 
 import asyncio
@@ -91,14 +93,21 @@ class Leasing:
         """Free all of them, some at a time, for as long as closing may take; the rest run out by themselves."""
         gate = asyncio.Semaphore(_AT_A_TIME)
 
-        async def leave(ask: Ask) -> None:
+        async def leave(lease: Lease) -> None:
             async with gate:
                 with suppress(FenceholdError):
-                    await self._store.leave(ask)
+                    await self._leave(lease)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(_GIVING_BACK_S):
-                await asyncio.gather(*(leave(lease.ask) for lease in leases))
+                await asyncio.gather(*map(leave, leases))
+
+    async def _leave(self, lease: Lease) -> None:
+        """Free a name, or leave it for its least time, whatever there is of the lease."""
+        if lease.least_s(self._clock()):
+            await self.keeping.leave_least(lease)
+        else:
+            await self._store.leave(lease.ask)
 
     # Acquiring.
 
@@ -234,9 +243,10 @@ class Leasing:
             raise lease.why()
         self.keeping.let_go(lease)
         try:
-            was_there = await self._store.give(lease)
+            is_least = lease.least_s(self._clock()) > 0
+            was_there = await (self.keeping.leave_least(lease) if is_least else self._store.give(lease))
         except (FenceholdError, asyncio.CancelledError) as error:
-            self.withdraw(lease.ask, lease.ttl)
+            self._chores.do(lambda: self._leave(lease), lease.ttl)
             if isinstance(error, Unavailable):
                 raise OutcomeUnknown(
                     f"{lease.terms.label} is freed as soon as it can be, or by its ttl: {error}"
@@ -247,7 +257,8 @@ class Leasing:
         if not was_there:
             lease.ending = "it was gone when it was released: it had expired, or was taken away"
             raise lease.why()
-        self._on_wake(lease.ask.name, "")
+        if not is_least:
+            self._on_wake(lease.ask.name, "")
 
     async def extend(self, lease: Lease, ttl: float | None) -> None:
         await self.keeping.extend(lease, ttl)

@@ -49,7 +49,7 @@ class Ask(NamedTuple):
 class Lease(Grant):
     """What a backend granted. Its trust is its own, or that of the session it lives with."""
 
-    __slots__ = ("ask", "doubted_s", "is_kept", "may_be_free", "place", "ttl")
+    __slots__ = ("ask", "doubted_s", "is_kept", "least_until", "may_be_free", "place", "ttl")
 
     def __init__(self, ask: Ask, fence: int, trust: Trust, ttl: float) -> None:
         super().__init__(ask.terms, fence, trust)
@@ -58,6 +58,9 @@ class Lease(Grant):
         """Seconds it lasts from each renewal."""
         self.is_kept = ask.terms.ttl is None
         """Whether it is kept alive for as long as its client lives."""
+        self.least_until = 0.0
+        """Until when nobody else may have the name, however this ends: by the client's clock, from the answer that
+        granted it, so not too early."""
         self.doubted_s = inf
         """For how long the shortest renewal would let it last that was sent and whose outcome is unknown: it may
         come about yet."""
@@ -65,6 +68,10 @@ class Lease(Grant):
         """Whether a release was sent whose outcome is unknown."""
         self.place: object = None
         """Where the backend keeps it: a path, a key, a slot."""
+
+    def least_s(self, now: float) -> float:
+        """For how many seconds more nobody else may have the name; 0 if it may be free."""
+        return max(0.0, self.least_until - now)
 
 
 class Backend(Protocol):
@@ -98,7 +105,7 @@ class Backend(Protocol):
         """
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; after it the name can be had by the next one.
+        """Give a lease back; after it, or after its least time, the name can be had by the next one.
 
         Raises:
             HoldLost: it was not there any more: it had expired, or was taken away.

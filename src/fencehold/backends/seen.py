@@ -1,39 +1,59 @@
 """What is seen of a name on a backend, in the words of `explain`."""
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
-from fencehold.client.views import Explanation, Holder, Party, Waiting, party
+from fencehold.backends.port import Ask
+from fencehold.client.views import Explanation, Holder, Kept, Party, Waiting, party
 
 
-def stamp(who: str, owner: str, meta: str) -> str:
+class Seen(NamedTuple):
+    """What a record says: who holds a name; and for whom it is kept for a least time, if it is."""
+
+    holder: Holder
+    kept: Kept | None
+
+
+def stamp(who: str, owner: str, meta: str, at_least: float = 0.0) -> str:
     """What a backend keeps beside a lease, so that others can see whose it is: one line of JSON."""
-    return json.dumps([who, owner, meta], separators=(",", ":"))
+    said: list[object] = [who, owner, meta]
+    return json.dumps([*said, at_least] if at_least else said, separators=(",", ":"))
 
 
-def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float, left: float | None) -> Holder:
+def stamp_of(who: str, ask: Ask) -> str:
+    """The stamp of an ask by a client that calls itself so."""
+    return stamp(who, ask.owner, ask.terms.meta, ask.terms.at_least)
+
+
+def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float, left: float | None) -> Seen:
     """A holder, of whom a backend keeps what `stamp` made; somebody unknown, if it is something else."""
-    whose, meta = _read(stamped)
-    return Holder(whose, fence, mode, limit, held_for, left, meta)
+    whose, meta, at_least = _read(stamped)
+    least_s = at_least - held_for
+    kept = Kept(whose, fence, held_for, least_s, meta) if least_s > 0 else None
+    return Seen(Holder(whose, fence, mode, limit, held_for, left, meta), kept)
 
 
 def waiting(place: int, stamped: str, *, mode: str, name: str, waited_for: float, left: float | None) -> Waiting:
     """Somebody in a queue."""
-    whose, _ = _read(stamped)
+    whose, _, _ = _read(stamped)
     return Waiting(place, whose, mode, (name,), waited_for, left)
 
 
-def explanation(name: str, holders: list[Holder], queue: list[Waiting] | None = None) -> Explanation:
+def explanation(name: str, held: list[Seen], queue: list[Waiting] | None = None) -> Explanation:
     """All of a name."""
-    return Explanation(name, tuple(holders), tuple(queue or ()), 0.0)
+    kept = next((each.kept for each in held if each.kept is not None), None)
+    return Explanation(name, tuple(each.holder for each in held), tuple(queue or ()), 0.0, kept)
 
 
-def _read(stamped: str) -> tuple[Party, Any]:
+def _read(stamped: str) -> tuple[Party, Any, float]:
+    """Whose a stamp is, the metadata, and the least time in seconds."""
     said = _json(stamped)
-    if not (isinstance(said, list) and len(said) == 3):
-        return party(0, "", None), None
-    who, owner, meta = said
-    return party(0, str(owner), _json(who)), _json(meta) if isinstance(meta, str) and meta else None
+    if not (isinstance(said, list) and len(said) in (3, 4)):
+        return party(0, "", None), None, 0.0
+    who, owner, meta, *least = said
+    whose = party(0, str(owner), _json(who))
+    at_least = least[0] if least and isinstance(least[0], int | float) else 0.0
+    return whose, _json(meta) if isinstance(meta, str) and meta else None, at_least
 
 
 def _json(text: Any) -> Any:

@@ -16,5 +16,7 @@ def admit(terms: Terms, given: Guarantees) -> None:
         lacks.append("semaphores")
     if terms.is_delayed and not given.delays:
         lacks.append("a delay after an unclean end")
+    if terms.at_least and not given.at_least:
+        lacks.append("a name that stays taken for at_least, though the process has ended")
     if lacks:
         raise Unsupported(f"{given.backend}:// cannot give {' or '.join(lacks)}; the Fencehold service can")

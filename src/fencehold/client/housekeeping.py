@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencehold.client.requests import DONE, Expected, Request
+from fencehold.client.requests import DONE, Expected, Release, Request
 from fencehold.client.session import Session
 from fencehold.errors import FenceholdError
 
@@ -47,7 +47,8 @@ class KeepAlive(Expected):
 
 
 class Cancel(Expected):
-    """Withdraw an acquire. Refused only if it was acknowledged: then this came through once before."""
+    """Withdraw an acquire. Refused only if it was acknowledged: then this came through once before, or what it was
+    granted is known, and is released."""
 
     __slots__ = ("request",)
 
@@ -59,7 +60,10 @@ class Cancel(Expected):
         protocol.settle(self.request)
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
+        grant = protocol.session.cancels.get(self.request)
         self.on_reply(protocol, None)
+        if grant is not None:
+            protocol.submit(Release(grant, None, protocol.now))
 
 
 class Settle(Expected):

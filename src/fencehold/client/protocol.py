@@ -106,7 +106,7 @@ class SessionProtocol:
         self.now = now
         if request.stage == DONE:
             if request.grant is not None and not request.grant.ending:
-                self.release(request.grant, None, now)
+                self.undo(request, request.grant)
             return
         if request.stage != UNSENT:
             self.withdraw(request)
@@ -115,11 +115,20 @@ class SessionProtocol:
     def release(self, grant: Grant, promise: Promise | None, now: float) -> None:
         """Give a grant back. From here on it is not trusted, whatever the answer."""
         self.now = now
-        self.forget(grant)
+        self._forget(grant)
         self.submit(Release(grant, promise, now))
 
-    def forget(self, grant: Grant) -> None:
-        """Trust a grant no longer, and leave it to run out at the server."""
+    def undo(self, request: Acquire, grant: Grant) -> None:
+        """Give back a grant that nobody has heard of: nothing was done under it."""
+        if request.terms.at_least:
+            # A release would keep the names for their least time; what is withdrawn was never granted.
+            self._forget(grant)
+            self.withdraw(request)
+        else:
+            self.release(grant, None, self.now)
+
+    def _forget(self, grant: Grant) -> None:
+        """Trust a grant no longer."""
         grant.ending = "released"
         grant.on_lost = None
         self.session.holds.pop(grant.fence, None)
@@ -272,7 +281,7 @@ class SessionProtocol:
         """Cancel an acquire that was sent, now and until the server has said that it is."""
         session = self.session
         session.waiting.pop(request.id, None)
-        session.cancels[request.id] = None
+        session.cancels[request.id] = request.grant
         if self.attached:
             self.cancel(request.id)
 

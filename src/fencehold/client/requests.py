@@ -188,7 +188,7 @@ class Acquire(Numbered):
         promise = self.promise
         self.stage = DONE
         if promise is None or promise.done():
-            protocol.release(grant, None, protocol.now)
+            protocol.undo(self, grant)
         else:
             promise.set_result(grant)
 

@@ -51,8 +51,8 @@ class Session:
         self.holds: dict[int, Grant] = {}
         self.waiting: dict[int, Acquire] = {}
         """Acquires that were queued, and whose answer will be pushed."""
-        self.cancels: dict[int, None] = {}
-        """Withdrawals not answered yet, oldest first."""
+        self.cancels: dict[int, Grant | None] = {}
+        """Withdrawals not answered yet, oldest first, with what was granted, if that is known."""
         self.unsettled: list[int] = []
         """Requests whose pushed answer has arrived, and which the server still remembers."""
         self.ends: list[tuple[float, int]] = []

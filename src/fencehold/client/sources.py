@@ -68,6 +68,7 @@ class ServiceSource:
             semaphores=True,
             multi=True,
             delays=True,
+            at_least=True,
             watches=True,
         )
 

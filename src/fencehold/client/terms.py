@@ -32,6 +32,7 @@ class Terms:
         limit: int = 0,
         delay: Duration = 0,
         meta: Meta = None,
+        at_least: Duration = 0,
     ) -> None:
         self.names = names
         self.label = ", ".join(map(repr, names))
@@ -43,6 +44,7 @@ class Terms:
             limit,
             ms_of(seconds_of("delay", delay)),
             text_of(meta),
+            ms_of(seconds_of("at_least", at_least)),
         )
         self.prefix = self.encode(self.timeout)
 
@@ -79,6 +81,11 @@ class Terms:
     def meta(self) -> str:
         """What is shown to whoever asks who holds it."""
         return self._options[4]
+
+    @property
+    def at_least(self) -> float:
+        """Seconds from the grant for which nobody else may have the names, however the hold ends; 0 for none."""
+        return self._options[5] / 1000
 
     def waiting(self, timeout: Duration | None) -> "Terms":
         """The same terms with another time to wait."""

@@ -60,6 +60,20 @@ class Waiting(NamedTuple):
     """Seconds until it gives up; None: never."""
 
 
+class Kept(NamedTuple):
+    """A name that nobody else may have before a time, whatever became of the hold: `once(at_least=…)`."""
+
+    party: Party
+    """Whose run it is, or was: it may have ended."""
+    fence: int
+    kept_for: float
+    """Seconds since the grant."""
+    left: float
+    """Seconds until the name can be had by others."""
+    meta: Any
+    """What was given with the acquire."""
+
+
 class Explanation(NamedTuple):
     """Who has a name, since when, and who wants it."""
 
@@ -68,8 +82,21 @@ class Explanation(NamedTuple):
     queue: tuple[Waiting, ...]
     delayed: float
     """Seconds for which the name stays ungranted after an unclean end."""
+    kept: Kept | None = None
+    """Until when nobody else may have the name, and for whose run; None if it is not so."""
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody holds it, or it is kept for a run's least time."""
+        return bool(self.holders) or self.kept is not None
 
     def __str__(self) -> str:
+        if not self.holders and self.kept is not None:
+            kept = self.kept
+            return (
+                f"{self.name!r} is kept for {kept.left:.1f} s more (at_least) after the run of {kept.party} that "
+                f"began {kept.kept_for:.1f} s ago with fence {kept.fence}; {len(self.queue)} wait"
+            )
         if not self.holders:
             return f"{self.name!r} is free" if not self.delayed else f"{self.name!r} is delayed"
         first = self.holders[0]
@@ -106,6 +133,8 @@ def explanation(reply: dict[bytes, Any]) -> Explanation:
         tuple(_holder(hold) for hold in reply[b"holds"]),
         tuple(_waiting(place, waiter) for place, waiter in enumerate(reply[b"waiters"])),
         reply[b"delayed_ms"] / 1000,
+        # An older server knows of none.
+        next((_kept(kept) for kept in reply.get(b"kept", ())), None),
     )
 
 
@@ -154,6 +183,11 @@ def _waiting(place: int, waiter: dict[bytes, Any]) -> Waiting:
     names = tuple(name.decode() for name in waiter[b"names"])
     waited = waiter[b"waited_ms"] / 1000
     return Waiting(place, _party(waiter), waiter[b"mode"].decode(), names, waited, _left(waiter[b"left_ms"]))
+
+
+def _kept(kept: dict[bytes, Any]) -> Kept:
+    left = kept[b"left_ms"] / 1000
+    return Kept(_party(kept), kept[b"fence"], kept[b"kept_ms"] / 1000, left, _json(kept[b"meta"]))
 
 
 def _party(seen: dict[bytes, Any]) -> Party:

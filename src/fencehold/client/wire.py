@@ -68,11 +68,18 @@ def _argument(word: str | bytes | int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def options(
-    wait_ms: int | None, ttl_ms: int, mode: str, limit: int, delay_ms: int, meta: str
+    wait_ms: int | None, ttl_ms: int, mode: str, limit: int, delay_ms: int, meta: str, at_least_ms: int
 ) -> tuple[int, bytes]:
     """The options of an acquire, and how many words they are. A program uses few of them, many times."""
     words: list[str | int] = ["ASYNC"]
-    given = (("WAIT", wait_ms), ("TTL", ttl_ms), ("LIMIT", limit), ("DELAY", delay_ms), ("META", meta))
+    given = (
+        ("WAIT", wait_ms),
+        ("TTL", ttl_ms),
+        ("LIMIT", limit),
+        ("DELAY", delay_ms),
+        ("META", meta),
+        ("ATLEAST", at_least_ms),
+    )
     for word, value in given:
         if value or (word == "WAIT" and value is not None):
             words += [word, value]

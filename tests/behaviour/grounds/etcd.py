@@ -19,6 +19,7 @@ class GROUND(Ground):
         frees_on_crash=30.0,
         clocks="durations only, by monotonic clocks that drift by less than 2 % from one another",
         semaphores=True,
+        at_least=True,
     )
     ttl_min = 2.0
     # etcd looks twice a second for leases that have expired, and its members agree upon the end of each.

@@ -20,6 +20,7 @@ class GROUND(Ground):
         clocks="durations only, by monotonic clocks that drift by less than 2 % from one another",
         shared=True,
         semaphores=True,
+        at_least=True,
         multi=True,
         delays=True,
         watches=True,

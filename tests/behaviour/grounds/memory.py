@@ -16,6 +16,7 @@ class GROUND(Ground):
         clocks="durations by monotonic clocks; for fences of a later process, that the time of day goes on",
         shared=True,
         semaphores=True,
+        at_least=True,
         multi=True,
         delays=True,
         watches=True,

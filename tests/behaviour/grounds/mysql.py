@@ -20,6 +20,7 @@ class GROUND(Ground):
         clocks="leases by the clock of the database server: set forward by more than 2 % of the ttl it ends "
         "leases that are still trusted, set back it makes them last longer; trust by the client's monotonic clock",
         semaphores=True,
+        at_least=True,
     )
     names_at_once = 2_000
     """More are as possible, and take longer than a test should."""

@@ -21,6 +21,7 @@ class GROUND(Ground):
         "leases that are still trusted, set back it makes them last longer; trust by the client's monotonic clock",
         shared=True,
         semaphores=True,
+        at_least=True,
     )
 
     def start(self, folder: Path) -> None:

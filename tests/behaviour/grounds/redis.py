@@ -19,6 +19,7 @@ class GROUND(Ground):
         frees_on_crash=30.0,
         clocks="the time of day of the Redis server, by which keys expire: set forward, it frees what is held",
         semaphores=True,
+        at_least=True,
     )
 
     def start(self, folder: Path) -> None:

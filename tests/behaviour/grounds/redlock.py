@@ -19,6 +19,7 @@ class GROUND(Ground):
         frees_on_crash=30.0,
         clocks="the times of day of a majority of the Redis servers, by which keys expire: set forward, they "
         "free what is held",
+        at_least=True,
     )
 
     def start(self, folder: Path) -> None:

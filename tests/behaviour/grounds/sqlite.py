@@ -17,6 +17,7 @@ class GROUND(Ground):
         frees_on_crash=30.0,
         clocks="durations, by the one clock of the machine that counts from its start; no time of day",
         semaphores=True,
+        at_least=True,
     )
     dead_url = "sqlite:////nowhere/at/all/locks.db"
 

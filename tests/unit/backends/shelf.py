@@ -31,6 +31,8 @@ class Shelf:
         self.next_gifts: deque[Any] = deque()
         self.left: list[str] = []
         self.renewed: list[int] = []
+        self.lasting: dict[str, float] = {}
+        """For how long each token was told to last by the last renewal."""
         self.takes = 0
         self.is_open = False
 
@@ -51,6 +53,7 @@ class Shelf:
     async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
         self.renewed.append(len(leases))
         await _next(self.next_renewals)
+        self.lasting.update((lease.ask.token, ttl) for lease in leases)
         return [self.held.get(lease.ask.name) == lease.ask.token for lease in leases]
 
     async def give(self, lease: Lease) -> bool:

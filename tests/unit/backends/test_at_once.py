@@ -74,8 +74,8 @@ class DeskScene(Scene):
         return grant
 
 
-async def granted_to_thread(scene: DeskScene, name: str = "a") -> Lease:
-    lease = await asyncio.to_thread(scene.ask_by_thread, name)
+async def granted_to_thread(scene: DeskScene, name: str = "a", **terms: Any) -> Lease:
+    lease = await asyncio.to_thread(scene.ask_by_thread, name, **terms)
     assert lease is not None
     return lease
 
@@ -312,3 +312,18 @@ def _run_into(coroutine: Any, caught: list[BaseException]) -> None:
         asyncio.run(coroutine)
     except BaseException as error:
         caught.append(error)
+
+
+def test_what_is_kept_for_a_least_time_is_given_back_on_the_loop() -> None:
+    """A thread by itself would free the name; the loop has its record run out when its time is over."""
+
+    async def main() -> None:
+        async with DeskScene() as scene:
+            lease = await granted_to_thread(scene, ttl=60.0, at_least=20.0)
+            assert not await asyncio.to_thread(scene.at_once.release, lease)
+            assert not lease.ending
+            await scene.backend.release(lease)
+            assert scene.shelf.held == {"a": lease.ask.token}
+            assert 19 < scene.shelf.lasting[lease.ask.token] <= 20
+
+    asyncio.run(main())

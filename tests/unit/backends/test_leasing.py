@@ -373,3 +373,115 @@ def test_a_renewal_that_fails_in_an_unforeseen_way_does_not_end_the_others(
 
     asyncio.run(main())
     assert "a driver's own mistake" in caplog.text
+
+
+async def granted_for(scene: Scene, at_least: float, ttl: float = 60.0) -> Lease:
+    lease = await scene.backend.acquire(scene.ask(ttl=ttl, at_least=at_least))
+    assert lease is not None
+    return lease
+
+
+def test_a_release_before_its_least_time_has_the_record_run_out_then() -> None:
+    """It is not deleted, and nobody is woken for it; its own client has it no more than anybody else."""
+
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted_for(scene, 20.0)
+            await scene.backend.release(lease)
+            assert lease.state(clock()) is State.RELEASED
+            assert scene.shelf.held == {"a": lease.ask.token}
+            assert 19 < scene.shelf.lasting[lease.ask.token] <= 20
+            assert await scene.backend.acquire(scene.ask(timeout=0)) is None
+        assert scene.shelf.held == {"a": lease.ask.token}
+
+    asyncio.run(main())
+
+
+def test_a_release_after_its_least_time_frees_the_name() -> None:
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted_for(scene, 0.01)
+            await until(lambda: not lease.least_s(clock()))
+            await scene.backend.release(lease)
+            assert scene.shelf.held == {}
+
+    asyncio.run(main())
+
+
+def test_a_release_before_its_least_time_that_is_not_answered_is_done_later() -> None:
+    """It is tried again, and still deletes nothing."""
+
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted_for(scene, 20.0)
+            scene.shelf.next_renewals.append(Unavailable("away"))
+            with pytest.raises(OutcomeUnknown):
+                await scene.backend.release(lease)
+            await until(lambda: lease.ask.token in scene.shelf.lasting)
+            assert scene.shelf.held == {"a": lease.ask.token}
+            assert scene.shelf.left == []
+
+    asyncio.run(main())
+
+
+def test_a_least_time_of_what_was_taken_away_is_over() -> None:
+    """A release finds that it is gone, and takes nothing anew."""
+
+    async def main() -> None:
+        async with Scene() as scene:
+            lease = await granted_for(scene, 20.0)
+            await scene.backend.break_hold("a", 0)
+            with pytest.raises(HoldLost):
+                await scene.backend.release(lease)
+            assert scene.shelf.held == {}
+
+    asyncio.run(main())
+
+
+def test_closing_leaves_what_is_to_be_kept() -> None:
+    """All else is given back."""
+
+    async def main() -> None:
+        async with Scene() as scene:
+            kept = await granted_for(scene, 20.0)
+            other = await granted(scene, "b", ttl=60.0)
+        assert scene.shelf.held == {"a": kept.ask.token}
+        assert 19 < scene.shelf.lasting[kept.ask.token] <= 20
+        assert scene.shelf.left == [other.ask.token]
+
+    asyncio.run(main())
+
+
+def test_no_extension_and_no_renewal_lets_a_record_end_before_its_least_time() -> None:
+    """The lease is trusted for as long as was asked; the record lasts for longer."""
+
+    async def main() -> None:
+        async with Scene(ttl=0.3) as scene:
+            lease, other = await granted_for(scene, 20.0), await granted(scene, "b")
+            await scene.backend.extend(lease, 5.0)
+            assert 19 < scene.shelf.lasting[lease.ask.token] <= 20
+            assert lease.safe_for(clock()) <= 5
+            await scene.backend.extend(lease, None)
+            lease.trust.end = clock() + 0.1
+            scene.shelf.lasting.clear()
+            await until(lambda: len(scene.shelf.lasting) == 2)
+            assert 18 < scene.shelf.lasting[lease.ask.token] <= 20
+            assert scene.shelf.lasting[other.ask.token] == 0.3
+
+    asyncio.run(main())
+
+
+def test_an_ask_that_is_withdrawn_keeps_nothing() -> None:
+    """Nothing was done under a grant that nobody heard of."""
+
+    async def main() -> None:
+        async with Scene(connect_timeout=0.1) as scene:
+            scene.shelf.next_takes.extend([OutcomeUnknown("cut")] * 50)
+            ask = scene.ask(ttl=60.0, at_least=20.0)
+            scene.shelf.held["a"] = ask.token
+            with pytest.raises(OutcomeUnknown):
+                await scene.backend.acquire(ask)
+            await until(lambda: scene.shelf.left == [ask.token])
+            assert scene.shelf.held == {}
+
+    asyncio.run(main())

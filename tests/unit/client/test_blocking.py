@@ -306,10 +306,11 @@ def test_a_job_whose_name_is_kept_can_be_waited_for(client: Client) -> None:
     assert second - first >= 0.15
 
 
-def test_a_job_that_waits_for_itself_is_refused(client: Client) -> None:
-    """A job that keeps nothing belongs to its thread: the circle is seen."""
+@pytest.mark.parametrize("at_least", [0, 30])
+def test_a_job_that_waits_for_itself_is_refused(client: Client, at_least: float) -> None:
+    """A run belongs to its thread, whether or not its name is kept: the circle is seen."""
 
-    @client.once("circle", at_most=60, busy="wait")
+    @client.once("circle", at_most=60, at_least=at_least, busy="wait")
     def job() -> None:
         job()
 

@@ -60,9 +60,6 @@ class Scripted:
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         self.calls.append("extend")
 
-    def forget(self, grant: Grant) -> None:
-        self.calls.append("forget")
-
     async def explain(self, name: str, *, stale: bool = False) -> Explanation:
         await self._do("explain")
         return Explanation(name, (), (), 0.0)
@@ -161,11 +158,10 @@ def test_what_is_had_is_given_back_while_the_breaker_is_open() -> None:
         assert grant is not None
         await opened(inner, carrier)
         await carrier.extend(grant, 5.0)
-        carrier.forget(grant)
         await carrier.release(grant)
         await carrier.break_hold("report", 0)
         await carrier.close()
-        assert inner.calls == ["extend", "forget", "release", "break", "close"]
+        assert inner.calls == ["extend", "release", "break", "close"]
 
     case(test)
 
@@ -360,9 +356,6 @@ def test_what_is_granted_is_protected_and_given_back() -> None:
             assert claim.is_protected
             await claim.extend(5.0)
         assert inner.calls == ["acquire", "extend", "release"]
-        grant = granted(TERMS)
-        carrier.forget(grant)
-        assert inner.calls[-1] == "forget"
 
     proceeding(test)
 
@@ -380,7 +373,7 @@ def test_a_claim_without_a_lock_is_left_like_any_other() -> None:
                 raise KeyError
         kept = await Lock(carrier, TERMS, Claim).acquire()
         assert kept is not None
-        await kept._leave(None, keep=5.0)
+        await kept._leave(None)
         assert kept.state is State.RELEASED
         assert await Lock(carrier, TERMS, Claim).acquire() is not None
         assert "release" not in inner.calls

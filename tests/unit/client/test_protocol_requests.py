@@ -28,6 +28,8 @@ def test_an_acquire_says_what_it_wants() -> None:
     assert words[:3] == ["LOCK.ACQUIRE", "a", "ASYNC"]
     assert words[3:11] == ["WAIT", "1500", "TTL", "20000", "DELAY", "250", "META", '{"k":1}']
     assert words[11:] == ["MODE", "S", "OWNER", "task", "REQUEST", "1", "ANSWERED", "0"]
+    talk.ask("b", timeout=0, at_least=60)
+    assert talk.sent()[0][2:7] == ["ASYNC", "WAIT", "0", "ATLEAST", "60000"]
 
 
 def test_answers_that_arrived_are_acknowledged() -> None:
@@ -277,6 +279,44 @@ def test_a_grant_that_nobody_waits_for_goes_back() -> None:
     talk.sent()
     talk.reply(talk.grant(6))
     assert talk.sent()[0][:3] == ["LOCK.RELEASE", "a", "6"]
+
+
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_a_grant_that_nobody_heard_of_keeps_its_name_for_no_least_time(is_pushed: bool) -> None:
+    """A release would keep it; to withdraw the acquire says that nothing was done under it."""
+    talk = Talk()
+    talk.open()
+    _, slot = talk.ask(at_least=60)
+    slot.kept = True
+    talk.sent()
+    if is_pushed:
+        talk.reply({"queued": 1, "ahead": 0})
+        talk.push("grant", 1, talk.grant(6))
+    else:
+        talk.reply(talk.grant(6))
+    assert talk.sent() == [["LOCK.CANCEL", "1"]]
+    assert talk.protocol.session.holds == {}
+    talk.lose_connection()
+    assert talk.resume() == [["LOCK.CANCEL", "1"]]
+    talk.reply("OK")
+    assert talk.sent() == []
+    assert talk.protocol.session.cancels == {}
+
+
+def test_a_grant_that_was_acknowledged_and_given_up_is_released() -> None:
+    """What the server cannot undo any more is given back, and its name is kept."""
+    talk = Talk()
+    talk.open()
+    request, _ = talk.ask(at_least=60)
+    talk.reply(talk.grant(6))
+    talk.ask("b")
+    talk.reply(None)
+    talk.sent()
+    talk.protocol.abandon(request, talk.now)
+    assert talk.sent() == [["LOCK.CANCEL", "1"]]
+    talk.fail("USAGE request 1 was acknowledged: release what it was granted")
+    assert talk.sent() == [["LOCK.RELEASE", "a", "6", "REQUEST", "3", "ANSWERED", "2"]]
+    assert talk.protocol.session.cancels == {}
 
 
 def test_a_withdrawal_is_repeated_until_it_is_answered() -> None:

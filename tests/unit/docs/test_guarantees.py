@@ -17,7 +17,7 @@ NAMES = [f"G{number}" for number in range(1, 13)]
 
 SCRIPTS = {
     "G1": ["acquire_release", "break", "free_names", "raise_fence"],
-    "G2": ["shared", "semaphore", "semaphore_drained", "reader_twice"],
+    "G2": ["shared", "semaphore", "semaphore_drained", "reader_twice", "at_least", "at_least_endings"],
     "G4": ["fifo", "writer_not_overtaken", "herd", "ticket_order", "try"],
     "G5": ["release_reasons", "multi_partly_gone", "extend", "break"],
     "G6": ["session_expiry", "session_close", "dead_waiter", "expiry_before_grant", "ended_session"],

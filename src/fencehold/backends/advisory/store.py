@@ -21,9 +21,9 @@ from fencehold.backends.libpq.address import Address, parse
 from fencehold.backends.libpq.failures import Rejected, refusal
 from fencehold.backends.libpq.line import Line, Param, Row
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import explanation, holder, stamp
+from fencehold.backends.seen import Seen, explanation, holder, stamp
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.views import Explanation, Holder
+from fencehold.client.views import Explanation
 from fencehold.errors import OutcomeUnknown, Refused, Unavailable, Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 
@@ -194,7 +194,7 @@ class AdvisoryStore:
     # Seeing.
 
     async def look(self, name: str) -> Explanation:
-        holders: list[Holder] = []
+        holders: list[Seen] = []
         for stamped, mode, since_s, pid, _, application in await self._ask(self._notes.look, key_of(name)):
             said = stamped.decode() if stamped is not None else _stranger(pid, application)
             kind = "S" if mode == b"ShareLock" else "X"

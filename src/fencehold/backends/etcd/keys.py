@@ -3,10 +3,13 @@
 1. A name is one segment, whatever is in it: `%` and `/` are written as in a URL. So the range of a name has the
    keys of that name, and of no other that begins alike.
 2. The last segment says whose it is, which ask, and how many permits: what is next is decided by keys alone.
+3. A name that is kept for a least time has a *tombstone* beside the key of the ask, made at the same revision: so
+   it stands in the queue where the ask does, and those behind wait for both.
 """
 
 from typing import NamedTuple
 
+_TOMBSTONE = b".kept"
 _SLASH_END = b"0"
 """What follows the slash: the range of a segment ends there."""
 
@@ -46,6 +49,24 @@ class Keys:
 def place(queue: Span, client: int, token: str, limit: int) -> bytes:
     """The key of one ask."""
     return queue.start + b"%016x.%s.%d" % (client, token.encode(), limit)
+
+
+def tombstone(key: bytes) -> bytes:
+    """The key beside that of an ask that keeps its name for a least time."""
+    return key + _TOMBSTONE
+
+
+def is_tombstone(key: bytes) -> bool:
+    return key.endswith(_TOMBSTONE)
+
+
+def client_in(key: bytes) -> int:
+    """Whose ask it is, by the number of its session's lease; 0 if it is none of ours."""
+    text = key.rpartition(b"/")[2].partition(b".")[0]
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0
 
 
 def limit_in(key: bytes) -> int:

@@ -6,6 +6,8 @@
    is never granted on a lease that is gone.
 3. *A ttl of its own is kept by the client*: it lets go, and then deletes the key. If it crashes, its lease does.
 4. *Whatever ends without a grant is withdrawn*, and a session that is over is revoked, as soon as etcd is reached.
+5. *A least time is kept by a tombstone* on a lease of its own, which nobody renews: the end of the hold, of the
+   session and of the process leaves it there.
 """
 
 import asyncio
@@ -31,7 +33,7 @@ from fencehold.etcd.address import Address
 from fencehold.etcd.cluster import Bounds, Cluster, NoLease
 from fencehold.etcd.http2.channel import Channel
 from fencehold.etcd.member import Connect
-from fencehold.etcd.transactions import delete, is_created_at, keys_in, newest, transaction
+from fencehold.etcd.transactions import is_created_at, keys_in, newest, transaction
 from fencehold.guarantees import Guarantees
 
 _CLOSING_S = 2.0
@@ -70,6 +72,7 @@ class EtcdBackend:
             frees_on_crash=float(ttl_s_of(self._settings.ttl)),
             clocks="durations only, by monotonic clocks that drift by less than 2 % from one another",
             semaphores=True,
+            at_least=True,
         )
 
     async def open(self) -> None:
@@ -144,13 +147,16 @@ class EtcdBackend:
         turn = self._turns[ask.token] = Turn(self._calls, session, ask, queue, stamp)
         lease: Lease | None = None
         try:
-            if await self._is_granted(turn, until):
-                lease = self._granted(turn)
+            while lease is None and await self._is_granted(turn, until):
+                # If it was taken away before that is so, it asks again.
+                if not turn.keeps or await turn.keep():
+                    lease = self._granted(turn)
         finally:
             if lease is None:
                 self._turns.pop(ask.token, None)
                 if turn.is_entered:
                     self._withdraw(turn)
+            turn.is_kept = lease is not None and turn.keeps
         return lease
 
     async def _is_granted(self, turn: Turn, until: float) -> bool:
@@ -173,7 +179,12 @@ class EtcdBackend:
         lease = Lease(ask, turn.fence, session.trust, ask.terms.ttl or self._settings.ttl)
         lease.place = turn
         now = self._clock()
+        if turn.keeps:
+            lease.least_until = now + ask.terms.at_least
         if session.ending or lease.safe_for(now) <= 0:
+            if turn.keeps:
+                # To ask again would be to find its own tombstone.
+                raise OutcomeUnknown(f"{ask.terms.label} was granted when its session ended; it is withdrawn")
             raise Over
         self._leases.add(lease)
         if ask.terms.ttl is not None:
@@ -181,7 +192,8 @@ class EtcdBackend:
         return lease
 
     def _withdraw(self, turn: Turn) -> None:
-        if not turn.session.ending and self._is_open:
+        is_left = turn.session.ending and (turn.is_kept or not turn.keeps)
+        if not is_left and self._is_open:
             self._chores.do(turn.leave, self._settings.ttl)
 
     # Having.
@@ -193,7 +205,9 @@ class EtcdBackend:
                 self._withdraw(turn)
             raise lease.why()
         lease.ending = "released"
-        request = transaction([is_created_at(turn.key, lease.fence)], [delete(turn.key)])
+        is_over = turn.keeps and not lease.least_s(self._clock())
+        steps = queues.remove(turn.key, with_tombstone=is_over)
+        request = transaction([is_created_at(turn.key, lease.fence)], steps)
         try:
             told = await self._calls.batches.transact(lease.ask.name, request)
             was_there = told.succeeded or (told.doubted and await self._was_ours(turn))

@@ -1,16 +1,16 @@
 """Looking at a name, and taking it from whoever has it.
 
 A hold that is taken away leaves a notice where its holder hears of it at once. The notice goes with the holder's
-lease, if it is never read.
+lease, if it is never read. The tombstone of a name that is kept is taken away with its hold, or after it.
 """
 
 import time
 from typing import NamedTuple
 
 from fencehold.backends import seen
-from fencehold.backends.etcd.keys import Keys, Span, limit_in, token_in
+from fencehold.backends.etcd.keys import Keys, Span, client_in, is_tombstone, limit_in, token_in
 from fencehold.backends.etcd.records import Record, decode
-from fencehold.client.views import Explanation, Holder, Waiting
+from fencehold.client.views import Explanation, Kept, Waiting
 from fencehold.etcd import messages
 from fencehold.etcd.cluster import Cluster, NoLease
 from fencehold.etcd.transactions import delete, is_created_at, put, transaction
@@ -30,9 +30,23 @@ class Stander(NamedTuple):
     def limit(self) -> int:
         return limit_in(self.key)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether it is the tombstone of a name that is kept; of one who waits, it is not yet."""
+        return is_tombstone(self.key) and self.lease != client_in(self.key)
 
-async def standers(cluster: Cluster, queue: Span) -> tuple[list[Stander], list[Stander]]:
-    """Who has a name, and who waits for it, in their order.
+
+class Queue(NamedTuple):
+    """Those who stand in a queue, each in their order."""
+
+    holding: list[Stander]
+    waiting: list[Stander]
+    kept: list[Stander]
+    """Tombstones."""
+
+
+async def standers(cluster: Cluster, queue: Span) -> Queue:
+    """Who has a name, who waits for it, and for whom it is kept.
 
     Raises:
         Unavailable: nobody answered.
@@ -46,24 +60,28 @@ async def standers(cluster: Cluster, queue: Span) -> tuple[list[Stander], list[S
     )
     pairs = (await cluster.read(request)).kvs
     everyone = [Stander(pair.key, pair.create_revision, pair.lease, decode(pair.value)) for pair in pairs]
-    count = _holders_among([stander.limit for stander in everyone])
-    return everyone[:count], everyone[count:]
+    kept = [stander for stander in everyone if stander.keeps]
+    asking = [stander for stander in everyone if not is_tombstone(stander.key)]
+    is_kept = bool(kept) and (not asking or kept[0].fence < asking[0].fence)
+    count = 0 if is_kept else _holders_among([stander.limit for stander in asking])
+    return Queue(asking[:count], asking[count:], kept)
 
 
 async def look(cluster: Cluster, name: str, queue: Span) -> Explanation:
     """As the port says."""
-    holding, waiting = await standers(cluster, queue)
-    return seen.explanation(
+    holding, waiting, kept = await standers(cluster, queue)
+    explained = seen.explanation(
         name,
         [_holder(each) for each in holding],
         [_waiting(place, each, name) for place, each in enumerate(waiting)],
     )
+    return explained._replace(kept=_kept(kept[0]) if kept else None)
 
 
 async def break_hold(cluster: Cluster, keys: Keys, queue: Span, fence: int) -> int:
     """As the port says."""
-    holding, _ = await standers(cluster, queue)
-    broken = [each for each in holding if not fence or each.fence <= fence]
+    holding, _, kept = await standers(cluster, queue)
+    broken = [each for each in (*holding, *kept) if not fence or each.fence <= fence]
     for each in broken:
         await _break(cluster, keys, each)
     # Whoever waits came after them, and has a fence as high as this or higher.
@@ -72,7 +90,7 @@ async def break_hold(cluster: Cluster, keys: Keys, queue: Span, fence: int) -> i
 
 async def _break(cluster: Cluster, keys: Keys, holder: Stander) -> None:
     steps = [delete(holder.key)]
-    if holder.lease:
+    if holder.lease and not holder.keeps:
         steps.append(put(keys.notice(holder.lease, token_in(holder.key)), b"", holder.lease))
     try:
         await cluster.transact(transaction([is_created_at(holder.key, holder.fence)], steps))
@@ -92,7 +110,14 @@ def _holders_among(limits: list[int]) -> int:
     return count
 
 
-def _holder(stander: Stander) -> Holder:
+def _kept(stander: Stander) -> Kept:
+    stamp, since, ends = stander.record
+    said, _ = seen.holder(stamp, fence=stander.fence, mode="X", limit=0, held_for=0.0, left=None)
+    now = time.time()
+    return Kept(said.party, stander.fence, max(0.0, now - since), max(0.0, (ends or now) - now), said.meta)
+
+
+def _holder(stander: Stander) -> seen.Seen:
     stamp, since, ends = stander.record
     return seen.holder(
         stamp,

@@ -7,12 +7,14 @@
 3. *A permit is had by one with fewer before it than there are permits, and no plain lock among them.* Whoever saw
    that makes sure, by a writing transaction, that its own key is still there: by law 1 nothing else can be wrong.
 4. *A key that went with its lease is not there*, so who waited on a lease that is gone has nothing to win with.
+5. *A tombstone is made with the key of its ask*, at the same revision: it is before all who come later, and never
+   before its own ask. Once the name is had it is on a lease of its own, which lasts for the least time.
 """
 
 from typing import NamedTuple
 
 from fencehold.backends.etcd.batches import Told
-from fencehold.backends.etcd.keys import Span, limit_in
+from fencehold.backends.etcd.keys import Span, limit_in, tombstone
 from fencehold.etcd.transactions import (
     Message,
     delete,
@@ -48,6 +50,29 @@ class Await(NamedTuple):
     """Only the end of one of these matters; empty: whatever happens there does."""
     changes: bool
     """Not only deletions: a key is touched when its ask is granted."""
+
+
+def enter_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
+    """As `enter`, with a tombstone; where it stands in the queue must be looked for."""
+    mine = [put(each, value, lease) for each in (key, tombstone(key))]
+    return transaction([is_empty(*queue)], mine, mine)
+
+
+def attempt_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
+    """As `attempt`, with a tombstone."""
+    return transaction([is_empty(*queue)], [put(each, value, lease) for each in (key, tombstone(key))])
+
+
+def keep(key: bytes, mine: int, value: bytes, lease: int) -> Message:
+    """Have a tombstone last as long as a lease, if it and the key are still those that were made; else delete
+    both."""
+    so = [is_created_at(each, mine) for each in (key, tombstone(key))]
+    return transaction(so, [put(tombstone(key), value, lease)], remove(key, with_tombstone=True))
+
+
+def remove(key: bytes, *, with_tombstone: bool) -> list[Message]:
+    """Delete the key of an ask; its tombstone, too, or not."""
+    return [delete(key), delete(tombstone(key))] if with_tombstone else [delete(key)]
 
 
 def enter(queue: Span, key: bytes, value: bytes, lease: int) -> Message:

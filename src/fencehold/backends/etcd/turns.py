@@ -4,10 +4,13 @@
 2. Whoever waits watches one key, and looks when that changes, or when it cannot be sure to hear of it.
 3. *The first request is not called back.* It may arrive all the same, after whatever would undo it: so who stops
    waiting lets it end, and then undoes it.
+4. *A least time is kept by a tombstone*, which is on the session's lease while the ask waits, and goes with it.
+   Its own lease is made when the name is had, before anybody is told so.
 """
 
 import asyncio
 import random
+import secrets
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,7 +18,7 @@ from fencehold.backends.etcd import keys, queues, records
 from fencehold.backends.etcd.batches import Batches, Told
 from fencehold.backends.etcd.keys import Span, limit_in
 from fencehold.backends.etcd.queues import Seen
-from fencehold.backends.etcd.session import Session
+from fencehold.backends.etcd.session import Session, ttl_s_of
 from fencehold.backends.etcd.watches import Watch, Watches
 from fencehold.backends.port import Ask
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
@@ -52,6 +55,10 @@ class Turn:
         """When its key was made, once that is known."""
         self.is_entered = False
         """Whether etcd may know of it."""
+        self.keeps = ask.terms.at_least > 0
+        """Whether its name is kept for a least time."""
+        self.is_kept = False
+        """Whether it is so from now on, whatever becomes of the hold."""
         self.timer: asyncio.TimerHandle | None = None
         """Ends it by itself, once it is a hold with a ttl of its own."""
         self._cluster, self._batches, self._watches = calls
@@ -71,7 +78,13 @@ class Turn:
             Over: the session is.
             Unavailable, OutcomeUnknown: as ever.
         """
-        make = queues.enter if waits or self.limit else queues.attempt
+        if self.keeps and self.is_entered:
+            # Its key was deleted by hand. What is left of its tombstone would stand before it.
+            await self._cluster.delete(keys.tombstone(self.key), b"")
+        if self.keeps:
+            make = queues.enter_keeping if waits else queues.attempt_keeping
+        else:
+            make = queues.enter if waits or self.limit else queues.attempt
         request = make(self._queue, self.key, self.value(self.ask.terms.ttl), self.session.id)
         self.is_entered = True
         self._asking = self._batches.transact(self.ask.name, request)
@@ -93,6 +106,22 @@ class Turn:
         self.is_entered = bool(seen.mine) or told.doubted
         self.fence = seen.mine
         return None if self._is_had(seen) else seen
+
+    async def keep(self) -> bool:
+        """Have the name kept for its least time from now on; False if it was taken away meanwhile.
+
+        Raises:
+            OutcomeUnknown: it may be so; withdrawing it ends that.
+        """
+        lease = secrets.randbits(62) + 1
+        at_least = self.ask.terms.at_least
+        try:
+            await self._cluster.grant_lease(lease, ttl_s_of(at_least))
+            # From here on it is not the session that ends it.
+            request = queues.keep(self.key, self.fence, self.value(at_least), lease)
+            return bool((await self._cluster.transact(request)).message.succeeded)
+        except (Unavailable, NoLease) as error:
+            raise OutcomeUnknown(f"{self.ask.terms.label} may have been granted: {error}") from error
 
     async def look(self) -> Seen | None:
         """See where it stands; None if it is granted. Its key may be gone: then `mine` is 0.
@@ -131,7 +160,10 @@ class Turn:
         """
         if self._asking is not None and not self._asking.done():
             await asyncio.wait({self._asking})
-        if not self.session.ending:
+        if self.keeps and not self.is_kept:
+            # Nothing was done under it. The tombstone may be on a lease of its own, and outlive the session.
+            await self._cluster.transact(transaction(then=queues.remove(self.key, with_tombstone=True)))
+        elif not self.session.ending:
             await self._cluster.delete(self.key, b"")
 
     async def _find(self, seen: Seen) -> Seen:

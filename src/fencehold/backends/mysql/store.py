@@ -18,7 +18,7 @@ from fencehold.backends.mysql.opening import prepare
 from fencehold.backends.mysql.places import FALLBACK_S, Places
 from fencehold.backends.mysql.statements import NAME_BYTES_MAX, US, Wanted
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import explanation, holder, stamp, waiting
+from fencehold.backends.seen import explanation, holder, stamp_of, waiting
 from fencehold.backends.store import Busy, Taken
 from fencehold.backends.turns import Standing
 from fencehold.client.views import Explanation
@@ -68,6 +68,7 @@ class MysqlStore:
             frees_on_crash=self._settings.ttl,
             clocks=CLOCKS,
             semaphores=True,
+            at_least=True,
         )
 
     async def open(self) -> None:
@@ -89,7 +90,7 @@ class MysqlStore:
             await lines.close()
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
-        seen = stamp(self._settings.who, ask.owner, ask.terms.meta)
+        seen = stamp_of(self._settings.who, ask)
         wanted = Wanted(_checked(ask.name), ask.token, ask.terms.limit, ttl, seen, waits)
         places = self._places
         if places is not None and places.waits(ask.token):

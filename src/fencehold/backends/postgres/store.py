@@ -23,9 +23,9 @@ from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.postgres.lines import Lines
 from fencehold.backends.postgres.listening import Listening
 from fencehold.backends.postgres.tables import VERSION, is_made, making
-from fencehold.backends.seen import explanation, holder, stamp, waiting
+from fencehold.backends.seen import Seen, explanation, holder, stamp_of, waiting
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.views import Explanation, Holder, Waiting
+from fencehold.client.views import Explanation, Waiting
 from fencehold.errors import FenceholdError, PermissionDenied, UsageError
 from fencehold.guarantees import Guarantees
 
@@ -118,6 +118,7 @@ class PostgresStore:
             clocks=CLOCKS,
             shared=True,
             semaphores=True,
+            at_least=True,
         )
 
     async def open(self) -> None:
@@ -147,7 +148,7 @@ class PostgresStore:
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         terms = ask.terms
         mode = "P" if terms.limit else "S" if terms.shared else "X"
-        stamped = stamp(self._settings.who, ask.owner, terms.meta)
+        stamped = stamp_of(self._settings.who, ask)
         channel = self._listening.channel
         words = (_checked(ask.name), ask.token, mode, terms.limit, ttl, waits, channel, stamped)
         if waits:
@@ -183,7 +184,7 @@ class PostgresStore:
         await self._step(self._leave, ask.name, ask.token, line=line)
 
     async def look(self, name: str) -> Explanation:
-        holders: list[Holder] = []
+        holders: list[Seen] = []
         queue: list[Waiting] = []
         for what, stamped, fence, mode, limit, since_s, left_s, _ in await self._step(self._look, _checked(name)):
             text, kind, since, left = _text(stamped), _text(mode), float(since_s or 0), float(left_s or 0)

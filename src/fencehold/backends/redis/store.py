@@ -71,6 +71,7 @@ class RedisStore:
             frees_on_crash=self._settings.ttl,
             clocks="the time of day of the Redis server, by which keys expire: set forward, it frees what is held",
             semaphores=True,
+            at_least=True,
         )
 
     async def open(self) -> None:
@@ -139,7 +140,7 @@ class RedisStore:
         """A take."""
         terms = ask.terms
         words: list[Word] = [ask.token, ms_of(ttl), int(waits), self._channel, ask.name]
-        words.append(_stamp(self._settings.who, ask.owner, terms.meta))
+        words.append(_stamp(self._settings.who, ask.owner, terms.meta, terms.at_least))
         if not terms.limit:
             return Step(scripts.TAKE, self._keys(ask.name), words)
         words.append(terms.limit)

@@ -33,7 +33,7 @@ from fencehold.backends.resp_link import Link
 from fencehold.backends.store import Busy, Taken
 from fencehold.client.terms import ms_of
 from fencehold.client.trust import margin
-from fencehold.client.views import Explanation, Holder
+from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 
@@ -81,6 +81,7 @@ class RedlockStore:
             frees_on_crash=self._settings.ttl,
             clocks="the times of day of a majority of the Redis servers, by which keys expire: set forward, they "
             "free what is held",
+            at_least=True,
         )
 
     async def open(self) -> None:
@@ -124,7 +125,9 @@ class RedlockStore:
 
     async def _take(self, ask: Ask, ttl: float) -> Taken | Busy:
         attempt = next(self._attempts)
-        words = (ask.token, attempt, ms_of(ttl), _stamp(self._settings.who, ask.owner, ask.terms.meta))
+        terms = ask.terms
+        stamped = _stamp(self._settings.who, ask.owner, terms.meta, terms.at_least)
+        words = (ask.token, attempt, ms_of(ttl), stamped)
         votes = await self._poll(Question(scripts.TAKE, (self._key(ask.name),), words), self._is_settled)
         if votes.yes() >= self._quorum:
             return Taken(validity=ttl - max(margin(ttl), drift(ttl)))
@@ -257,7 +260,7 @@ def _owner(value: bytes) -> bytes:
     return value.partition(b" ")[0]
 
 
-def _holder(seen_by: list[Any], quorum: int) -> Holder:
+def _holder(seen_by: list[Any], quorum: int) -> seen.Seen:
     """Whom a majority has under a name. It is free as soon as a majority has it no more."""
     left_ms = sorted((left for _, left, _ in seen_by), reverse=True)[quorum - 1]
     at_ms, _, value = seen_by[0]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import cast
 
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import explanation, holder, stamp, waiting
+from fencehold.backends.seen import explanation, holder, stamp_of, waiting
 from fencehold.backends.sqlite.address import Address
 from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
 from fencehold.backends.sqlite.file import File
@@ -42,6 +42,7 @@ class SqliteStore:
             frees_on_crash=settings.ttl,
             clocks="durations, by the one clock of the machine that counts from its start; no time of day",
             semaphores=True,
+            at_least=True,
         )
 
     async def open(self) -> None:
@@ -59,7 +60,7 @@ class SqliteStore:
             await worker.end()
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
-        seen = stamp(self._who, ask.owner, ask.terms.meta)
+        seen = stamp_of(self._who, ask)
         wanted = Wanted(ask.name, ask.token, ask.terms.limit, int(ttl * NS), seen, waits)
         outcome = await self._at.do(partial(_take, wanted), glance=partial(_glance, wanted))
         return cast("Taken | Busy", outcome)

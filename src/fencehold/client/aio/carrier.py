@@ -68,9 +68,6 @@ class Carrier(Protocol):
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Let a grant end that many seconds from now; None: with its session."""
 
-    def forget(self, grant: Grant) -> None:
-        """Trust a grant no longer, and leave it to run out where it was granted."""
-
     async def explain(self, name: str, *, stale: bool = False) -> Explanation:
         """Who has a name and who waits for it; as of some moment ago, if `stale` will do."""
 

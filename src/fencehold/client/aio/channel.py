@@ -59,9 +59,6 @@ class Channel:
         self.driver.soon()
         await future
 
-    def forget(self, grant: Grant) -> None:
-        self.protocol.forget(grant)
-
     async def explain(self, name: str, *, stale: bool = False) -> views.Explanation:
         words = command("LOCK.INFO", name, "STALE") if stale else command("LOCK.INFO", name)
         return views.explanation(await self.read(words))

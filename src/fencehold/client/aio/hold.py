@@ -14,7 +14,7 @@ from fencehold.client.aio.carrier import Carrier
 from fencehold.client.holding import Claiming, Holding
 from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
-from fencehold.durations import LEAST_S, Duration
+from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
 
 
@@ -74,18 +74,15 @@ class Claim(Claiming):
         self._task = task
         self._grant.on_lost = self._on_lost
 
-    async def _leave(self, error: BaseException | None, keep: float = 0.0) -> None:
-        """The body is over: release, or keep the names for some seconds more. Never hides the body's own error.
+    async def _leave(self, error: BaseException | None) -> None:
+        """The body is over: release. Never hides the body's own error.
 
         Raises:
             HoldLost: it was lost, and the body raised nothing, or was cancelled for that only.
         """
         stopped = self._stop_guarding() and isinstance(error, asyncio.CancelledError)
         try:
-            if keep >= LEAST_S and not self._grant.ending:
-                await self.extend(keep)
-                self._carrier.forget(self._grant)
-            elif self._grant.ending != "released":
+            if self._grant.ending != "released":
                 await self.release()
         except FenceholdError as failure:
             if error is None:

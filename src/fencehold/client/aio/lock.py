@@ -121,9 +121,9 @@ class Lock(Generic[Held]):
         return any(hold.safe_for() > 0 for hold in holds)
 
     async def locked(self) -> bool:
-        """Whether anyone holds any of the names. True only at the moment of the answer."""
+        """Whether any of the names is held, or kept by `once(at_least=…)`; true at the moment of the answer."""
         for name in self.names:
-            if (await self._carrier.explain(name)).holders:
+            if (await self._carrier.explain(name)).is_taken:
                 return True
         return False
 

@@ -1,10 +1,8 @@
 """Jobs that run once, however many processes are told to run them.
 
 1. `at_most` caps a run: the hold ends then, and the job is cancelled, even if its process would keep it alive.
-2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. The
-   client has to live that long: closing it frees all it has.
-3. A run whose name may be kept is an owner of its own: its task is done with it, and may wait for the name like
-   anybody else. Other runs are their task's, so that circles of those who wait are found.
+2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. It
+   is part of what is asked for, and kept where the name was granted: the process may end, or be killed, meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def once(
-    lock: Lock[Claim], at_least: float, busy: Busy
+    lock: Lock[Claim], busy: Busy
 ) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
     """Decorate a coroutine function so that one call of it runs at a time, anywhere; None is a skipped one."""
 
@@ -34,22 +32,19 @@ def once(
 
         @wraps(function)
         async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
-            owner = lock._stranger() if at_least else None
-            hold = await (lock._acquire_unowned(owner) if busy == "skip" else lock.acquire_or_raise(owner))
+            hold = await (lock._acquire_unowned() if busy == "skip" else lock.acquire_or_raise())
             if hold is None:
                 return None
-            clock = lock._carrier.clock
-            began_at = clock()
             hold._enter_body(current_task())
             body = Body(hold)
             try:
                 result = await function(*args, **kwargs)
             except BaseException as error:
                 body.leave()
-                await hold._leave(error, keep=at_least - (clock() - began_at))
+                await hold._leave(error)
                 raise
             body.leave()
-            await hold._leave(None, keep=at_least - (clock() - began_at))
+            await hold._leave(None)
             return result
 
         return run

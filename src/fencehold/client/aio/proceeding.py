@@ -84,12 +84,6 @@ class Proceeding(Wrapping):
         if grant.is_protected:
             await self.within.extend(grant, ttl)
 
-    def forget(self, grant: Grant) -> None:
-        if grant.is_protected:
-            self.within.forget(grant)
-        else:
-            grant.ending = "released"
-
     async def ready(self) -> None:
         # Whoever goes on without it can begin without it.
         try:

@@ -342,13 +342,13 @@ class Verbs:
 
         Args:
             at_most: the time after which a run is ended, come what may.
-            at_least: the time for which the name is kept even if the run is quicker, while this client lives.
+            at_least: the time from its start for which no other run begins, though this process may have ended.
             busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
         runs = Runs.checked(at_most, at_least, busy)
-        terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta)
-        return once(self._lock(terms, tier), runs.at_least, busy)
+        terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta, at_least=runs.at_least)
+        return once(self._lock(terms, tier), busy)
 
     def _lock(self, terms: Terms, tier: Tier | str, on_lost: OnLost = "cancel") -> Lock[Any]:
         carrier = self._carrier(terms.names, tier := tier_of(tier))

@@ -49,9 +49,6 @@ class Wrapping:
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         await self.within.extend(grant, ttl)
 
-    def forget(self, grant: Grant) -> None:
-        self.within.forget(grant)
-
     async def explain(self, name: str, *, stale: bool = False) -> Explanation:
         return await self.within.explain(name, stale=stale)
 

@@ -9,7 +9,7 @@ from fencehold.client.blocking.portal import Portal
 from fencehold.client.holding import Claiming, Holding
 from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
-from fencehold.durations import LEAST_S, Duration
+from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
 
 
@@ -59,17 +59,14 @@ class Claim(Claiming):
         self._alive()
         self._portal.release(self._grant)
 
-    def _leave(self, error: BaseException | None, keep: float = 0.0) -> None:
-        """The body is over: release, or keep the names for some seconds more. Never hides the body's own error.
+    def _leave(self, error: BaseException | None) -> None:
+        """The body is over: release. Never hides the body's own error.
 
         Raises:
             HoldLost: it was lost, and the body raised nothing.
         """
         try:
-            if keep >= LEAST_S and not self._grant.ending:
-                self.extend(keep)
-                self._portal.forget(self._grant)
-            elif self._grant.ending != "released":
+            if self._grant.ending != "released":
                 self.release()
         except FenceholdError as failure:
             if error is None:

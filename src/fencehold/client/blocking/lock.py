@@ -111,9 +111,9 @@ class Lock(Generic[Held]):
         return any(hold.safe_for() > 0 for hold in holds)
 
     def locked(self) -> bool:
-        """Whether anyone holds any of the names. True only at the moment of the answer."""
+        """Whether any of the names is held, or kept by `once(at_least=…)`; true at the moment of the answer."""
         portal = self._line.portal()
-        return any(portal.explain(name).holders for name in self.names)
+        return any(portal.explain(name).is_taken for name in self.names)
 
     def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""

@@ -6,7 +6,6 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lock import Lock
-from fencehold.client.clock import clock
 from fencehold.client.current import Body
 from fencehold.client.decoration import (
     Async,
@@ -26,11 +25,10 @@ Result = TypeVar("Result")
 class Once:
     """Decorates a function so that one call of it runs at a time, anywhere; None is a skipped one."""
 
-    __slots__ = ("_at_least", "_busy", "_lock")
+    __slots__ = ("_busy", "_lock")
 
-    def __init__(self, lock: Lock[Claim], at_least: float, busy: Busy) -> None:
+    def __init__(self, lock: Lock[Claim], busy: Busy) -> None:
         self._lock = lock
-        self._at_least = at_least
         self._busy = busy
 
     @overload
@@ -58,22 +56,19 @@ class Once:
             hold = self._acquire()
             if hold is None:
                 return None
-            began_at = clock()
             body = Body(hold)
             try:
                 result = ran(function, function(*args, **kwargs))
             except BaseException as error:
                 body.leave()
-                hold._leave(error, keep=self._at_least - (clock() - began_at))
+                hold._leave(error)
                 raise
             body.leave()
-            hold._leave(None, keep=self._at_least - (clock() - began_at))
+            hold._leave(None)
             return result
 
         return run
 
     def _acquire(self) -> Claim | None:
         lock = self._lock
-        # A stranger: once it is over, this thread may wait for a name that is kept, like anybody else.
-        owner = lock._stranger() if self._at_least else None
-        return lock._acquire_unowned(lock._terms, owner) if self._busy == "skip" else lock.acquire_or_raise(owner)
+        return lock._acquire_unowned(lock._terms) if self._busy == "skip" else lock.acquire_or_raise()

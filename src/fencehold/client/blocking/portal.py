@@ -40,9 +40,6 @@ class Portal(Protocol):
     def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
 
-    def forget(self, grant: Grant) -> None:
-        """Trust a grant no longer, and leave it to run out where it was granted."""
-
     def explain(self, name: str, *, stale: bool = False) -> Explanation:
         """Who has a name and who waits for it."""
 
@@ -93,11 +90,6 @@ class CarrierPortal(LoopThread):
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         self.run(self.channel.extend(grant, ttl))
-
-    def forget(self, grant: Grant) -> None:
-        # At once: whoever looks at it next must not find it trusted.
-        grant.ending = "released"
-        self.post(self.channel.forget, grant)
 
     def explain(self, name: str, *, stale: bool = False) -> Explanation:
         return self.run(self.channel.explain(name, stale=stale))

@@ -330,13 +330,13 @@ class Verbs:
 
         Args:
             at_most: the time after which its hold ends, come what may; the run is told by `HoldLost` at its end.
-            at_least: the time for which the name is kept even if the run is quicker, while this client lives.
+            at_least: the time from its start for which no other run begins, though this process may have ended.
             busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
         runs = Runs.checked(at_most, at_least, busy)
-        terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta)
-        return Once(self._lock(terms, tier), runs.at_least, busy)
+        terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta, at_least=runs.at_least)
+        return Once(self._lock(terms, tier), busy)
 
     def _lock(self, terms: Terms, tier: Tier | str) -> Lock[Any]:
         line = self._line(terms.names, tier := tier_of(tier))
