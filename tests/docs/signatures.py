@@ -35,7 +35,8 @@ PAIRS: dict[str, tuple[type, type]] = {
 }
 """The classes with a blocking and an async flavour."""
 RECORDS: dict[str, type] = {
-    name: getattr(fencehold, name) for name in ("Explanation", "Kept", "Holder", "Waiting", "Party", "Event", "Guarantees")
+    name: getattr(fencehold, name)
+    for name in ("Explanation", "Kept", "Holder", "Waiting", "Party", "Event", "Guarantees")
 }
 CHOICES: dict[str, type[Enum]] = {"State": State, "Tier": Tier}
 
