@@ -26,6 +26,7 @@ from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
 from fencehold.peers.line import PeerLine
+from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
 
 PORT = 7420
@@ -56,7 +57,14 @@ class Config(NamedTuple):
 class Server:
     """Started with `start`, served until `stop`; or ``async with``."""
 
-    def __init__(self, config: Config, *, journal: Journal | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        journal: Journal | None = None,
+        clock: Clock | None = None,
+        calendar: Calendar = unix_ms,
+    ) -> None:
         self.config = config
         self.port = config.port
         self._journal = journal or _journal_of(config)
@@ -70,8 +78,9 @@ class Server:
             limits=config.limits,
             bounds=config.leader,
             patience=config.patience,
+            calendar=calendar,
         )
-        self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader)
+        self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader, calendar=calendar)
         self.door = Door(self.node, volatile=self.volatile, bounds=config.door)
         self.node.on_deposed = self._on_deposed
         self._running: asyncio.Task[None] | None = None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fencehold.core import acquiring, deadlines, releasing, snapshot
+from fencehold.core import acquiring, anchors, deadlines, releasing, snapshot
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
@@ -23,7 +23,7 @@ from fencehold.core.snapshot import Snapshot
 from fencehold.journal import codec
 from tests.property import guarantees as g
 from tests.property.model import Model, agrees
-from tests.property.tables import g11_free_names_cost_nothing
+from tests.property.tables import g11_free_names_cost_nothing, what_is_alive_has_its_time_of_day
 
 T = TypeVar("T")
 
@@ -52,6 +52,8 @@ NARROW = (
 )
 LAPSED_MAX = 2
 """What the sessions of a conversation remember of what they lost: few, so that they forget."""
+ANCHORS_MAX = 4
+NOON = 1_767_268_800_000
 
 KEPT_MAX = 4
 """How many names may be kept for a least time: few, so that there are too many."""
@@ -100,6 +102,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(releasing, "LAPSED_MAX", LAPSED_MAX)
     patch.setattr(deadlines, "_SLACK", 2)
     patch.setattr(acquiring, "KEPT_MAX", KEPT_MAX)
+    patch.setattr(anchors, "ANCHORS_MAX", ANCHORS_MAX)
 
 
 class Conversation(RuleBasedStateMachine):
@@ -110,10 +113,12 @@ class Conversation(RuleBasedStateMachine):
         self.machine = Machine(LIMITS)
         self.replica = Machine(LIMITS)
         self.restored = Machine(LIMITS)
-        self.model = Model(LIMITS, LAPSED_MAX, KEPT_MAX)
+        self.model = Model(LIMITS, LAPSED_MAX, KEPT_MAX, ANCHORS_MAX)
         self.history = g.History(LAPSED_MAX)
         self.onlookers: set[tuple[str, int]] = set()
         self.pending: list[c.Command] = []
+        self.unix_ms = 0
+        """The time of day that the next entry tells, if it does."""
         self.asked: list[c.Request] = []
         self.snapshot: Snapshot | None = None
         self.snapshot_bytes = b""
@@ -132,8 +137,8 @@ class Conversation(RuleBasedStateMachine):
             self.send(0)
 
     def send(self, elapsed_ms: int) -> None:
-        entry = c.Entry(elapsed_ms, tuple(self.pending))
-        self.pending = []
+        entry = c.Entry(elapsed_ms, tuple(self.pending), self.unix_ms)
+        self.pending, self.unix_ms = [], 0
         self.sound = False
         position = self.machine.position + 1
         applied = self.machine.apply(position, entry)
@@ -142,6 +147,10 @@ class Conversation(RuleBasedStateMachine):
         for other in (self.replica, self.restored):
             g.g12_same_entries_same_bytes(self.machine, other, applied, other.apply(position, codec.decode(data)))
         self.sound = True
+
+    def tell_the_time_of_day(self) -> None:
+        """Another node leads, or somebody has set a clock, forwards and back. It decides nothing."""
+        self.unix_ms = NOON + (len(self.model.anchors) * 7 % 5 - 2) * 3_600_000
 
     def judge(self, entry: c.Entry, applied: o.Applied) -> None:
         self.compare(entry, applied)
@@ -158,6 +167,7 @@ class Conversation(RuleBasedStateMachine):
         g.g9_who_waits_was_told_so(state, self.history)
         g.g9_no_wait_outlasts_its_time(state)
         g11_free_names_cost_nothing(state, self.model)
+        what_is_alive_has_its_time_of_day(state, self.model)
 
     def compare(self, entry: c.Entry, applied: o.Applied) -> None:
         """The machine says what the model says."""
@@ -214,6 +224,8 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(elapsed_ms=st.sampled_from((100, 200, 300, 500, 1_000, 2_000, 9_000, 0, -100)))
     def tick(self, elapsed_ms: int) -> None:
+        if elapsed_ms in (0, 9_000):
+            self.tell_the_time_of_day()
         self.send(elapsed_ms)
 
     @rule(elapsed_ms=st.sampled_from((100, 300, 500, 1_000)))
@@ -223,6 +235,7 @@ class Conversation(RuleBasedStateMachine):
         Now and then it is another one that leads.
         """
         if elapsed_ms > 300:
+            self.tell_the_time_of_day()
             self.pending.append(c.Announce(f"node {elapsed_ms}", "a:7420"))
         self.pending.append(c.Renew(tuple(session.id for session in self.model.sessions)))
         if self.model.limits != LIMITS:
@@ -439,7 +452,8 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.model.held() or self.model.kept())
     @rule(name=names, back=st.sampled_from((-1, 0, 1, 2)), alone=alone)
     def break_holds(self, name: str, back: int, alone: bool) -> None:
-        self.say(c.Break(name, 0 if back < 0 else max(0, self.model.fence - back)), alone)
+        by = "ops" if back < 2 else ""
+        self.say(c.Break(name, 0 if back < 0 else max(0, self.model.fence - back), by), alone)
 
     @rule(by=st.sampled_from((3, 0, -1, 100, 1 << 53, -(1 << 53))), alone=alone)
     def raise_fence(self, by: int, alone: bool) -> None:
@@ -497,5 +511,7 @@ class Conversation(RuleBasedStateMachine):
         self.send(0)
         for _ in range(0, LIMITS.ttl_ms_max, LIMITS.elapsed_ms_max):
             self.send(LIMITS.elapsed_ms_max)
+        self.unix_ms = NOON
+        self.send(0)
         g.g9_every_request_has_ended(self.machine.state, self.history)
         g.g11_nothing_is_left(self.machine.state)

@@ -68,6 +68,9 @@ class Session:
     until_at: int
     opened_fence: int
     meta: str
+    opened_at: int
+    anchor: int
+    """How many anchors there had been when it opened: its time of day is by the last of them."""
     ending: o.Ending | None = None
     latest: int = 0
     answered: int = 0
@@ -86,6 +89,7 @@ class Hold:
     since_at: int
     until_at: int
     ask: c.Acquire
+    anchor: int
     ending: o.Ending | None = None
 
 
@@ -97,6 +101,7 @@ class Waiter:
     ask: c.Acquire
     since_at: int
     until_at: int
+    anchor: int
     gone: bool = False
 
 
@@ -110,15 +115,21 @@ class Kept:
     until_at: int
     ask: c.AcquireAtLeast
     session_meta: str
+    anchor: int
     ended: bool = False
 
 
 class Model:
     """Takes entries, and says what a machine must make of them."""
 
-    def __init__(self, limits: Limits, lapsed_max: int, kept_max: int) -> None:
+    def __init__(self, limits: Limits, lapsed_max: int, kept_max: int, anchors_max: int) -> None:
         self.limits = limits
         self.kept_max = kept_max
+        self.anchors_max = anchors_max
+        self.anchors: list[tuple[int, int, int, int]] = []
+        """Every anchor there ever was: its offset, and the newest session, ticket and fence before it."""
+        self.anchors_gone = 0
+        """So many of them, from the first, are forgotten."""
         self.leader = ("", "")
         self.lapsed_max = lapsed_max
         self.now_at = 0
@@ -140,7 +151,11 @@ class Model:
     def apply(self, entry: c.Entry) -> list[Expected]:
         """What is told of each command. `notices` and `repeated` then say the rest."""
         self.notices, self.repeated, self.index = [], [], -1
-        self.pass_time(max(0, min(entry.elapsed_ms, self.limits.elapsed_ms_max)))
+        kept = self.kept()
+        self.now_at += max(0, min(entry.elapsed_ms, self.limits.elapsed_ms_max))
+        if entry.unix_ms:
+            self.drop_anchor(entry.unix_ms, kept)
+        self.end_what_is_due()
         told: list[Expected] = []
         for self.index, command in enumerate(entry.commands):
             told.append(self.act(command))
@@ -247,8 +262,19 @@ class Model:
 
     # Time and sessions
 
-    def pass_time(self, elapsed_ms: int) -> None:
-        self.now_at += elapsed_ms
+    def drop_anchor(self, unix_ms: int, kept: list[Kept]) -> None:
+        """From here on it is this time of day; anchors that nobody alive came after are forgotten."""
+        self.anchors.append((unix_ms - self.now_at, len(self.sessions), len(self.waiters), self.fence))
+        count = len(self.anchors)
+        used = [session.anchor for session in self.sessions if session.ending is None]
+        needed = min((*used, *(each.anchor for each in kept)), default=count)
+        self.anchors_gone = max(self.anchors_gone, needed - 1, count - self.anchors_max)
+
+    def unix_ms(self, anchor: int, instant_at: int) -> int | None:
+        """The time of day of an instant, by the last of so many anchors."""
+        return self.anchors[anchor - 1][0] + instant_at if anchor > self.anchors_gone else None
+
+    def end_what_is_due(self) -> None:
         due = [s for s in self.sessions if s.ending is None and s.until_at <= self.now_at]
         for session in sorted(due, key=lambda s: (s.until_at, s.id)):
             self.end_session(session, o.Ending.EXPIRED)
@@ -271,7 +297,8 @@ class Model:
         if codes:
             return RefusedFor(frozenset(codes))
         number, until_at = len(self.sessions) + 1, self.now_at + command.ttl_ms
-        self.sessions.append(Session(number, command.ttl_ms, command.grace_ms, until_at, self.fence, command.meta))
+        opened = (until_at, self.fence, command.meta, self.now_at, len(self.anchors))
+        self.sessions.append(Session(number, command.ttl_ms, command.grace_ms, *opened))
         return o.Opened(number, self.now_at, command.ttl_ms, command.grace_ms)
 
     def renew(self, command: c.Renew) -> Expected:
@@ -289,17 +316,19 @@ class Model:
         for hold in holds:
             self.end_hold(hold, ending)
         had = tuple((hold.name, hold.fence) for hold in holds)
-        self.tell(o.SessionEnded(session.id, ending, had, tuple(waiter.ticket for waiter in waiters)))
+        tickets = tuple(waiter.ticket for waiter in waiters)
+        self.tell(o.SessionEnded(session.id, ending, had, tickets, session.meta))
 
     # How holds and waits begin and end
 
     def grant(self, ask: c.Acquire) -> o.Granted:
         self.fence += 1
         until_at = self.now_at + ask.ttl_ms if ask.ttl_ms else 0
-        self.holds += [Hold(name, self.fence, self.now_at, until_at, ask) for name in ask.names]
+        anchor = len(self.anchors)
+        self.holds += [Hold(name, self.fence, self.now_at, until_at, ask, anchor) for name in ask.names]
         if isinstance(ask, c.AcquireAtLeast):
             until_at, meta = self.now_at + ask.at_least_ms, self.sessions[ask.session - 1].meta
-            self.least += [Kept(name, self.fence, self.now_at, until_at, ask, meta) for name in ask.names]
+            self.least += [Kept(name, self.fence, self.now_at, until_at, ask, meta, anchor) for name in ask.names]
         return o.Granted(ask.session, ask.request, ask.names, self.fence, self.now_at, ask.ttl_ms)
 
     def hand_on(self) -> None:
@@ -326,9 +355,9 @@ class Model:
         if ending in (o.Ending.EXPIRED, o.Ending.BROKEN) and hold.ask.lock_delay_ms:
             self.delays.append((hold.name, self.now_at + hold.ask.lock_delay_ms))
 
-    def take_away(self, hold: Hold, ending: o.Ending) -> None:
+    def take_away(self, hold: Hold, ending: o.Ending, by: str = "") -> None:
         self.end_hold(hold, ending)
-        self.tell(o.HoldEnded(hold.ask.session, hold.ask.owner, hold.name, hold.fence, ending))
+        self.tell(o.HoldEnded(hold.ask.session, hold.ask.owner, hold.name, hold.fence, ending, by))
 
     def tell(self, notice: o.Notice) -> None:
         self.notices.append((self.index, notice))
@@ -390,9 +419,8 @@ class Model:
         ahead = max(len(self.waiting(name)) for name in ask.names)
         if ahead >= self.limits.waiters_per_name_max:
             return QUEUE_FULL
-        waiter = Waiter(
-            len(self.waiters) + 1, ask, self.now_at, self.now_at + ask.wait_ms if ask.wait_ms > 0 else 0
-        )
+        until_at = self.now_at + ask.wait_ms if ask.wait_ms > 0 else 0
+        waiter = Waiter(len(self.waiters) + 1, ask, self.now_at, until_at, len(self.anchors))
         self.waiters.append(waiter)
         circle = self.circle_through((ask.session, ask.owner))
         if circle is not None:
@@ -486,6 +514,8 @@ class Model:
         return o.Reason.EXPIRED if (fence, name) in self.lapsed(session.id) else o.Reason.ALREADY_RELEASED
 
     def break_holds(self, command: c.Break) -> Expected:
+        if len(command.by.encode()) > self.limits.meta_bytes_max:
+            return LIMIT
         self.fence += 1
         fence = self.fence
         ended = [hold for hold in self.held(command.name) if hold.fence <= (command.fence or fence)]
@@ -494,7 +524,7 @@ class Model:
             kept.ended = kept.fence <= (command.fence or fence)
             fences += [kept.fence] if kept.ended and kept.fence not in fences else []
         for hold in ended:
-            self.take_away(hold, o.Ending.BROKEN)
+            self.take_away(hold, o.Ending.BROKEN, command.by)
         self.hand_on()
         return o.Broken(command.name, fence, tuple(fences))
 

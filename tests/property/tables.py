@@ -9,8 +9,9 @@ from collections import OrderedDict
 from typing import Any
 
 from fencehold.core import commands as c
+from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_ms, unix_ms_now
 from fencehold.core.deadlines import Deadlines, Key
-from fencehold.core.state import Crowd, Hold, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
 from fencehold.core.views import names_in_use
 from tests.property import model as m
 
@@ -32,6 +33,20 @@ def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
     names = {hold.name for hold in model.held()} | {name for name, _ in model.delays if model.is_delayed(name)}
     names |= {kept.name for kept in model.kept()}
     assert set(names_in_use(state)) == names | {name for w in model.waiting() for name in w.ask.names}
+
+
+def what_is_alive_has_its_time_of_day(state: State, model: m.Model) -> None:
+    """Since when something is held, awaited or open is by the leader's clock of then, or not known."""
+    assert unix_ms_now(state) == model.unix_ms(len(model.anchors), model.now_at)
+    for session in filter(None, map(model.alive, state.sessions)):
+        opened = opened_unix_ms(state, state.sessions[session.id])
+        assert opened == model.unix_ms(session.anchor, session.opened_at)
+    for hold in model.held():
+        assert granted_unix_ms(state, _hold(hold)) == model.unix_ms(hold.anchor, hold.since_at)
+    for kept in model.kept():
+        assert granted_unix_ms(state, state.kept[kept.name]) == model.unix_ms(kept.anchor, kept.since_at)
+    for waiter in model.waiting():
+        assert queued_unix_ms(state, _waiter(waiter)) == model.unix_ms(waiter.anchor, waiter.since_at)
 
 
 def entered(deadlines: Deadlines[Key]) -> set[tuple[int, Key]]:
@@ -68,6 +83,7 @@ def _tables(model: m.Model) -> dict[str, object]:
     return {
         "limits": model.limits,
         "now_at": model.now_at,
+        "anchors": [Anchor(*anchor) for anchor in model.anchors[model.anchors_gone :]],
         "fence": model.fence,
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),

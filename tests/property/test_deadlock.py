@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.machine import Machine
-from tests.property.conversation import KEPT_MAX, LAPSED_MAX
+from tests.property.conversation import ANCHORS_MAX, KEPT_MAX, LAPSED_MAX
 from tests.property.model import Model, agrees
 from tests.property.test_machine_model import EXAMPLES, PROFILE
 
@@ -42,7 +42,7 @@ def asks(draw: st.DrawFn) -> c.Acquire:
 def test_a_request_is_refused_when_it_would_close_a_circle_and_only_then(requests: list[c.Acquire]) -> None:
     """The machine and the model agree on every deadlock, and each circle told is a true one, link by link."""
     machine = Machine()
-    model = Model(machine.state.limits, LAPSED_MAX, KEPT_MAX)
+    model = Model(machine.state.limits, LAPSED_MAX, KEPT_MAX, ANCHORS_MAX)
     machine.apply(1, START)
     model.apply(START)
     for position, ask in enumerate(requests, start=2):

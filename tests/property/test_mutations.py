@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fencehold.core import (
     acquiring,
+    anchors,
     commands,
     deadlines,
     deadlock,
@@ -25,6 +26,7 @@ from fencehold.core import (
     releasing,
     requests,
     saving,
+    snapshot,
 )
 from fencehold.core import state as core_state
 from fencehold.core.saving import Saving, SessionImage
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.slow
 
 Patch = pytest.MonkeyPatch
 EXAMPLES = settings(
-    max_examples=500,
+    max_examples=2_000,
     stateful_step_count=60,
     derandomize=True,
     database=None,
@@ -55,7 +57,7 @@ def _name(bug: Callable[[Patch], None]) -> str:
 
 
 def a_break_does_not_move_the_fence(patch: Patch) -> None:
-    def break_holds(state: State, command: commands.Break) -> outcomes.Broken:
+    def break_holds(state: State, command: commands.Break) -> outcomes.Outcome:
         state.fence -= 1
         return releasing.break_holds(state, command)
 
@@ -185,10 +187,10 @@ def what_is_due_ends_in_the_order_it_was_entered(patch: Patch) -> None:
 
 
 def a_paused_leader_expires_the_world(patch: Patch) -> None:
-    def pass_time(state: State, elapsed_ms: int) -> None:
+    def pass_time(state: State, elapsed_ms: int, unix_ms: int) -> None:
         limits = state.limits
         state.limits = replace(limits, elapsed_ms_max=1 << 40)
-        living.pass_time(state, elapsed_ms)
+        living.pass_time(state, elapsed_ms, unix_ms)
         state.limits = limits
 
     patch.setattr(machine, "pass_time", pass_time)
@@ -287,6 +289,25 @@ def an_empty_crowd_is_kept(patch: Patch) -> None:
     patch.setattr(State, "_take_out_of_crowd", take_out_of_crowd)
 
 
+def the_time_of_day_begins_anew_with_each_leader(patch: Patch) -> None:
+    def drop_anchor(state: State, unix_ms: int) -> None:
+        state.anchors.clear()
+        anchors.drop_anchor(state, unix_ms)
+
+    patch.setattr(living, "drop_anchor", drop_anchor)
+
+
+def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:
+    def head(state: State) -> bytes:
+        kept, state.anchors = state.anchors, []
+        data = real(state)
+        state.anchors = kept
+        return data
+
+    real = snapshot._head
+    patch.setattr(snapshot, "_head", head)
+
+
 BUGS: dict[Callable[[Patch], None], str] = {
     a_break_does_not_move_the_fence: "G1",
     raising_the_fence_may_lower_it: "G1",
@@ -315,12 +336,14 @@ BUGS: dict[Callable[[Patch], None], str] = {
     a_snapshot_forgets_what_is_kept: "G12",
     a_paused_leader_expires_the_world: "G11",
     a_renewal_comes_too_late_to_be_seen: "G11",
+    the_time_of_day_begins_anew_with_each_leader: "G11",
     what_is_due_ends_in_the_order_it_was_entered: BY_THE_MODEL,
     a_circle_through_permits_is_reported: BY_THE_MODEL,
     a_circle_through_a_queue_is_missed: BY_THE_MODEL,
     a_snapshot_drops_the_waiters: "G12",
     a_snapshot_forgets_what_lapsed: "G12",
     a_snapshot_forgets_the_answers: "G12",
+    a_snapshot_forgets_the_time_of_day: "G12",
     a_snapshot_under_way_misses_what_is_released: "G12",
     a_snapshot_under_way_sees_what_was_asked_since: "G12",
 }

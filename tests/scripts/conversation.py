@@ -32,7 +32,8 @@ from fencehold.core.commands import (
 from fencehold.core.events import events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from tests.scripts.words import say_event, say_name, say_notice, say_outcome
+from fencehold.core.outcomes import SessionEnded
+from tests.scripts.words import DAY, say_event, say_name, say_notice, say_outcome
 
 _MODES = {"exclusive": Mode.EXCLUSIVE, "shared": Mode.SHARED, "permit": Mode.PERMIT}
 
@@ -56,6 +57,9 @@ class Conversation:
                 yield _tables(self.machine)
             case "restart":
                 yield self._restart()
+            case "clock":
+                # An entry that also says which time of day it is.
+                yield from self._apply(0, unix_ms=_time_of_day(words[0]))
             case "events":
                 self._events = words == ["on"]
             case "together":
@@ -64,16 +68,22 @@ class Conversation:
             case _:
                 yield from self._apply(0, _command(verb, *words))
 
-    def _apply(self, elapsed_ms: int, *commands: Command) -> Iterator[str]:
-        entry = Entry(elapsed_ms, commands)
+    def _apply(self, elapsed_ms: int, *commands: Command, unix_ms: int = 0) -> Iterator[str]:
+        entry = Entry(elapsed_ms, commands, unix_ms)
         applied = self.machine.apply(self.machine.position + 1, entry)
         if self._events:
-            yield from map(say_event, events_of(entry, applied))
+            yield from map(say_event, events_of(entry, applied, self._meta_of))
             return
         yield from (say_notice(notice) for cause, notice in applied.notices if cause < 0)
         for index, (command, outcome) in enumerate(zip(commands, applied.outcomes, strict=True)):
             yield say_outcome(command, outcome)
             yield from (say_notice(notice) for cause, notice in applied.notices if cause == index)
+
+    def _meta_of(self, session: int) -> str:
+        """As a node knows it: of those who are there, and of those whose end is told."""
+        known = self.machine.state.sessions.get(session)
+        ends = (notice for _, notice in self.machine.state.notices if isinstance(notice, SessionEnded))
+        return known.meta if known else next((ended.meta for ended in ends if ended.session == session), "")
 
     def _tick(self, words: list[str]) -> Iterator[str]:
         """Let time pass, in steps that the machine's cap allows; `tick 60s at once` is one entry."""
@@ -185,11 +195,18 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "cancel": lambda options, _: Cancel(int(options.pop("session")), int(options.pop("request"))),
     "release": _release,
     "extend": _extend,
-    "break": lambda options, _: Break(options.pop("name"), int(options.pop("fence", "0"))),
+    "break": lambda options, _: Break(
+        options.pop("name"), int(options.pop("fence", "0")), _stretched(options.pop("by", ""))
+    ),
     "limits": _limits,
     "raise": lambda options, _: RaiseFence(int(options.pop("fence"))),
     "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),
 }
+
+
+def _time_of_day(text: str) -> int:
+    hours, minutes, seconds = map(int, text.split(":"))
+    return DAY + ((hours * 60 + minutes) * 60 + seconds) * 1_000
 
 
 def _ms(text: str) -> int:

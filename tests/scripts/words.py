@@ -1,5 +1,6 @@
 """What the machine did, in words: the output side of scripted conversations."""
 
+from fencehold.core.anchors import granted_unix_ms, queued_unix_ms
 from fencehold.core.commands import Acquire, Command, Extend, Mode, Release
 from fencehold.core.events import Event
 from fencehold.core.machine import Machine
@@ -32,6 +33,9 @@ from fencehold.core.outcomes import (
 )
 from fencehold.core.state import Hold, Waiter
 from fencehold.core.views import view_name
+
+DAY = 1_767_225_600_000
+"""The day on which scripts play, in Unix milliseconds: 2026-01-01 00:00 UTC."""
 
 
 def say_outcome(command: Command, outcome: Outcome) -> str:
@@ -108,7 +112,7 @@ def say_notice(notice: Notice) -> str:
             return f"withdrawn session={notice.session} ticket={notice.ticket}"
         case HoldEnded():
             hold = f"session={notice.session} name={notice.name} fence={notice.fence}"
-            return f"hold ended {hold}: {notice.ending.value}"
+            return f"hold ended {hold}: {notice.ending.value}" + (f" by {notice.by}" if notice.by else "")
         case SessionEnded():
             freed = _list(f"{name}/{fence}" for name, fence in notice.holds)
             gone = f" withdrawn={_list(notice.tickets)}" if notice.tickets else ""
@@ -117,25 +121,29 @@ def say_notice(notice: Notice) -> str:
 
 def say_event(event: Event) -> str:
     """An event as a line."""
-    parts = [f"{event.position} {_time(event.at_ms)} {event.kind.value}"]
+    parts = [f"{event.position} {_time(event.at_ms)}{_time_of_day(event.unix_ms)} {event.kind.value}"]
     parts += [f"session={event.session}"] if event.session else []
+    parts += [f"client={event.session_meta}"] if event.session_meta else []
     parts += [f"owner={event.owner}"] if event.owner else []
     parts += [_named(event.names)] if event.names else []
     parts += [f"fence={event.fence}"] if event.fence else []
+    parts += [f"by={event.by}"] if event.by else []
     return " ".join(parts + ([f"({event.detail})"] if event.detail else []))
 
 
 def say_name(machine: Machine, name: str) -> str:
     """All there is to know of a name, as lines."""
-    view = view_name(machine.state, name)
-    unheld = "not held" if view.kept else "free"
-    lines = [f"{name}: {'; '.join(map(_say_hold, view.holds)) or unheld}"]
+    state = machine.state
+    view = view_name(state, name)
+    holds = [_say_hold(hold) + _since(granted_unix_ms(state, hold)) for hold in view.holds]
+    lines = [f"{name}: {'; '.join(holds) or ('not held' if view.kept else 'free')}"]
     if view.delayed_until_at:
         lines.append(f"  delayed until {_time(view.delayed_until_at)}")
     if view.kept:
         by = f"session={view.kept.session} fence={view.kept.fence}"
         lines.append(f"  kept until {_time(view.kept.until_at)} for {by} since {_time(view.kept.since_at)}")
-    return "\n".join(lines + [f"  waits: {_say_waiter(waiter)}" for waiter in view.waiters])
+    waiters = [_say_waiter(waiter) + _since(queued_unix_ms(state, waiter)) for waiter in view.waiters]
+    return "\n".join(lines + [f"  waits: {waiter}" for waiter in waiters])
 
 
 def _say_hold(hold: Hold) -> str:
@@ -164,3 +172,15 @@ def _list(items: object) -> str:
 
 def _time(ms: int) -> str:
     return f"{ms // 1000}s" if ms % 1000 == 0 else f"{ms}ms"
+
+
+def _since(unix_ms: int | None) -> str:
+    return f" since{_time_of_day(unix_ms)}" if unix_ms is not None else ""
+
+
+def _time_of_day(unix_ms: int | None) -> str:
+    if unix_ms is None:
+        return ""
+    minutes, ms = divmod(unix_ms - DAY, 60_000)
+    seconds = f"{ms // 1000:02}" + (f".{ms % 1000:03}" if ms % 1000 else "")
+    return f" {minutes // 60:02}:{minutes % 60:02}:{seconds}"

@@ -8,6 +8,7 @@ from fencehold.node.leader import Bounds
 from fencehold.node.saver import Saver
 from fencehold.node.suspicion import Patience
 from fencehold.server import Config, Server
+from tests.simulation.calendars import Calendars
 from tests.simulation.process import Process
 from tests.simulation.store import SimulatedJournal, Store
 
@@ -18,9 +19,16 @@ class Making:
     """What the nodes of a run are made with."""
 
     def __init__(
-        self, store: Store, tick_s: float, patience: Patience, commands_per_snapshot: int, append_s: float
+        self,
+        store: Store,
+        calendars: Calendars,
+        tick_s: float,
+        patience: Patience,
+        commands_per_snapshot: int,
+        append_s: float,
     ) -> None:
         self._store = store
+        self._calendars = calendars
         self._tick_s = tick_s
         self._patience = patience
         self._commands_per_snapshot = commands_per_snapshot
@@ -37,7 +45,8 @@ class Making:
             leader=Bounds(tick_s=self._tick_s),
             patience=self._patience,
         )
-        server = Server(config, journal=journal, clock=process)
+        calendar = self._calendars.of(process.host)
+        server = Server(config, journal=journal, clock=process, calendar=calendar)
         server.door.new_secret = lambda: f"secret-{next(self._secrets)}"
         server.node._saver = Saver(journal, self._commands_per_snapshot)
         return server

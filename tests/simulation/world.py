@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from fencehold.node.suspicion import Patience
+from tests.simulation.calendars import Calendars
 from tests.simulation.clients import Habits, Notes, Program
 from tests.simulation.history import Fault, History, Replicated
 from tests.simulation.nemesis import KINDS, Nemesis, Taste
@@ -94,7 +95,14 @@ def _habits(random: Random, ttl_s: float) -> Habits:
 class World:
     """Everything there is in one run."""
 
-    def __init__(self, seed: int, say: Callable[[str], None] | None = None, *, chaos_s: float = CHAOS_S) -> None:
+    def __init__(
+        self,
+        seed: int,
+        say: Callable[[str], None] | None = None,
+        *,
+        chaos_s: float = CHAOS_S,
+        sets_calendars: bool = True,
+    ) -> None:
         self.seed = seed
         self._chaos_s = chaos_s
         self.plan = plan(self._random("plan"))
@@ -108,8 +116,11 @@ class World:
         self.clients = [f"c{number + 1}" for number in range(self.plan.clients)]
         self.nemesis = Nemesis(self, self._random("nemesis"), self.plan.taste)
         self._say = say
+        self._sets_calendars = sets_calendars
+        self._calendars = Calendars(self.scheduler, self._random("calendars"), self.nodes)
         self._making = Making(
             self.store,
+            self._calendars,
             self.plan.tick_s,
             self.plan.patience,
             self.plan.commands_per_snapshot,
@@ -152,6 +163,8 @@ class World:
         for client in self.clients:
             self.scheduler.after(1 + self._random(client).random() * 3, self.start_client, client)
         self.scheduler.after(3, self.nemesis.begin)
+        if self._sets_calendars:
+            self._calendars.begin_setting()
         self._look()
         self._go_on(self._chaos_s)
         self._heal()

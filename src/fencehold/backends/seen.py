@@ -1,6 +1,7 @@
 """What is seen of a name on a backend, in the words of `explain`."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from fencehold.backends.port import Ask
@@ -25,24 +26,33 @@ def stamp_of(who: str, ask: Ask) -> str:
     return stamp(who, ask.owner, ask.terms.meta, ask.terms.at_least)
 
 
-def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float, left: float | None) -> Seen:
-    """A holder, of whom a backend keeps what `stamp` made; somebody unknown, if it is something else."""
+def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float | None, left: float | None) -> Seen:
+    """A holder, of whom a backend keeps what `stamp` made; somebody unknown, if it is something else.
+
+    `held_for` is None if the backend does not know since when.
+    """
     whose, meta, at_least = _read(stamped)
-    least_s = at_least - held_for
-    kept = Kept(whose, fence, held_for, least_s, meta) if least_s > 0 else None
-    return Seen(Holder(whose, fence, mode, limit, held_for, left, meta), kept)
+    age, since = held_for or 0.0, _since(held_for)
+    least_s = at_least - age
+    kept = Kept(whose, fence, age, least_s, meta, since, age) if least_s > 0 else None
+    return Seen(Holder(whose, fence, mode, limit, age, left, meta, since, age), kept)
 
 
 def waiting(place: int, stamped: str, *, mode: str, name: str, waited_for: float, left: float | None) -> Waiting:
     """Somebody in a queue."""
     whose, _, _ = _read(stamped)
-    return Waiting(place, whose, mode, (name,), waited_for, left)
+    return Waiting(place, whose, mode, (name,), waited_for, left, _since(waited_for), waited_for)
 
 
 def explanation(name: str, held: list[Seen], queue: list[Waiting] | None = None) -> Explanation:
     """All of a name."""
     kept = next((each.kept for each in held if each.kept is not None), None)
     return Explanation(name, tuple(each.holder for each in held), tuple(queue or ()), 0.0, kept)
+
+
+def _since(age: float | None) -> datetime | None:
+    """The time of day so long ago, to be shown."""
+    return None if age is None else datetime.now(UTC) - timedelta(seconds=age)
 
 
 def _read(stamped: str) -> tuple[Party, Any, float]:

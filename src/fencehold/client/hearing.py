@@ -12,6 +12,7 @@ from hiredis import PushNotification, ReplyError
 
 from fencehold.client.living import end_session, give_up
 from fencehold.client.requests import Expected
+from fencehold.client.views import party
 from fencehold.client.wire import ELSEWHERE, split
 
 if TYPE_CHECKING:
@@ -66,7 +67,13 @@ def _on_push(protocol: "SessionProtocol", push: list[Any]) -> None:
     elif kind == b"ended" and push[1] == protocol.session.id:
         end_session(protocol, push[2].decode())
     elif kind == b"lost":
-        _on_lost(protocol, push[1].decode(), push[2], push[3].decode())
+        _on_lost(protocol, push[1].decode(), push[2], _how(push))
+
+
+def _how(push: list[Any]) -> str:
+    """How a hold was lost; of one that was broken, by whom, if the server says so."""
+    how, by = push[3].decode(), push[4] if len(push) > 4 else b""
+    return f"{how} by {party(0, '', by).described()}" if by else f"{how}"
 
 
 def _on_lost(protocol: "SessionProtocol", name: str, fence: int, how: str) -> None:

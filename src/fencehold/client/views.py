@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fencehold.client.terms import Terms
 from fencehold.errors import LockTimeout
+
+_DAY_S = 86_400
+_YEAR_9999_MS = 253_370_764_800_000
 
 
 class Party(NamedTuple):
@@ -20,10 +24,29 @@ class Party(NamedTuple):
     details: Mapping[str, Any]
     """All that the client said of itself when it opened its session."""
 
+    @property
+    def user(self) -> str:
+        """Who started it, if it says so: the command line does."""
+        return str(self.details.get("user", ""))
+
+    @property
+    def detached(self) -> bool:
+        """Whether what it holds outlives its process, as with `fencehold acquire`."""
+        return self.details.get("detached") is True
+
     def __str__(self) -> str:
-        who = self.client or f"session {self.session}"
-        where = f" on {self.host} (pid {self.pid})" if self.host else ""
-        return f"{who}{where}" + (f", {self.owner}" if self.owner else "")
+        return self.described() + (f", {self.owner}" if self.owner else "")
+
+    def described(self) -> str:
+        """Which client it is, and where, in a few words."""
+        # A process that is gone, or about to be, has no pid worth looking for.
+        pid = f"pid {self.pid}" if self.pid and not self.detached else ""
+        if self.user:
+            what = ", ".join(filter(None, (self.client, pid)))
+            return (f"{self.user}@{self.host}" if self.host else self.user) + (f" ({what})" if what else "")
+        who, peer = self.client or f"session {self.session}", self.details.get("peer", "")
+        where = f" on {self.host}" if self.host else f" from {peer}" if peer else ""
+        return f"{who}{where}" + (f" ({pid})" if pid else "")
 
 
 class Holder(NamedTuple):
@@ -35,11 +58,18 @@ class Holder(NamedTuple):
     """X exclusive, S shared, P a permit of a semaphore."""
     limit: int
     held_for: float
-    """Seconds since the grant."""
+    """Seconds since the grant, as the service counts them: without those in which it was away."""
     left: float | None
     """Seconds until it ends by itself; None: with its session."""
     meta: Any
     """What was given with the acquire: what JSON said, or text."""
+    since: datetime | None = None
+    """The time of day of the grant, in UTC, by the clock of whoever granted it; None: not known. To be shown,
+    never to be decided by: clocks are wrong, and are set."""
+    age: float = 0.0
+    """Seconds since then, with those in which the service was away; `held_for` if that is not known."""
+    session_left: float | None = None
+    """Seconds until its session ends unless it is renewed; None: not known."""
 
     @property
     def trace(self) -> str:
@@ -58,6 +88,10 @@ class Waiting(NamedTuple):
     waited_for: float
     left: float | None
     """Seconds until it gives up; None: never."""
+    since: datetime | None = None
+    """The time of day at which it joined the queue, in UTC; None: not known."""
+    age: float = 0.0
+    """Seconds since then, with those in which the service was away; `waited_for` if that is not known."""
 
 
 class Kept(NamedTuple):
@@ -67,11 +101,15 @@ class Kept(NamedTuple):
     """Whose run it is, or was: it may have ended."""
     fence: int
     kept_for: float
-    """Seconds since the grant."""
+    """Seconds since the grant, as the service counts them."""
     left: float
     """Seconds until the name can be had by others."""
     meta: Any
     """What was given with the acquire."""
+    since: datetime | None = None
+    """The time of day of the grant, in UTC; None: not known."""
+    age: float = 0.0
+    """Seconds since then, with those in which the service was away; `kept_for` if that is not known."""
 
 
 class Explanation(NamedTuple):
@@ -95,16 +133,14 @@ class Explanation(NamedTuple):
             kept = self.kept
             return (
                 f"{self.name!r} is kept for {kept.left:.1f} s more (at_least) after the run of {kept.party} that "
-                f"began {kept.kept_for:.1f} s ago with fence {kept.fence}; {len(self.queue)} wait"
+                f"began {kept.age:.1f} s ago{_since(kept)} with fence {kept.fence}; {len(self.queue)} wait"
             )
         if not self.holders:
             return f"{self.name!r} is free" if not self.delayed else f"{self.name!r} is delayed"
         first = self.holders[0]
         more = f" and {len(self.holders) - 1} more" if len(self.holders) > 1 else ""
-        return (
-            f"{self.name!r} is held by {first.party} for {first.held_for:.1f} s with fence {first.fence}{more}; "
-            f"{len(self.queue)} wait"
-        )
+        held = f"held by {first.party} for {first.age:.1f} s{_since(first)}"
+        return f"{self.name!r} is {held} with fence {first.fence}{more}; {len(self.queue)} wait"
 
 
 class Event(NamedTuple):
@@ -119,6 +155,12 @@ class Event(NamedTuple):
     names: tuple[str, ...]
     fence: int
     detail: str
+    party: Party | None = None
+    """Who did it, or whom it happened to, also if the session has ended; None for a gap."""
+    time: datetime | None = None
+    """The time of day, in UTC; None: not known."""
+    by: Party | None = None
+    """Who broke the hold."""
 
 
 def may_concern(event: Event, name: str) -> bool:
@@ -140,6 +182,10 @@ def explanation(reply: dict[bytes, Any]) -> Explanation:
 
 def party(session: int, owner: str, said: Any) -> Party:
     """A client by what it said of itself, which may be anything."""
+    if isinstance(said, bytes | str):
+        said = _json(said)
+    if isinstance(said, str) and said:
+        said = {"client": said}
     details = said if isinstance(said, dict) else {}
     pid = details.get("pid", 0)
     client, host = str(details.get("client", "")), str(details.get("host", ""))
@@ -155,16 +201,36 @@ def not_to_be_had(terms: Terms, seen: Explanation | None) -> LockTimeout:
 
 def event(push: dict[bytes, Any]) -> Event:
     """Read a pushed event."""
+    session, owner = push.get(b"session", 0), push.get(b"owner", b"").decode()
+    by = push.get(b"by", b"")
     return Event(
         push[b"kind"].decode(),
         push[b"position"],
         push.get(b"at", 0),
-        push.get(b"session", 0),
-        push.get(b"owner", b"").decode(),
+        session,
+        owner,
         tuple(name.decode() for name in push.get(b"names", ())),
         push.get(b"fence", 0),
         push.get(b"detail", b"").decode(),
+        party(session, owner, push.get(b"session_meta", b"")) if session else None,
+        time_of(push.get(b"unix_ms")),
+        party(0, "", by) if by else None,
     )
+
+
+def time_of(unix_ms: int | None) -> datetime | None:
+    """A time of day as the service tells it; None: it does not know, or its clock is out of all bounds."""
+    if unix_ms is None or not 0 <= unix_ms < _YEAR_9999_MS:
+        return None
+    return datetime.fromtimestamp(unix_ms / 1000, UTC)
+
+
+def _since(seen: Holder | Kept) -> str:
+    """Since when, for people here: their time of day, and the date if that is another."""
+    if seen.since is None:
+        return ""
+    form = "%H:%M:%S" if seen.age < _DAY_S else "%Y-%m-%d %H:%M:%S"
+    return f" (since {seen.since.astimezone():{form}})"
 
 
 def _holder(hold: dict[bytes, Any]) -> Holder:
@@ -176,33 +242,53 @@ def _holder(hold: dict[bytes, Any]) -> Holder:
         hold[b"held_ms"] / 1000,
         _left(hold[b"left_ms"]),
         _json(hold[b"meta"]),
+        *_dated(hold, b"held_ms"),
+        _left(hold.get(b"session_left_ms", -1)),
     )
 
 
 def _waiting(place: int, waiter: dict[bytes, Any]) -> Waiting:
     names = tuple(name.decode() for name in waiter[b"names"])
-    waited = waiter[b"waited_ms"] / 1000
-    return Waiting(place, _party(waiter), waiter[b"mode"].decode(), names, waited, _left(waiter[b"left_ms"]))
+    return Waiting(
+        place,
+        _party(waiter),
+        waiter[b"mode"].decode(),
+        names,
+        waiter[b"waited_ms"] / 1000,
+        _left(waiter[b"left_ms"]),
+        *_dated(waiter, b"waited_ms"),
+    )
 
 
 def _kept(kept: dict[bytes, Any]) -> Kept:
-    left = kept[b"left_ms"] / 1000
-    return Kept(_party(kept), kept[b"fence"], kept[b"kept_ms"] / 1000, left, _json(kept[b"meta"]))
+    return Kept(
+        _party(kept),
+        kept[b"fence"],
+        kept[b"kept_ms"] / 1000,
+        kept[b"left_ms"] / 1000,
+        _json(kept[b"meta"]),
+        *_dated(kept, b"kept_ms"),
+    )
+
+
+def _dated(seen: dict[bytes, Any], counted: bytes) -> tuple[datetime | None, float]:
+    """Since when, and how many seconds that is; a server that does not say tells what it has counted."""
+    return time_of(seen.get(b"since_unix_ms")), seen.get(b"age_ms", seen[counted]) / 1000
 
 
 def _party(seen: dict[bytes, Any]) -> Party:
-    return party(seen[b"session"], seen[b"owner"].decode(), _json(seen[b"session_meta"]))
+    return party(seen[b"session"], seen[b"owner"].decode(), seen[b"session_meta"])
 
 
 def _left(left_ms: int) -> float | None:
     return None if left_ms < 0 else left_ms / 1000
 
 
-def _json(text: bytes) -> Any:
+def _json(text: bytes | str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text.decode("utf-8", "replace")
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
 def _trace_of(meta: Any) -> str:

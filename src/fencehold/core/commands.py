@@ -132,6 +132,8 @@ class Break(Struct, frozen=True, gc=False, array_like=True, tag="break"):
 
     name: str
     fence: int = 0
+    by: str = ""
+    """Who broke it, as a session's `meta` says it. The holder is told; nothing is decided by it."""
 
 
 class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag="limits"):
@@ -165,3 +167,6 @@ class Entry(Struct, frozen=True, gc=False, array_like=True):
     elapsed_ms: int
     """The leader's monotonic time since its previous entry."""
     commands: tuple[Command, ...] = ()
+    unix_ms: int = 0
+    """The leader's time of day, when it must be told (see `anchors`); 0: not told. For people only: nothing is
+    decided by it."""

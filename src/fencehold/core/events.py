@@ -4,10 +4,11 @@ They are derived from an entry and what it did, outside the machine: who looks o
 any replica can tell the same story from the same journal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencehold.core.commands import Acquire, Command, Entry, Extend, Release
 from fencehold.core.outcomes import (
@@ -56,6 +57,12 @@ class Event(Struct, frozen=True, gc=False):
     names: tuple[str, ...] = ()
     fence: int = 0
     detail: str = ""
+    by: str = ""
+    """Who broke a hold, as a session's `meta` says it."""
+    unix_ms: int | None = None
+    """The time of day; None: not known."""
+    session_meta: str = ""
+    """What the client of the session said of itself when it opened it."""
 
 
 _ENDINGS = {
@@ -66,8 +73,16 @@ _ENDINGS = {
 }
 
 
-def events_of(entry: Entry, applied: Applied) -> Iterator[Event]:
-    """What an entry made happen: first by time, then by each command, the cause before what it caused."""
+def events_of(entry: Entry, applied: Applied, meta_of: Callable[[int], str] = lambda _: "") -> Iterator[Event]:
+    """What an entry made happen: first by time, then by each command, the cause before what it caused.
+
+    `meta_of` says what the client of a session, which may have ended since, said of itself.
+    """
+    for event in _events_of(entry, applied):
+        yield replace(event, unix_ms=applied.unix_ms, session_meta=meta_of(event.session))
+
+
+def _events_of(entry: Entry, applied: Applied) -> Iterator[Event]:
     notices = iter(applied.notices)
     pending = next(notices, None)
     while pending is not None and pending[0] < 0:
@@ -115,7 +130,7 @@ def _of_notice(applied: Applied, notice: Notice) -> Iterator[Event]:
             yield Event(Kind.CANCELLED, *at, notice.session, notice.owner)
         case HoldEnded():
             kind = _ENDINGS[notice.ending]
-            yield Event(kind, *at, notice.session, notice.owner, (notice.name,), notice.fence)
+            yield Event(kind, *at, notice.session, notice.owner, (notice.name,), notice.fence, by=notice.by)
         case SessionEnded():
             yield Event(Kind.SESSION_ENDED, *at, notice.session, detail=notice.ending.value)
             for name, fence in notice.holds:

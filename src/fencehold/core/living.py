@@ -7,6 +7,7 @@
 """
 
 from fencehold.core.acquiring import out_of_range, size
+from fencehold.core.anchors import drop_anchor
 from fencehold.core.commands import CloseSession, OpenSession, Renew, Suspend
 from fencehold.core.outcomes import (
     Closed,
@@ -102,13 +103,21 @@ def end_session(state: State, session: Session, ending: Ending) -> list[str]:
             state.delay(hold)
     state.let_die(session)
     freed = tuple((hold.name, hold.fence) for hold in holds)
-    state.tell(SessionEnded(session.id, ending, freed, tuple(waiter.ticket for waiter in waiters)))
+    tickets = tuple(waiter.ticket for waiter in waiters)
+    state.tell(SessionEnded(session.id, ending, freed, tickets, session.meta))
     return [name for name, _ in freed] + [name for waiter in waiters for name in waiter.ask.names]
 
 
-def pass_time(state: State, elapsed_ms: int) -> None:
+def time_after(state: State, elapsed_ms: int) -> int:
+    """Logical time when so much has elapsed: it never goes back, nor far at once."""
+    return state.now_at + max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
+
+
+def pass_time(state: State, elapsed_ms: int, unix_ms: int = 0) -> None:
     """Advance logical time, end all that is due, then hand on what that freed."""
-    now_at = state.now_at = state.now_at + max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
+    now_at = state.now_at = time_after(state, elapsed_ms)
+    if unix_ms:
+        drop_anchor(state, unix_ms)
     freed: list[str] = []
     for session in _sessions_to_end(state):
         freed += end_session(state, session, Ending.EXPIRED)

@@ -4,7 +4,8 @@
     entries make the same state, to the byte (G12).
 2.  *Entries come in order, without gaps.* Each is applied whole: time first, then its commands one by one.
 3.  *Time is what entries say has elapsed*, capped: a leader that was paused does not expire the world, and the
-    time nobody led does not count. All that is due ends before anything is granted.
+    time nobody led does not count. All that is due ends before anything is granted. The time of day is kept
+    beside it for people to read, and decides nothing.
 4.  *Fences only grow* (G1). One counter for all names; each grant takes the next number, a break skips one, a
     restore skips more than were lost. It is part of the state, so no restart, snapshot or trim takes it back.
 5.  *A name has one exclusive hold, or shared holds only, or at most its limit of permits* (G2).
@@ -18,8 +19,8 @@
     however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
     had it is no exception: its run was done.
 
-Where each law lives: `living` (time, sessions), `granting` (12), `queues` (6, 9), `acquiring`, `releasing` (7),
-`requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
+Where each law lives: `living` (time, sessions), `anchors` (the time of day), `granting` (12), `queues` (6, 9),
+`acquiring`, `releasing` (7), `requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from fencehold.core.acquiring import acquire, cancel
+from fencehold.core.anchors import unix_ms_now
 from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
@@ -121,7 +123,7 @@ class Machine:
         state.notices = []
         state.repeated = []
         state.ticking = -1
-        pass_time(state, entry.elapsed_ms)
+        pass_time(state, entry.elapsed_ms, entry.unix_ms)
         state.ticking = 0
         for command in entry.commands:
             kind = type(command)
@@ -130,7 +132,7 @@ class Machine:
                 outcomes.append(once(state, command, act))  # type: ignore[type-var]
             else:
                 outcomes.append(_COMMANDS[kind](state, command))
-        return Applied(position, state.now_at, outcomes, state.notices, state.repeated)
+        return Applied(position, state.now_at, outcomes, state.notices, state.repeated, unix_ms_now(state))
 
     def snapshot(self) -> Snapshot:
         """The state as of now, in chunks. Entries may be applied between drawing one and the next.

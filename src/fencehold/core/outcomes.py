@@ -213,6 +213,8 @@ class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended")
     name: str
     fence: int
     ending: Ending
+    by: str = ""
+    """Who broke it, as a session's `meta` says it."""
 
 
 class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessionended"):
@@ -223,6 +225,8 @@ class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessione
     holds: tuple[tuple[str, int], ...]
     """Name and fence of each."""
     tickets: tuple[int, ...]
+    meta: str = ""
+    """What its client said of itself: from here on nobody else knows."""
 
 
 Notice: TypeAlias = WaitEnded | HoldEnded | SessionEnded
@@ -240,3 +244,5 @@ class Applied(Struct, frozen=True, gc=False):
     """What it caused besides, in order, each with the index of its command; -1 is the passing of time."""
     repeated: list[int]
     """Commands, by index, that were answered from memory: nothing happened again."""
+    unix_ms: int | None = None
+    """The time of day at `at_ms`, for people; None: not known."""

@@ -5,9 +5,9 @@ ungranted for the hold's lock-delay, for resources that cannot check fences. A n
 stays ungranted until then after either; a break alone ends that.
 """
 
-from fencehold.core.acquiring import out_of_range, wrong_count
+from fencehold.core.acquiring import out_of_range, size, wrong_count
 from fencehold.core.commands import Break, Extend, Release
-from fencehold.core.outcomes import Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
+from fencehold.core.outcomes import Broken, Code, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
 from fencehold.core.state import Hold, Session, State
 
@@ -60,8 +60,10 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
     return Reason.ALREADY_RELEASED
 
 
-def break_holds(state: State, command: Break) -> Broken:
+def break_holds(state: State, command: Break) -> Broken | Refused:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
+    if size(command.by) > state.limits.meta_bytes_max:
+        return Refused(Code.LIMIT, f"who breaks it has at most {state.limits.meta_bytes_max} bytes")
     state.fence = fence = state.fence + 1
     fence_max = command.fence or fence
     holds = [hold for hold in state.holders(command.name) if hold.fence <= fence_max]
@@ -71,12 +73,12 @@ def break_holds(state: State, command: Break) -> Broken:
         # The hold has ended before, and the name with it now.
         ended.append(kept.fence)
     for hold in holds:
-        end_uncleanly(state, hold, Ending.BROKEN)
+        end_uncleanly(state, hold, Ending.BROKEN, command.by)
     hand_on(state, [command.name])
     return Broken(command.name, fence, tuple(ended))
 
 
-def end_uncleanly(state: State, hold: Hold, ending: Ending) -> None:
+def end_uncleanly(state: State, hold: Hold, ending: Ending, by: str = "") -> None:
     """Take a hold from a session that lives on, and remember that it was taken."""
     session = state.sessions[hold.session]
     state.touch(session)
@@ -85,4 +87,4 @@ def end_uncleanly(state: State, hold: Hold, ending: Ending) -> None:
     session.lapsed[hold.fence, hold.name] = None
     if len(session.lapsed) > LAPSED_MAX:
         del session.lapsed[next(iter(session.lapsed))]
-    state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, ending))
+    state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, ending, by))

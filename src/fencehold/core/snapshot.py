@@ -19,7 +19,7 @@ from msgspec import Struct
 from fencehold.core.limits import Limits
 from fencehold.core.queues import take_place
 from fencehold.core.saving import SavedSession, Saving, SessionImage
-from fencehold.core.state import Hold, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Hold, Kept, Session, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
 VERSION = 2
@@ -44,8 +44,14 @@ class _Head(Struct, array_like=True):
     leader_address: str = ""
 
 
+class _AnchoredHead(_Head, array_like=True):
+    """What is written where there are anchors; what knows of none reads past them."""
+
+    anchors: list[Anchor] = []
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode_head = msgspec.msgpack.Decoder(_AnchoredHead).decode
 _decode_slice = msgspec.msgpack.Decoder(list[SavedSession]).decode
 _decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 
@@ -115,7 +121,7 @@ def _slice(saving: Saving) -> list[SavedSession]:
 
 def _head(state: State) -> bytes:
     delays = sorted(state.delays.items())
-    head = _Head(
+    fields = (
         state.position,
         state.now_at,
         state.fence,
@@ -126,7 +132,7 @@ def _head(state: State) -> bytes:
         state.leader,
         state.leader_address,
     )
-    return _encode(head)
+    return _encode(_AnchoredHead(*fields, state.anchors) if state.anchors else _Head(*fields))
 
 
 def read(data: bytes) -> State:
@@ -167,11 +173,12 @@ def _split(data: bytes) -> Iterator[list[memoryview]]:
         yield sections
 
 
-def _rebuild(head: _Head, saved: list[list[SavedSession]], kept: list[list[Kept]]) -> State:
+def _rebuild(head: _AnchoredHead, saved: list[list[SavedSession]], kept: list[list[Kept]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
     state.leader, state.leader_address = head.leader, head.leader_address
+    state.anchors = head.anchors
     for name, until_at in head.delays:
         state.delays[name] = until_at
         state.delays_due.add(until_at, name)

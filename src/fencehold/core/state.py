@@ -93,6 +93,17 @@ class Waiter(Struct, frozen=True, gc=False, array_like=True):
         return self.ask.request or -self.ticket
 
 
+class Anchor(Struct, frozen=True, gc=False, array_like=True):
+    """Ties logical time to the time of day: for what came after it, until the next one (see `anchors`)."""
+
+    offset_ms: int
+    """The time of day, in Unix milliseconds, is logical time plus this."""
+    session: int
+    """The newest session before it; `ticket` and `fence` likewise. What came after it has a greater number."""
+    ticket: int
+    fence: int
+
+
 class Session(Struct, gc=False):
     """A client's life with the service, and all that hangs on it."""
 
@@ -143,6 +154,7 @@ class State:
     """The tables. `machine` applies entries to it, `snapshot` makes bytes of it."""
 
     __slots__ = (
+        "anchors",
         "crowds",
         "delays",
         "delays_due",
@@ -176,6 +188,8 @@ class State:
         self.limits = limits or Limits()
         self.position = 0
         self.now_at = 0
+        self.anchors: list[Anchor] = []
+        """Where logical time was tied to the time of day, oldest first."""
         self.fence = 0
         self.ticket = 0
         self.session_last = 0

@@ -12,6 +12,8 @@
 6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
     barrier) and after all commands that came before it, and answered when that is durable. So a leader that was
     sealed without knowing answers none. A mere look needs no entry, but waits for what it saw to be durable.
+7.  *The time of day is for people.* Its first entry tells it, and later ones when what the state says of it is not
+    right any more. It makes no entry by itself, and nothing is decided by it.
 """
 
 import asyncio
@@ -21,7 +23,9 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
+from fencehold.core.anchors import has_drifted
 from fencehold.core.commands import Command, Entry, Renew
+from fencehold.core.living import time_after
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome
 from fencehold.core.state import State
@@ -29,6 +33,7 @@ from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, OutOfPla
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Journal
 from fencehold.node.company import Company
+from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.types import Epoch, Position
 
@@ -63,6 +68,7 @@ class Leader:
         on_durable: Callable[[Entry, Applied, int], None],
         bounds: Bounds,
         is_followed: bool = False,
+        calendar: Calendar = unix_ms,
     ) -> None:
         self.machine = machine
         self._is_followed = is_followed
@@ -90,6 +96,9 @@ class Leader:
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
+        self._calendar = calendar
+        self._has_dated = False
+        """It has told the time of day."""
         self._stopping = False
 
     def submit(self, command: Command, answer: Answer) -> None:
@@ -224,8 +233,9 @@ class Leader:
 
     def _fit(self, elapsed_ms: int, commands: list[Command]) -> tuple[Entry, bytes]:
         count = min(len(commands), self._bounds.commands_per_entry_max)
+        unix_ms = self._unix_ms(elapsed_ms)
         while True:
-            entry = Entry(elapsed_ms, tuple(commands[:count]))
+            entry = Entry(elapsed_ms, tuple(commands[:count]), unix_ms)
             data = encode(entry)
             if len(data) <= self._entry_bytes_max or count <= 1:
                 return entry, data
@@ -236,6 +246,15 @@ class Leader:
         elapsed_ms = int(self._clock.now_ms() - self._told_ms)
         self._told_ms += elapsed_ms
         return elapsed_ms
+
+    def _unix_ms(self, elapsed_ms: int) -> int:
+        """The time of day, if the next entry is to tell it; otherwise 0."""
+        state, unix_ms = self.machine.state, self._calendar()
+        if self._has_dated and not has_drifted(state, time_after(state, elapsed_ms), unix_ms):
+            return 0
+        self._has_dated = True
+        # Before 1970 no clock was right.
+        return max(0, unix_ms)
 
     def _fail(self, error: BaseException) -> None:
         """Tell those of the entry under way what became of it, and the others that nothing happened."""

@@ -12,11 +12,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fencehold.core.commands import Announce, Command, Entry, SetLimits, Suspend
+from fencehold.core.events import Event
 from fencehold.core.limits import Limits
-from fencehold.core.outcomes import Applied
+from fencehold.core.outcomes import Applied, SessionEnded
 from fencehold.errors import NotAdmitted, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
@@ -28,6 +29,7 @@ from fencehold.node.saver import Saver
 from fencehold.node.standby import Line, StandingBy
 from fencehold.node.standbys import Member, Standbys
 from fencehold.node.suspicion import Patience
+from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.types import Epoch, Position, Tier
 
@@ -59,6 +61,7 @@ class Node:
         bounds: Bounds | None = None,
         ring: Ring | None = None,
         patience: Patience | None = None,
+        calendar: Calendar = unix_ms,
     ) -> None:
         self.journal = journal
         self.replica = Replica(journal)
@@ -71,6 +74,7 @@ class Node:
         """None: it is alone, and leads whenever it can."""
         self._patience = patience or Patience()
         self._clock = clock
+        self._calendar = calendar
         self._limits = limits or Limits()
         self._bounds = bounds or Bounds()
         self._leader: Leader | None = None
@@ -147,6 +151,22 @@ class Node:
             reply(question(self.replica.machine.state))
         else:
             reply(self.refusal())
+
+    def events_since(self, position: int) -> Iterator[Event]:
+        """What happened after a position, as far as the ring still has it, with the names of the clients."""
+        return self.ring.since(position, self.meta_of)
+
+    def meta_of(self, session: int) -> str:
+        """What a client said of itself, though its session may have ended a while ago; empty if that is gone."""
+        state = self.replica.machine.state
+        known = state.sessions.get(session)
+        if known is not None:
+            return known.meta
+        if session in self.ring.ended:
+            return self.ring.ended[session]
+        # It may have ended in an entry that was applied and is not durable yet.
+        ends = (notice for _, notice in state.notices if isinstance(notice, SessionEnded))
+        return next((ended.meta for ended in ends if ended.session == session), "")
 
     def refusal(self) -> Unavailable:
         """Why it answers nothing, when it does not lead."""
@@ -273,6 +293,7 @@ class Node:
             on_durable=self._on_durable,
             bounds=self._bounds,
             is_followed=self._line is not None,
+            calendar=self._calendar,
         )
         if self._line is not None:
             leader.submit(Announce(*self.member), _ignore)

@@ -25,7 +25,7 @@ from fencehold.errors import Unavailable
 from fencehold.journal.port import Snapshot
 from fencehold.node.leader import Bounds
 from fencehold.node.node import Node
-from fencehold.runtime.calendar import now_us
+from fencehold.runtime.calendar import Calendar, now_us, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.types import Position, Tier
 
@@ -35,9 +35,9 @@ class Life(Node):
 
     tier = Tier.EFFICIENCY
 
-    def __init__(self, beside: Node, clock: Clock, limits: Limits, bounds: Bounds) -> None:
+    def __init__(self, beside: Node, clock: Clock, limits: Limits, bounds: Bounds, calendar: Calendar) -> None:
         self._store = MemoryStore()
-        super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds)
+        super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds, calendar=calendar)
         self._beside = beside
 
     def begin_at(self, number: int) -> None:
@@ -72,8 +72,9 @@ class Volatile:
         limits: Limits | None = None,
         bounds: Bounds | None = None,
         now_us: Callable[[], int] = now_us,
+        calendar: Calendar = unix_ms,
     ) -> None:
-        self._new_life = partial(Life, beside, clock, limits or Limits(), bounds or Bounds())
+        self._new_life = partial(Life, beside, clock, limits or Limits(), bounds or Bounds(), calendar)
         self._now_us = now_us
         self._last = 0
         """The greatest fence or position of the lives before this one: the time of day may have been set back."""

@@ -73,7 +73,8 @@ class Stage:
             await self._start()
 
     def _new_server(self) -> Server:
-        return Server(Config(port=0, limits=_LIMITS), journal=MemoryJournal(self._store), clock=self._clock)
+        config, journal = Config(port=0, limits=_LIMITS), MemoryJournal(self._store)
+        return Server(config, journal=journal, clock=self._clock, calendar=self._clock.unix_ms)
 
     async def _start(self) -> None:
         await self._server.start()

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from fencehold.client import clock as client_clock
 from fencehold.client.driver import Driver
+from fencehold.runtime import calendar
 from fencehold.runtime.clock import MonotonicClock
 from fencehold.testing import clients
 
@@ -42,6 +43,10 @@ class VirtualClock:
 
     def now_ms(self) -> float:
         return self._real.now_ms() + client_clock.shift * 1000 - self.leapt_ms
+
+    def unix_ms(self) -> int:
+        """The time of day as it would be."""
+        return calendar.unix_ms() + round(client_clock.shift * 1000)
 
 
 class Served(Protocol):

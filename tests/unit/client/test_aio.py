@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import os
+import socket
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -336,6 +339,28 @@ async def anext_kind(watch: aio.Watch) -> str:
     return ""
 
 
+def test_events_name_the_client_and_the_time_of_day() -> None:
+    """Each says who did it, also if that client is gone by then, when, and of a break who broke it."""
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url, name="looker") as looker, looker.watch() as watch:
+            async with aio.connect(url, name="billing") as client:
+                hold = await client.lock("a").acquire()
+                await looker.break_hold("a")
+            assert hold is not None
+            seen = [await anext(watch) for _ in range(4)]
+            assert [event.kind for event in seen] == ["opened", "acquired", "broken", "session_ended"]
+            for event in seen:
+                assert event.party is not None
+                assert event.party.client == "billing"
+                assert str(event.party).startswith(f"billing on {socket.gethostname()} (pid {os.getpid()})")
+                assert event.time is not None
+                assert datetime.now(UTC) - event.time < timedelta(minutes=1)
+            assert [str(event.by and event.by.client) for event in seen] == ["None", "None", "looker", "None"]
+
+    run(test())
+
+
 def test_explain_says_who_has_it_and_who_waits() -> None:
     """The explanation names client, host, pid, task, trace, fence and the queue in order."""
 
@@ -352,6 +377,10 @@ def test_explain_says_who_has_it_and_who_waits() -> None:
                 assert holder.party.details["zone"] == "z"
                 assert [(place.position, place.party.owner[:2]) for place in seen.queue] == [(0, "w0"), (1, "w1")]
                 assert "billing" in str(seen)
+                assert holder.since is not None
+                assert datetime.now(UTC) - holder.since < timedelta(minutes=1)
+                assert [place.since is not None for place in seen.queue] == [True, True]
+                assert f"since {holder.since.astimezone():%H:%M:%S}" in str(seen)
                 for waiter in waiters:
                     waiter.cancel()
                 await asyncio.gather(*waiters, return_exceptions=True)

@@ -3,11 +3,13 @@
 import gc
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -166,6 +168,8 @@ def test_explain_says_who_has_it(client: Client) -> None:
         assert holder.party.pid == os.getpid()
         assert threading.current_thread().name in holder.party.owner
         assert holder.trace == "t-9"
+        assert holder.since is not None
+        assert datetime.now(UTC) - holder.since < timedelta(minutes=1)
 
 
 def test_a_job_runs_once(client: Client) -> None:
@@ -203,7 +207,7 @@ def test_a_lost_hold_is_told_at_the_end_of_its_body(client: Client) -> None:
             with pytest.raises(HoldLost):
                 hold.check()
     assert told.wait(10)
-    assert "broken" in hold.lost.reason
+    assert hold.lost.reason == f"'a' was broken by tests on {socket.gethostname()} (pid {os.getpid()})"
     late = threading.Event()
     hold.lost.add_callback(lambda _: late.set())
     assert late.wait(10)

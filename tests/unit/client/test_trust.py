@@ -292,6 +292,21 @@ def test_a_hold_the_server_ended_is_lost_at_once() -> None:
     assert kept.state(talk.now) is State.HELD
 
 
+def test_who_broke_it_is_told_to_who_relied_on_it() -> None:
+    """The reason says who broke the hold; a server that does not know, or does not say it, is no trouble."""
+    reasons = []
+    for said in ((), ("",), ('{"client":"fencehold break","user":"alice","host":"ops1"}',), ("anything",)):
+        talk = Talk()
+        talk.open()
+        grant = talk.hold()
+        talk.push("lost", "a", 1, "broken", *said)
+        reasons.append(grant.ending)
+    assert reasons[0] == reasons[1] == "'a' was broken"
+    assert reasons[2] == "'a' was broken by alice@ops1 (fencehold break)"
+    assert reasons[3] == "'a' was broken by anything"
+    assert "broken by anything" in str(grant.why())
+
+
 def test_closing_a_connection_leaves_only_the_grace() -> None:
     """If the client itself closes what may carry its session, it trusts the grace only, less a margin."""
     talk = Talk()

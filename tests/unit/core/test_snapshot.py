@@ -1,10 +1,12 @@
 """Snapshots: the same state, the same bytes, and nothing taken for a snapshot that is not one."""
 
+from base64 import b64decode
 from hashlib import blake2b
 
 import pytest
 
 from fencehold.core import snapshot
+from fencehold.core.anchors import granted_unix_ms
 from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
@@ -21,9 +23,16 @@ from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.errors import SnapshotUnreadable, UsageError
 
+OLDER = (
+    "RkVOQ0VIT0xEAQAAADiZAgwDAQGdzQEAzIDNBABAzScQzQPozgABhqDNEADOAA9CQM4FJlwAziQMhADOADbugM0H0JCgoAAAAE2Rk50BzXUwzQPo"
+    "oXOweyJjbGllbnQiOiJvbGQifQUAAgGQkJGSApenZ3JhbnRlZAECkaFhAwwAkZIBoWHNdTWRmqFhAaADDAChWAAAoAAAAAD1pExNn5xJYFvT+FqF"
+    "V0nUYNkzX/xm2cry9VdvIqlqOQ=="
+)
+"""A snapshot as it was written before there were anchors."""
 
-def feed(machine: Machine, *commands: object, elapsed_ms: int = 0) -> None:
-    machine.apply(machine.position + 1, Entry(elapsed_ms, commands))  # type: ignore[arg-type]
+
+def feed(machine: Machine, *commands: object, elapsed_ms: int = 0, unix_ms: int = 0) -> None:
+    machine.apply(machine.position + 1, Entry(elapsed_ms, commands, unix_ms))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -43,10 +52,13 @@ def whole(machine: Machine) -> bytes:
 @pytest.mark.guarantee("G12")
 def test_a_restored_machine_is_the_same_to_the_byte(machine: Machine) -> None:
     """Snapshot, restore and snapshot again give the same bytes and the same hash."""
-    data = whole(machine)
-    restored = Machine.restore(data)
-    assert whole(restored) == data
-    assert restored.state_hash() == machine.state_hash() == data[-32:].hex()
+    for unix_ms in (0, 1_767_268_800_000):
+        feed(machine, unix_ms=unix_ms)
+        data = whole(machine)
+        restored = Machine.restore(data)
+        assert whole(restored) == data
+        assert restored.state_hash() == machine.state_hash() == data[-32:].hex()
+        assert restored.state.anchors == machine.state.anchors
 
 
 def test_states_that_differ_have_different_hashes(machine: Machine) -> None:
@@ -59,7 +71,11 @@ def test_states_that_differ_have_different_hashes(machine: Machine) -> None:
     feed(machine, SetLimits(Limits(name_bytes_max=9)))
     feed(machine, Announce("a", "10.0.0.1:7420"))
     hashes.add(machine.state_hash())
-    assert len(hashes) == 4
+    other = Machine.restore(whole(machine))
+    for replica, unix_ms in ((machine, 1_767_268_800_000), (other, 1_767_268_800_001)):
+        feed(replica, unix_ms=unix_ms)
+        hashes.add(replica.state_hash())
+    assert len(hashes) == 6
 
 
 @pytest.mark.guarantee("G12")
@@ -68,6 +84,7 @@ def test_a_snapshot_is_of_its_start_whatever_happens_meanwhile(
 ) -> None:
     """Entries applied between two chunks change nothing in the chunks to come."""
     monkeypatch.setattr(snapshot, "_SLICE", 1)
+    feed(machine, unix_ms=1_767_268_800_000)
     expected = whole(machine)
     under_way = machine.snapshot()
     chunks = [next(under_way)]
@@ -75,7 +92,7 @@ def test_a_snapshot_is_of_its_start_whatever_happens_meanwhile(
     feed(machine, Extend(1, ("pool",), 2, 7_000), Renew((1, 2)), Acquire(2, ("book",), 4, mode=Mode.SHARED))
     chunks.append(next(under_way))
     for _ in range(20):
-        feed(machine, elapsed_ms=2_000)
+        feed(machine, elapsed_ms=2_000, unix_ms=1_767_268_805_000)
     assert not machine.state.sessions
     assert b"".join([*chunks, *under_way]) == expected
 
@@ -97,6 +114,16 @@ def test_many_sessions_make_many_chunks(machine: Machine) -> None:
     sizes = [len(chunk) for chunk in machine.snapshot()]
     assert len(sizes) > 5
     assert max(sizes) < 100_000
+
+
+def test_a_snapshot_of_an_older_version_is_read() -> None:
+    """It has no anchors, so nothing in it has a time of day; from here on things have."""
+    machine = Machine.restore(b64decode(OLDER))
+    [hold] = machine.state.holders("a")
+    assert (machine.position, machine.fence, hold.fence, hold.since_at) == (2, 3, 3, 12)
+    assert granted_unix_ms(machine.state, hold) is None
+    feed(machine, Acquire(1, ("b",)), unix_ms=1_767_268_800_000)
+    assert granted_unix_ms(machine.state, machine.state.held["b"]) == 1_767_268_800_000
 
 
 def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:

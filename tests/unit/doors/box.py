@@ -214,7 +214,7 @@ def serve(
         config = Config(port=0, door=door or DoorBounds(), limits=limits or Limits(), leader=Bounds(tick_s=0.002))
         made = journal() if journal is not None else MemoryJournal(MemoryStore())
         async with asyncio.timeout(seconds_max):
-            async with Server(config, journal=made, clock=clock) as server:
+            async with Server(config, journal=made, clock=clock, calendar=clock.unix_ms) as server:
                 box = Box(server, clock)
                 try:
                     await scenario(box)

@@ -6,6 +6,7 @@ import pytest
 
 from fencehold import __version__
 from tests.unit.doors.box import Box, as_map, serve
+from tests.unit.node.doubles import NOON
 
 both = pytest.mark.parametrize("version", [2, 3])
 
@@ -121,7 +122,7 @@ def test_a_hold_with_a_ttl_runs_out_unless_extended(version: int) -> None:
         assert await client.refusal("LOCK.RELEASE", "a", 1) == "EXPIRED"
         assert await client.refusal("LOCK.EXTEND", "a", 1, 100) == "EXPIRED"
         if version == 3:
-            assert await client.push() == ["lost", "a", 1, "expired"]
+            assert await client.push() == ["lost", "a", 1, "expired", ""]
 
     serve(scenario)
 
@@ -216,11 +217,36 @@ def test_a_broken_name_outranks_its_holder(version: int) -> None:
         broken = await operator.map("LOCK.BREAK", "a")
         assert broken == {"name": "a", "fence": 2, "ended": [1]}
         if version == 3:
-            assert await client.push() == ["lost", "a", 1, "broken"]
+            assert (await client.push())[:4] == ["lost", "a", 1, "broken"]
         assert await client.refusal("LOCK.RELEASE", "a", 1) == "EXPIRED"
         assert (await client.map("LOCK.ACQUIRE", "a"))["fence"] == 3
         assert (await operator.map("LOCK.BREAK", "a", "FENCE", 1))["ended"] == []
         assert await client.call("LOCK.RELEASE", "a", 3) == "OK"
+
+    serve(scenario)
+
+
+def test_who_broke_a_hold_is_told_to_who_had_it() -> None:
+    """By what the operator says, or else by its session; a client without either by its name and address."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(3, session=50_000)
+        plain, named = await box.client(), await box.client()
+        await named.call("CLIENT", "SETNAME", "cron")
+        known = await box.client(3)
+        await known.call("SESSION.OPEN", "TTL", 50_000, "META", '{"client":"ops"}')
+        operators = {plain: "redis client", named: "cron", known: "ops"}
+        for operator, name in operators.items():
+            await client.call("LOCK.ACQUIRE", "a")
+            await operator.call("LOCK.BREAK", "a")
+            said = json.loads((await client.push())[4])
+            assert said["client"] == name
+            assert ("peer" in said) is (operator is not known)
+        assert said == {"client": "ops"}
+        await client.call("LOCK.ACQUIRE", "a")
+        await known.call("LOCK.BREAK", "a", "BY", '{"user":"alice"}')
+        assert (await client.push())[4] == '{"user":"alice"}'
+        assert await plain.refusal("LOCK.BREAK", "a", "BY", 1_025 * "x") == "LIMIT"
 
     serve(scenario)
 
@@ -276,6 +302,9 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
                 "left_ms": 4_850,
                 "meta": '{"task":1}',
                 "session_meta": '{"host":"a"}',
+                "session_left_ms": 49_850,
+                "since_unix_ms": NOON,
+                "age_ms": 150,
             }
         ]
         assert [as_map(waiting) for waiting in info["waiters"]] == [
@@ -288,6 +317,8 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
                 "waited_ms": 50,
                 "left_ms": 950,
                 "session_meta": "",
+                "since_unix_ms": NOON + 100,
+                "age_ms": 50,
             }
         ]
         assert (info["name"], info["delayed_ms"]) == ("a", 0)
@@ -322,6 +353,8 @@ def test_a_name_asked_for_with_a_least_time_is_kept_for_it(version: int) -> None
                 "left_ms": 1_900,
                 "meta": "m",
                 "session_meta": '{"host":"a"}',
+                "since_unix_ms": NOON,
+                "age_ms": 100,
             }
         ]
         await runner.call("SESSION.CLOSE")
@@ -442,6 +475,8 @@ def test_sessions_are_listed(version: int) -> None:
             "holds": 2,
             "waits": 0,
             "meta": "",
+            "since_unix_ms": NOON,
+            "age_ms": 70,
         }
         assert (listed[1]["connected"], listed[1]["waits"], listed[1]["expires_in_ms"]) == (1, 1, 8_930)
 

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from fencehold.core.commands import Acquire, Entry, OpenSession
 from fencehold.doors.resp.door import Bounds, Door
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import AlreadyOwned, Damaged, UsageError
+from fencehold.journal.codec import encode
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.node import Node
 from fencehold.server import Config, Server
 from fencehold.types import Position
 from tests.unit.doors.box import Box, Client, as_map, frame, serve
-from tests.unit.node.doubles import HandClock, HandJournal, run, until
+from tests.unit.node.doubles import NOON, HandClock, HandJournal, run, until
 
 
 async def _client(server: Server) -> Client:
@@ -181,6 +183,61 @@ def test_stopping_ends_implicit_sessions_and_leaves_the_others() -> None:
             client = await _client(again)
             await client.call("SESSION.RESUME", session["session"], session["secret"])
             assert await client.call("LOCK.RELEASE", "a", 2) == "OK"
+            await client.close()
+
+    run(scenario())
+
+
+def test_since_does_not_begin_anew_with_the_server() -> None:
+    """What is held stays held since then, through a stop of an hour; the age counts the hour, the ttl does not."""
+
+    async def scenario() -> None:
+        store, clock = MemoryStore(), HandClock()
+        async with Server(_config(), journal=MemoryJournal(store), clock=clock, calendar=clock.unix_ms) as server:
+            client = await _client(server)
+            await client.call("SESSION.OPEN", "TTL", 60_000)
+            await client.call("LOCK.ACQUIRE", "a", "TTL", 50_000)
+            await client.close()
+
+        clock = HandClock()
+        clock.set(NOON + 3_600_000)
+        async with Server(_config(), journal=MemoryJournal(store), clock=clock, calendar=clock.unix_ms) as again:
+            client = await _client(again)
+            await client.call("LOCK.ACQUIRE", "b")
+            held = as_map((await client.map("LOCK.INFO", "a"))["holds"][0])
+            dates = (held["since_unix_ms"], held["age_ms"], held["held_ms"], held["left_ms"])
+            assert dates == (NOON, 3_600_000, 0, 50_000)
+            _, names = await client.call("LOCK.LIST", "HOLD")
+            listed = {name["name"]: as_map(name["hold"]) for name in map(as_map, names)}
+            assert [listed[name]["since_unix_ms"] - NOON for name in "ab"] == [0, 3_600_000]
+            assert [listed[name]["age_ms"] for name in "ab"] == [3_600_000, 0]
+            sessions = [as_map(session) for session in await client.call("SESSION.LIST")]
+            assert [session["since_unix_ms"] - NOON for session in sessions] == [0, 3_600_000]
+            clock.set(NOON - 3_600_000)
+            held = as_map((await client.map("LOCK.INFO", "a"))["holds"][0])
+            assert (held["since_unix_ms"], held["age_ms"], held["left_ms"]) == (NOON, 0, 50_000)
+            await client.close()
+
+    run(scenario())
+
+
+def test_what_was_held_before_there_were_anchors_has_no_time_of_day() -> None:
+    """A journal of an older version: its holds are told with a null, and the age that the service has counted."""
+
+    async def scenario() -> None:
+        store, clock = MemoryStore(), HandClock()
+        journal = MemoryJournal(store)
+        await journal.open()
+        epoch = await journal.lead()
+        # As the version before wrote it: an entry of two fields.
+        entry = (OpenSession(60_000, secret="s"), Acquire(1, ("old",)))
+        older = encode(Entry(0, entry)).replace(b"\x93", b"\x92", 1)[:-1]
+        await journal.append(older, epoch=epoch, position=Position(1))
+        await journal.close()
+        async with Server(_config(), journal=MemoryJournal(store), clock=clock, calendar=clock.unix_ms) as server:
+            client = await _client(server)
+            held = as_map((await client.map("LOCK.INFO", "old"))["holds"][0])
+            assert (held["since_unix_ms"], held["age_ms"]) == (None, 0)
             await client.close()
 
     run(scenario())

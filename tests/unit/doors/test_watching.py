@@ -8,7 +8,7 @@ import pytest
 from fencehold.doors.resp.door import Bounds
 from fencehold.node.ring import Ring
 from tests.unit.doors.box import Box, Client, as_map, serve
-from tests.unit.node.doubles import until
+from tests.unit.node.doubles import NOON, until
 
 
 async def event(client: Client) -> dict[str, Any]:
@@ -41,6 +41,9 @@ def test_what_happens_to_watched_names_is_pushed() -> None:
             "names": ["job:1"],
             "fence": 2,
             "detail": "",
+            "unix_ms": NOON,
+            "session_meta": "",
+            "by": "",
         }
         await client.call("LOCK.ACQUIRE", "job:1", "WAIT", 10, "REQUEST", 1, "ASYNC")
         await box.pass_time(10)
@@ -66,6 +69,28 @@ def test_what_happens_to_watched_names_is_pushed() -> None:
         await watcher.call("LOCK.WATCH", "")
         await client.call("SESSION.CLOSE")
         assert (await event(watcher))["kind"] == "session_ended"
+
+    serve(scenario)
+
+
+def test_who_is_gone_is_still_named() -> None:
+    """Events that are told late name the client, though its session has ended, and say who broke what when."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(3)
+        await client.call("SESSION.OPEN", "TTL", 50_000, "META", '{"client":"billing"}')
+        await client.call("LOCK.ACQUIRE", "a")
+        await box.pass_time(700)
+        await client.call("LOCK.BREAK", "a", "BY", "alice")
+        await client.call("SESSION.CLOSE")
+        assert not box.state.sessions
+        watcher = await box.client(3)
+        await watcher.call("LOCK.WATCH", "", "FROM", 0)
+        told = [await event(watcher) for _ in range(4)]
+        assert [one["kind"] for one in told] == ["opened", "acquired", "broken", "session_ended"]
+        assert {one["session_meta"] for one in told} == {'{"client":"billing"}'}
+        assert [one["by"] for one in told] == ["", "", "alice", ""]
+        assert [one["unix_ms"] - NOON for one in told] == [0, 0, 700, 700]
 
     serve(scenario)
 

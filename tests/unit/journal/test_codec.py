@@ -1,6 +1,9 @@
 """The codec: what is written is what is read, and what cannot be read is refused."""
 
+from base64 import b64decode
+
 import pytest
+from msgspec import Struct, msgpack
 
 from fencehold.core.commands import (
     Acquire,
@@ -37,19 +40,49 @@ EVERYTHING = Entry(
         Settle(1, (1, 2)),
         Renew((1, 2, 3)),
         Suspend(2),
-        Break("b", 9),
+        Break("b", 9, '{"user":"alice"}'),
         SetLimits(Limits(name_bytes_max=1)),
         RaiseFence(1 << 40),
         Announce("a", "127.0.0.1:7420"),
         CloseSession(1),
     ),
+    1_767_268_800_000,
 )
+
+OLDER = (
+    "AZIFkpWkb3Blbs11MM0D6KFzsHsiY2xpZW50Ijoib2xkIn2cp2FjcXVpcmUBkaFhAQCidDGhWAD/AACg",
+    "AZIHkpynYWNxdWlyZQGRoWECAaChWAD/AACgk6VicmVha6FhAQ==",
+)
+"""Entries as they were written before entries told the time of day and breaks said by whom."""
 
 
 def test_every_command_comes_back_as_it_went() -> None:
     """Decoding undoes encoding, for every command and field."""
     assert decode(encode(EVERYTHING)) == EVERYTHING
     assert decode(encode(Entry(0))) == Entry(0)
+
+
+def test_what_an_older_version_wrote_is_read() -> None:
+    """Fields are added at the end, with a default that says nothing."""
+    first, second = (decode(b64decode(data)) for data in OLDER)
+    asked = (OpenSession(30_000, 1_000, "s", '{"client":"old"}'), Acquire(1, ("a",), 1, 0, "t1"))
+    assert first == Entry(5, asked, unix_ms=0)
+    assert second == Entry(7, (Acquire(1, ("a",), 2, 1), Break("a", 1, by="")))
+
+
+def test_an_older_version_reads_past_what_it_does_not_know() -> None:
+    """A standby that is not upgraded yet goes on: the time of day, and who broke what, decide nothing."""
+
+    class OldBreak(Struct, frozen=True, array_like=True, tag="break"):
+        name: str
+        fence: int = 0
+
+    class OldEntry(Struct, frozen=True, array_like=True):
+        elapsed_ms: int
+        commands: tuple[OldBreak, ...] = ()
+
+    data = encode(Entry(7, (Break("b", 9, "alice"),), 1_767_268_800_000))
+    assert msgpack.decode(data[1:], type=OldEntry) == OldEntry(7, (OldBreak("b", 9),))
 
 
 def test_a_tick_is_small() -> None:

@@ -37,17 +37,30 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+NOON = 1_767_268_800_000
+"""The time of day at which a hand clock starts: 2026-01-01 12:00:00 UTC."""
+
+
 class HandClock:
-    """A clock that stands still until it is moved."""
+    """A clock, and a calendar that goes with it, that stand still until they are moved."""
 
     def __init__(self) -> None:
         self.at_ms = 1_000_000.0
+        self.unix_at_ms = float(NOON)
 
     def now_ms(self) -> float:
         return self.at_ms
 
+    def unix_ms(self) -> int:
+        return int(self.unix_at_ms)
+
     def advance(self, ms: float) -> None:
         self.at_ms += ms
+        self.unix_at_ms += ms
+
+    def set(self, unix_ms: float) -> None:
+        """Set the calendar alone, as an operator or NTP does."""
+        self.unix_at_ms = unix_ms
 
 
 class HandJournal:

@@ -22,7 +22,7 @@ from fencehold.core.state import State
 from fencehold.errors import NotLeader, OutcomeUnknown, Sealed, Unavailable
 from fencehold.node.leader import Bounds, Leader
 from fencehold.types import Epoch
-from tests.unit.node.doubles import HandClock, HandJournal, Told, run, settle
+from tests.unit.node.doubles import NOON, HandClock, HandJournal, Told, run, settle
 
 
 class Scene:
@@ -33,7 +33,13 @@ class Scene:
         self.clock = HandClock()
         self.told = Told()
         self.leader = Leader(
-            Machine(), self.journal, Epoch(1), self.clock, on_durable=self.told.on_durable, bounds=bounds
+            Machine(),
+            self.journal,
+            Epoch(1),
+            self.clock,
+            on_durable=self.told.on_durable,
+            bounds=bounds,
+            calendar=self.clock.unix_ms,
         )
         self.leading = asyncio.create_task(self.leader.lead())
 
@@ -469,5 +475,45 @@ def test_answers_come_in_the_order_of_the_commands() -> None:
                 ("queued", Queued),
             ]
             assert {at_ms for _, _, at_ms in scene.told.answers} == {0}
+
+    run(scenario())
+
+
+def test_the_time_of_day_is_told_when_it_must_be() -> None:
+    """The first entry of a leader tells it, and later one that would show it wrong by more than a second."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+
+            async def told(*, passed_ms: float = 0, set_to: float = 0) -> int:
+                scene.clock.advance(passed_ms)
+                if set_to:
+                    scene.clock.set(set_to)
+                await scene.commit("break", Break("a"))
+                return scene.journal.begun[-1].unix_ms
+
+            assert await told() == NOON
+            assert await told(passed_ms=1_500) == 0
+            assert await told(set_to=NOON + 2_500) == 0
+            assert await told(set_to=NOON + 2_501) == NOON + 2_501
+            assert await told(set_to=NOON - 60_000) == NOON - 60_000
+            assert await told(passed_ms=100) == 0
+            # Logical time goes on by no more than two seconds at once.
+            assert await told(passed_ms=60_000) == NOON + 100
+            assert await told(set_to=-1) == 0
+
+    run(scenario())
+
+
+def test_the_time_of_day_makes_no_entry_by_itself() -> None:
+    """A clock that is set is nothing to write about until there is something else."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("break", Break("a"))
+            scene.clock.set(NOON + 3_600_000)
+            scene.leader.tick()
+            await settle()
+            assert len(scene.journal.begun) == 1
 
     run(scenario())

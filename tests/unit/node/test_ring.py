@@ -1,6 +1,6 @@
 """The event ring: bounded by how much it keeps, and honest about what fell out of it."""
 
-from fencehold.core.commands import Break, Entry
+from fencehold.core.commands import Break, CloseSession, Command, Entry, OpenSession
 from fencehold.core.events import Kind
 from fencehold.core.machine import Machine
 from fencehold.node.ring import Ring
@@ -65,3 +65,31 @@ def test_a_ring_that_forgot_says_up_to_where() -> None:
     _fill(ring, 3)
     ring.forget(3)
     assert (list(ring.since(0)), ring.lost_up_to) == ([], 3)
+
+
+def test_who_ended_is_known_as_long_as_anything_of_it() -> None:
+    """What a client said of itself stays until the end of its session falls out of the ring."""
+    ring, machine = Ring(things_max=5), Machine()
+    one, two = OpenSession(1_000, meta="one"), OpenSession(1_000, meta="two")
+    commands: list[Command] = [one, CloseSession(1), two, CloseSession(2)]
+    for position, command in enumerate(commands, 1):
+        ring.add(Entry(0, (command,)), machine.apply(position, Entry(0, (command,))))
+    assert ring.lost_up_to == 1
+    assert ring.ended == {1: "one", 2: "two"}
+    machine.apply(5, Entry(0, (Break("a"),)))
+    ring.add(Entry(0, (Break("a"),)), machine.apply(6, Entry(0, (Break("a"),))))
+    assert ring.lost_up_to == 2
+    assert ring.ended == {2: "two"}
+    ring.forget(6)
+    assert ring.ended == {}
+
+
+def test_what_clients_said_of_themselves_counts_as_bytes() -> None:
+    """A thousand sessions that end with much to say push out as much as large entries do."""
+    ring, machine = Ring(bytes_max=1_000), Machine()
+    for session in range(1, 4):
+        opened = Entry(0, (OpenSession(1_000, meta=200 * "x"),))
+        machine.apply(2 * session - 1, opened)
+        closed = Entry(0, (CloseSession(session),))
+        ring.add(closed, machine.apply(2 * session, closed))
+    assert list(ring.ended) == [3]

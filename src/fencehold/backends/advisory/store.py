@@ -198,8 +198,8 @@ class AdvisoryStore:
         for stamped, mode, since_s, pid, _, application in await self._ask(self._notes.look, key_of(name)):
             said = stamped.decode() if stamped is not None else _stranger(pid, application)
             kind = "S" if mode == b"ShareLock" else "X"
-            since = float(since_s or 0)
-            holders.append(holder(said, fence=0, mode=kind, limit=0, held_for=since, left=None))
+            held_for = None if since_s is None else float(since_s)
+            holders.append(holder(said, fence=0, mode=kind, limit=0, held_for=held_for, left=None))
         return explanation(name, holders)
 
     async def break_hold(self, name: str, fence: int) -> int:

@@ -25,7 +25,7 @@ def _holder(value: str, left_ms: int, at_ms: int, limit: int) -> seen.Seen:
     mode = "P" if limit else "X"
     if len(words) < _HOLDER_WORDS or not (words[1].isdecimal() and words[2].isdecimal()):
         # Of another library: who it is, it does not say.
-        return seen.holder("", fence=0, mode=mode, limit=limit, held_for=0.0, left=left)
+        return seen.holder("", fence=0, mode=mode, limit=limit, held_for=None, left=left)
     _, fence, granted, stamp = words
     held_for = max(0.0, (at_ms - int(granted)) / 1000)
     return seen.holder(stamp, fence=int(fence), mode=mode, limit=limit, held_for=held_for, left=left)

@@ -266,6 +266,6 @@ def _holder(seen_by: list[Any], quorum: int) -> seen.Seen:
     at_ms, _, value = seen_by[0]
     words = value.decode("utf-8", "replace").split(" ", _VALUE_WORDS - 1)
     is_ours = len(words) == _VALUE_WORDS and words[2].isdecimal()
-    held_for = max(0.0, (at_ms - int(words[2])) / 1000) if is_ours else 0.0
+    held_for = max(0.0, (at_ms - int(words[2])) / 1000) if is_ours else None
     left = left_ms / 1000 if left_ms >= 0 else None
     return seen.holder(words[3] if is_ours else "", fence=0, mode="X", limit=0, held_for=held_for, left=left)

@@ -104,14 +104,17 @@ def ourselves(client: str) -> Side:
 def holder_side(holder: Holder) -> Side:
     """Who has a name in Fencehold."""
     party = holder.party
-    since, timeout = time.time() - holder.held_for, timeout_of(holder)
-    return Side(party.client, party.host, party.pid, party.owner, since, timeout, holder.fence)
+    return Side(party.client, party.host, party.pid, party.owner, _since(holder), timeout_of(holder), holder.fence)
 
 
 def waiting_side(waiting: Waiting) -> Side:
     """Who waits for a name in Fencehold: whoever does that has it in Redis."""
     party = waiting.party
-    return Side(party.client, party.host, party.pid, party.owner, time.time() - waiting.waited_for, None)
+    return Side(party.client, party.host, party.pid, party.owner, _since(waiting), None)
+
+
+def _since(seen: Holder | Waiting) -> float:
+    return seen.since.timestamp() if seen.since is not None else time.time() - seen.age
 
 
 def key_of(holder: Holder) -> str:

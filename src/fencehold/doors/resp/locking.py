@@ -40,7 +40,7 @@ from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError
 
-_BREAK = kinds(FENCE=("fence", number))
+_BREAK = kinds(FENCE=("fence", number), BY=("by", text))
 
 
 def acquire_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -161,8 +161,14 @@ def settle(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 def break_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
-    command = Break(text(words[1], "a name"), **options(words, 2, _BREAK))
-    connection.node.submit(command, partial(_broken, slot))
+    found = {"by": _who(connection), **options(words, 2, _BREAK)}
+    connection.node.submit(Break(text(words[1], "a name"), **found), partial(_broken, slot))
+
+
+def _who(connection: Connection) -> str:
+    """What is known of whoever is at the other end: what it said of itself, or where it is."""
+    said = "" if connection.member is None else connection.node.meta_of(connection.member.session)
+    return said or connection.door.meta_of(connection)
 
 
 def _broken(slot: Slot, outcome: Told, at_ms: int) -> None:

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_ms, unix_ms_now
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import names_in_use, view_name
 from fencehold.doors.resp import replies
@@ -97,6 +98,7 @@ def _kept(state: State, kept: Kept) -> dict[str, object]:
         "left_ms": kept.until_at - state.now_at,
         "meta": kept.meta,
         "session_meta": kept.session_meta,
+        **_dated(state, kept.since_at, granted_unix_ms(state, kept)),
     }
 
 
@@ -111,7 +113,18 @@ def _hold(state: State, hold: Hold) -> dict[str, object]:
         "left_ms": hold.until_at - state.now_at if hold.until_at else -1,
         "meta": hold.meta,
         "session_meta": state.sessions[hold.session].meta,
+        "session_left_ms": state.sessions_until[hold.session] - state.now_at,
+        **_dated(state, hold.since_at, granted_unix_ms(state, hold)),
     }
+
+
+def _dated(state: State, since_at: int, since_unix_ms: int | None) -> dict[str, object]:
+    """Since when, by the time of day; and for how long, with the time nobody led, if that is known."""
+    now_unix_ms, age_ms = unix_ms_now(state), state.now_at - since_at
+    if now_unix_ms is not None and since_unix_ms is not None:
+        # A clock that was set back makes nothing younger than the service has counted.
+        age_ms = max(age_ms, now_unix_ms - since_unix_ms)
+    return {"since_unix_ms": since_unix_ms, "age_ms": age_ms}
 
 
 def _waiter(state: State, waiter: Waiter) -> dict[str, object]:
@@ -125,6 +138,7 @@ def _waiter(state: State, waiter: Waiter) -> dict[str, object]:
         "waited_ms": state.now_at - waiter.since_at,
         "left_ms": waiter.until_at - state.now_at if waiter.until_at else -1,
         "session_meta": state.sessions[ask.session].meta,
+        **_dated(state, waiter.since_at, queued_unix_ms(state, waiter)),
     }
 
 
@@ -161,6 +175,7 @@ def _session(state: State, session: Session, connected: bool) -> dict[str, objec
         "holds": len(session.held) + len(session.shares),
         "waits": len(session.waiters),
         "meta": session.meta,
+        **_dated(state, session.opened_at, opened_unix_ms(state, session)),
     }
 
 

@@ -66,7 +66,7 @@ class Member:
                 for slot in self._blocked.pop(notice.ticket, (None,)):
                     settle(connection, self.ttl_ms, notice, slot)
             case HoldEnded() if notice.ending in _TOLD:
-                connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value))
+                connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value, notice.by))
             case SessionEnded():
                 self._on_ended(notice)
             case _:

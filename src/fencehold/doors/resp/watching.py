@@ -53,7 +53,7 @@ class Watching:
         if ring.lost_up_to > self.position:
             self.position = ring.lost_up_to
             connection.push(replies.push("event", {"kind": "gap", "position": self.position}))
-        for event in ring.since(self.position):
+        for event in connection.node.events_since(self.position):
             if event.position != self.position and not self._has_room():
                 # Between two entries: those of one have one position, and what is told is told whole.
                 return
@@ -80,4 +80,7 @@ def as_map(event: Event) -> dict[str, object]:
         "names": list(event.names),
         "fence": event.fence,
         "detail": event.detail,
+        "unix_ms": event.unix_ms,
+        "session_meta": event.session_meta,
+        "by": event.by,
     }
