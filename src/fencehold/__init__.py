@@ -12,17 +12,10 @@ from fencehold.version import __version__
 if TYPE_CHECKING:
     from fencehold import aio, errors
     from fencehold.client.blocking.client import Client, connect
+    from fencehold.client.blocking.election import Election, Leadership, Term, Turn
     from fencehold.client.blocking.hold import Claim, Hold, Loss
     from fencehold.client.blocking.lock import Lock, UntimedLock
-    from fencehold.client.blocking.recipes import (
-        Election,
-        Leadership,
-        RLock,
-        RWLock,
-        UntimedRLock,
-        UntimedRWLock,
-        Watch,
-    )
+    from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock, Watch
     from fencehold.client.current import current_hold
     from fencehold.client.holding import Holding
     from fencehold.client.trust import State
@@ -50,17 +43,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "fencehold.client.blocking.client": ("Client", "connect"),
+    "fencehold.client.blocking.election": ("Election", "Leadership", "Term", "Turn"),
     "fencehold.client.blocking.hold": ("Claim", "Hold", "Loss"),
     "fencehold.client.blocking.lock": ("Lock", "UntimedLock"),
-    "fencehold.client.blocking.recipes": (
-        "Election",
-        "Leadership",
-        "RLock",
-        "RWLock",
-        "UntimedRLock",
-        "UntimedRWLock",
-        "Watch",
-    ),
+    "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock", "Watch"),
     "fencehold.client.current": ("current_hold",),
     "fencehold.client.holding": ("Holding",),
     "fencehold.client.trust": ("State",),
@@ -122,7 +108,9 @@ __all__ = [
     "SessionExpired",
     "StaleFence",
     "State",
+    "Term",
     "Tier",
+    "Turn",
     "Unavailable",
     "Unsupported",
     "UntimedLock",

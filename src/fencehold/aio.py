@@ -1,9 +1,10 @@
 """Fencehold on an event loop: ``async with fencehold.aio.connect("fencehold://host") as client``."""
 
 from fencehold.client.aio.client import Client, connect
+from fencehold.client.aio.election import Election, Leadership, Term, Turn
 from fencehold.client.aio.hold import Claim, Hold, Loss
 from fencehold.client.aio.lock import Lock, UntimedLock
-from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock, UntimedRLock, UntimedRWLock
+from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.aio.watch import Watch
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "Loss",
     "RLock",
     "RWLock",
+    "Term",
+    "Turn",
     "UntimedLock",
     "UntimedRLock",
     "UntimedRWLock",

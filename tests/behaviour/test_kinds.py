@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -131,6 +132,43 @@ def test_a_blocking_election_has_one_leader(ground: Ground, name: str) -> None:
         assert any(seen is not None and seen.party.client == "second" for seen in observing)
         observing.close()
         rival.resign()
+
+
+def test_a_candidate_campaigns_again(ground: Ground, name: str) -> None:
+    """After it has left its term, and after it has lost it; a rival leads between."""
+
+    async def main() -> None:
+        async with connect(ground, ttl=3) as one, connect(ground) as other:
+            led = 0
+            async for term in one.election(name, tier=ground.tier).terms():
+                async with term:
+                    led += 1
+                    if led == 2:
+                        with suppress(Unsupported):
+                            await other.break_hold(name, tier=ground.tier)
+                            await asyncio.Event().wait()
+                async with other.lock(name, tier=ground.tier, timeout=30):
+                    assert term.safe_for() == 0
+                if led == 3:
+                    break
+            assert not await other.lock(name, tier=ground.tier).locked()
+
+    asyncio.run(main())
+
+
+def test_a_candidate_on_a_thread_campaigns_again(ground: Ground, name: str) -> None:
+    """The same for threads."""
+    with blocking(ground) as one, blocking(ground) as other:
+        led = 0
+        for term in one.election(name, tier=ground.tier).terms():
+            with term:
+                term.check()
+                led += 1
+            with other.lock(name, tier=ground.tier, timeout=30):
+                assert term.safe_for() == 0
+            if led == 2:
+                break
+        assert not other.lock(name, tier=ground.tier).locked()
 
 
 def test_a_lock_may_be_taken_again_by_who_has_it(ground: Ground, name: str) -> None:

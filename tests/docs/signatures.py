@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import fencehold
 from fencehold.client.aio import client as aio_client
+from fencehold.client.aio import election as aio_election
 from fencehold.client.aio import hold as aio_hold
 from fencehold.client.aio import lock as aio_lock
 from fencehold.client.aio import recipes as aio_recipes
 from fencehold.client.aio import watch as aio_watch
-from fencehold.client.blocking import client, hold, lock, recipes
+from fencehold.client.blocking import client, election, hold, lock, recipes
 from fencehold.client.trust import State
 from fencehold.types import Tier
 
@@ -29,8 +30,8 @@ PAIRS: dict[str, tuple[type, type]] = {
     "Loss": (hold.Loss, aio_hold.Loss),
     "RWLock": (recipes.RWLock, aio_recipes.RWLock),
     "RLock": (recipes.RLock, aio_recipes.RLock),
-    "Election": (recipes.Election, aio_recipes.Election),
-    "Leadership": (recipes.Leadership, aio_recipes.Leadership),
+    "Election": (election.Election, aio_election.Election),
+    "Leadership": (election.Leadership, aio_election.Leadership),
     "Watch": (recipes.Watch, aio_watch.Watch),
 }
 """The classes with a blocking and an async flavour."""

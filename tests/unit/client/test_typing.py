@@ -110,6 +110,15 @@ def threads(client: fencehold.Client, tier: Tier, seconds: Duration | None, bloc
     guard(turn)  # refused: arg-type
     print(turn.epoch)  # refused: attr-defined
 
+    for term in client.election("x").terms():
+        assert_type(term, fencehold.Term)
+        with term as entered:
+            guard(entered)
+            print(entered.epoch)
+    for turn in client.election("x", tier=EFFICIENCY).terms():
+        assert_type(turn, fencehold.Turn)
+        guard(turn)  # refused: arg-type
+
     anything: fencehold.Lock[Claim] = client.lock("x")
     protected: fencehold.Lock[Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
 
@@ -188,6 +197,15 @@ async def tasks(client: aio.Client, tier: Tier, seconds: Duration | None, blocki
     guard(turn)  # refused: arg-type
     print(turn.epoch)  # refused: attr-defined
 
+    async for term in client.election("x").terms():
+        assert_type(term, aio.Term)
+        async with term as entered:
+            guard(entered)
+            print(entered.epoch)
+    async for turn in client.election("x", tier=EFFICIENCY).terms():
+        assert_type(turn, aio.Turn)
+        guard(turn)  # refused: arg-type
+
     anything: aio.Lock[aio.Claim] = client.lock("x")
     protected: aio.Lock[aio.Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
 
@@ -258,4 +276,4 @@ def test_a_claim_is_refused_where_a_fence_is_needed(tmp_path: Path) -> None:
         if (match := _REFUSED.search(line)) is not None
     }
     assert found == wanted, said
-    assert len(wanted) == 48
+    assert len(wanted) == 50

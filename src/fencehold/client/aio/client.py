@@ -97,6 +97,9 @@ class Client(Verbs):
         assert isinstance(self._first, Channel)
         return self._first
 
+    def _is_closed(self) -> bool:
+        return self._closed
+
     def _carrier(self, names: tuple[str, ...], tier: Tier) -> Carrier:
         if self._plan.rules.rules:
             self._plan.rules.check(names, tier)

@@ -1,22 +1,16 @@
-"""What is made of locks: readers and writers, re-entrant locks, elections."""
+"""What is made of locks: readers and writers, re-entrant locks."""
 
-from collections.abc import AsyncGenerator
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from fencehold.client.admission import admit
 from fencehold.client.aio.carrier import Carrier, current_task
-from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Held, Lock, OnLost, UntimedLock, lock_on
 from fencehold.client.current import Body
 from fencehold.client.made import Bodies, Levels
 from fencehold.client.terms import Forever, Terms
-from fencehold.client.views import Holder
 from fencehold.durations import Duration
-from fencehold.errors import NotOwner, SessionExpired, UsageError
-
-CLOSED = (UsageError, SessionExpired)
-"""What asking who leads raises when the client is, or is being, closed."""
+from fencehold.errors import NotOwner
 
 
 class RWLock(Generic[Held]):
@@ -158,77 +152,3 @@ class UntimedRLock(RLock[Held]):
         async def acquire(
             self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
         ) -> Held | None: ...
-
-
-class Leadership(Hold):
-    """Being elected. The fence is the epoch of the term: it grows with every leader."""
-
-    __slots__ = ()
-
-    @property
-    def epoch(self) -> int:
-        """The number of this term."""
-        return self.fence
-
-
-class Election(Generic[Held]):
-    """One leader at a time for a name, and a way to see who it is."""
-
-    __slots__ = ("_carrier", "_held", "_term", "_terms", "name")
-
-    def __init__(self, carrier: Carrier, terms: Terms, held: type[Held]) -> None:
-        admit(terms, carrier.guarantees)
-        self._carrier = carrier
-        self._terms = terms
-        self._held = held
-        self._term: Claim | None = None
-        self.name = terms.names[0]
-
-    @overload
-    async def campaign(self, *, timeout: Forever = None) -> Held: ...
-
-    @overload
-    async def campaign(self, *, timeout: Duration | None) -> Held | None: ...
-
-    async def campaign(self, *, timeout: Duration | None = None) -> Held | None:
-        """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
-        grant = await self._carrier.acquire(self._terms.waiting(timeout), current_task())
-        if grant is None:
-            return None
-        term = self._term = self._held(self._carrier, grant)
-        return term
-
-    async def resign(self) -> None:
-        """End this client's term.
-
-        Raises:
-            NotOwner: it has none.
-            HoldLost: it had lost it before.
-        """
-        term, self._term = self._term, None
-        if term is None:
-            raise NotOwner(f"this client does not lead {self.name!r}")
-        await term.release()
-
-    async def leader(self) -> Holder | None:
-        """Who leads at this moment; None if nobody does."""
-        return next(iter((await self._carrier.explain(self.name)).holders), None)
-
-    async def observe(self) -> AsyncGenerator[Holder | None, None]:
-        """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
-        async with self._carrier.changes(self.name) as changes:
-            seen = await self.leader()
-            yield seen
-            async for _ in changes:
-                try:
-                    leader = await self.leader()
-                except CLOSED:
-                    return
-                if is_another(leader, seen):
-                    seen = leader
-                    yield seen
-
-
-def is_another(leader: Holder | None, seen: Holder | None) -> bool:
-    """Whether another term has begun, or one has ended."""
-    return (leader and (leader.fence, leader.party)) != (seen and (seen.fence, seen.party))

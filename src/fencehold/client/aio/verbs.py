@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from fencehold.client.aio.carrier import Carrier
+from fencehold.client.aio.election import Election, Leadership
 from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Job, Lock, OnLost, UntimedLock, lock_on
 from fencehold.client.aio.once import once
-from fencehold.client.aio.recipes import Election, Leadership, RLock, RWLock, UntimedRLock, UntimedRWLock
+from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
@@ -56,6 +57,10 @@ class Verbs:
         Raises:
             Unsupported, UsageError: they cannot be had in it.
         """
+        raise NotImplementedError
+
+    def _is_closed(self) -> bool:
+        """Whether the client is closed, or being closed."""
         raise NotImplementedError
 
     @overload
@@ -326,7 +331,8 @@ class Verbs:
         """An election: campaign, observe, resign."""
         terms = Terms(one(name), meta=meta)
         carrier = self._carrier(terms.names, tier := tier_of(tier))
-        return Election(carrier, terms, Leadership if _held(carrier, tier) is Hold else Claim)
+        held = Leadership if _held(carrier, tier) is Hold else Claim
+        return Election(carrier, terms, held, self._is_closed)
 
     def once(
         self,

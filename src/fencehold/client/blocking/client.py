@@ -95,6 +95,9 @@ class Client(Verbs):
         """The thread that talks to the service; started when it is first needed, in each process."""
         return self._first.portal()
 
+    def _is_closed(self) -> bool:
+        return self._closed
+
     def _line(self, names: tuple[str, ...], tier: Tier) -> Line:
         if self._plan.rules.rules:
             self._plan.rules.check(names, tier)

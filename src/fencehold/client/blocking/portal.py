@@ -5,8 +5,8 @@
 3. A caller that stops waiting (a KeyboardInterrupt) has what it asked for withdrawn.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
@@ -17,7 +17,7 @@ from fencehold.client.sources import Source
 from fencehold.client.terms import Terms, ms_of
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError
+from fencehold.errors import FenceholdError, UsageError
 
 Result = TypeVar("Result")
 
@@ -169,3 +169,15 @@ async def _made(source: Source) -> Carrier:
 
 async def _awaited(call: Callable[[Grant], Any], grant: Grant) -> None:
     await call(grant)
+
+
+def one_by_one(portal: Portal, things: AsyncIterator[Any]) -> Iterator[Any]:
+    """What an async iterator gives, until it ends or the client is closed."""
+    while not portal.is_closed():
+        try:
+            thing = portal.run(cast("Coroutine[Any, Any, Any]", things.__anext__()))
+        except (StopAsyncIteration, UsageError) as error:
+            if isinstance(error, UsageError) and not portal.is_closed():
+                raise
+            return
+        yield thing

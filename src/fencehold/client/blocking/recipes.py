@@ -1,25 +1,22 @@
-"""What is made of locks, for threads: readers and writers, re-entrant locks, elections, watches."""
+"""What is made of locks, for threads: readers and writers, re-entrant locks, watches."""
 
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
 from fencehold.client.admission import admit
 from fencehold.client.aio.channel import Channel
-from fencehold.client.aio.recipes import CLOSED, is_another
 from fencehold.client.aio.watch import Watch as AsyncWatch
 from fencehold.client.aio.wrapping import channel_of
-from fencehold.client.blocking.hold import Claim, Hold
 from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held, Lock, UntimedLock, lock_on
-from fencehold.client.blocking.portal import Portal
+from fencehold.client.blocking.portal import one_by_one
 from fencehold.client.current import Body
 from fencehold.client.identity import this_thread
 from fencehold.client.made import Bodies, Levels
 from fencehold.client.terms import Forever, Terms
-from fencehold.client.views import Event, Holder
+from fencehold.client.views import Event
 from fencehold.durations import Duration
-from fencehold.errors import NotOwner, Unsupported, UsageError
+from fencehold.errors import NotOwner, Unsupported
 
 
 class RWLock(Generic[Held]):
@@ -154,81 +151,6 @@ class UntimedRLock(RLock[Held]):
         ) -> Held | None: ...
 
 
-class Leadership(Hold):
-    """Being elected. The fence is the epoch of the term: it grows with every leader."""
-
-    __slots__ = ()
-
-    @property
-    def epoch(self) -> int:
-        """The number of this term."""
-        return self.fence
-
-
-class Election(Generic[Held]):
-    """One leader at a time for a name, and a way to see who it is."""
-
-    __slots__ = ("_held", "_line", "_term", "_terms", "name")
-
-    def __init__(self, line: Line, terms: Terms, held: type[Held]) -> None:
-        admit(terms, line.guarantees)
-        self._line = line
-        self._terms = terms
-        self._held = held
-        self._term: Claim | None = None
-        self.name = terms.names[0]
-
-    @overload
-    def campaign(self, *, timeout: Forever = None) -> Held: ...
-
-    @overload
-    def campaign(self, *, timeout: Duration | None) -> Held | None: ...
-
-    def campaign(self, *, timeout: Duration | None = None) -> Held | None:
-        """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
-        portal = self._line.portal()
-        grant = portal.acquire(self._terms.waiting(timeout))
-        if grant is None:
-            return None
-        term = self._term = self._held(portal, grant)
-        return term
-
-    def resign(self) -> None:
-        """End this client's term.
-
-        Raises:
-            NotOwner: it has none.
-            HoldLost: it had lost it before.
-        """
-        term, self._term = self._term, None
-        if term is None:
-            raise NotOwner(f"this client does not lead {self.name!r}")
-        term.release()
-
-    def leader(self) -> Holder | None:
-        """Who leads at this moment; None if nobody does."""
-        return next(iter(self._line.portal().explain(self.name).holders), None)
-
-    def observe(self) -> Generator[Holder | None, None, None]:
-        """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
-        portal = self._line.portal()
-        context = portal.channel.changes(self.name)
-        changes = portal.run(context.__aenter__())
-        try:
-            seen = self.leader()
-            yield seen
-            for _ in _one_by_one(portal, changes):
-                try:
-                    leader = self.leader()
-                except CLOSED:
-                    return
-                if is_another(leader, seen):
-                    seen = leader
-                    yield seen
-        finally:
-            portal.run_soon(cast("Coroutine[Any, Any, Any]", context.__aexit__(None, None, None)))
-
-
 class Watch:
     """Events of names with a prefix. Iterate over it; leave it with `with`, or by `close`."""
 
@@ -245,7 +167,7 @@ class Watch:
         return self
 
     def __next__(self) -> Event:
-        event: Event = next(_one_by_one(self._portal, self._watch))
+        event: Event = next(one_by_one(self._portal, self._watch))
         return event
 
     def close(self) -> None:
@@ -262,15 +184,3 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _one_by_one(portal: Portal, things: AsyncIterator[Any]) -> Iterator[Any]:
-    """What an async iterator gives, until it ends or the client is closed."""
-    while not portal.is_closed():
-        try:
-            thing = portal.run(cast("Coroutine[Any, Any, Any]", things.__anext__()))
-        except (StopAsyncIteration, UsageError) as error:
-            if isinstance(error, UsageError) and not portal.is_closed():
-                raise
-            return
-        yield thing

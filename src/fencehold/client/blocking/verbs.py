@@ -7,11 +7,12 @@ Durations are seconds, a `timedelta`, or a text such as "30s".
 from collections.abc import Iterable
 from typing import Any, Literal, TypedDict, Unpack, overload
 
+from fencehold.client.blocking.election import Election, Leadership
 from fencehold.client.blocking.hold import Claim, Hold
 from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Lock, UntimedLock, lock_on
 from fencehold.client.blocking.once import Once
-from fencehold.client.blocking.recipes import Election, Leadership, RLock, RWLock, UntimedRLock, UntimedRWLock
+from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
@@ -52,6 +53,10 @@ class Verbs:
         Raises:
             Unsupported, UsageError: they cannot be had in it.
         """
+        raise NotImplementedError
+
+    def _is_closed(self) -> bool:
+        """Whether the client is closed, or being closed."""
         raise NotImplementedError
 
     @overload
@@ -314,7 +319,8 @@ class Verbs:
         """An election: campaign, observe, resign."""
         terms = Terms(one(name), meta=meta)
         line = self._line(terms.names, tier := tier_of(tier))
-        return Election(line, terms, Leadership if _held(line, tier) is Hold else Claim)
+        held = Leadership if _held(line, tier) is Hold else Claim
+        return Election(line, terms, held, self._is_closed)
 
     def once(
         self,

@@ -1,0 +1,184 @@
+"""Elections: one leader at a time for a name. The fence of a leader's hold is the epoch of its term."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Generic, Self, cast, overload
+
+from fencehold.client.admission import admit
+from fencehold.client.aio.carrier import Carrier, current_task
+from fencehold.client.aio.hold import Claim, Hold
+from fencehold.client.aio.lock import Held
+from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
+from fencehold.client.current import Body
+from fencehold.client.terms import Forever, Terms
+from fencehold.client.trust import Grant
+from fencehold.client.views import Holder
+from fencehold.durations import Duration
+from fencehold.errors import NotOwner, SessionExpired, UsageError
+
+CLOSED = (UsageError, SessionExpired)
+"""What asking who leads raises when the client is, or is being, closed."""
+
+
+class Leadership(Hold):
+    """Being elected. The fence is the epoch of the term: it grows with every leader."""
+
+    __slots__ = ()
+
+    @property
+    def epoch(self) -> int:
+        """The number of this term."""
+        return self.fence
+
+
+class Turn(Claim):
+    """A term of `Election.terms`, to be entered with `async with`: losing it cancels the body, and leaving it
+    resigns. That it was lost is not raised: the loop campaigns again."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, carrier: Carrier, grant: Grant) -> None:
+        super().__init__(carrier, grant)
+        self._body: Body[Claim] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._body is not None:
+            raise UsageError(f"this term of {self.name!r} was entered before: the loop gives the next one")
+        self._enter_body(current_task())
+        if self._grant.ending:
+            # Lost on the way here. In a turn of its own: the task is cancelled where it waits, not where it runs.
+            self._carrier.loop.call_soon(self._on_lost, self._grant)
+        self._body = Body(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Resign. A loss of this term is swallowed, anything else goes on."""
+        assert self._body is not None
+        self._body.leave()
+        try:
+            await self._leave(error)
+        except UNSURE:
+            # Raised for a body that ended well, or was cancelled for the loss only.
+            return True
+        return is_loss_of(self._grant, error)
+
+    async def _end(self) -> None:
+        """Resign, if that was not done."""
+        with suppress(*UNSURE):
+            if not self._grant.ending:
+                await self.release()
+
+
+class Term(Turn, Leadership):
+    """A term of `Election.terms` where state is protected: its fence is its epoch."""
+
+    __slots__ = ()
+
+
+class Election(Generic[Held]):
+    """One leader at a time for a name, and a way to see who it is."""
+
+    __slots__ = ("_carrier", "_held", "_is_closed", "_term", "_terms", "name")
+
+    def __init__(self, carrier: Carrier, terms: Terms, held: type[Held], is_closed: Callable[[], bool]) -> None:
+        admit(terms, carrier.guarantees)
+        self._carrier = carrier
+        self._terms = terms
+        self._held = held
+        self._is_closed = is_closed
+        self._term: Claim | None = None
+        self.name = terms.names[0]
+
+    @overload
+    async def campaign(self, *, timeout: Forever = None) -> Held: ...
+
+    @overload
+    async def campaign(self, *, timeout: Duration | None) -> Held | None: ...
+
+    async def campaign(self, *, timeout: Duration | None = None) -> Held | None:
+        """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
+        grant = await self._carrier.acquire(self._terms.waiting(timeout), current_task())
+        if grant is None:
+            return None
+        term = self._term = self._held(self._carrier, grant)
+        return term
+
+    @overload
+    def terms(self: "Election[Leadership]") -> AsyncGenerator[Term, None]: ...
+
+    @overload
+    def terms(self: "Election[Claim]") -> AsyncGenerator[Turn, None]: ...
+
+    async def terms(self) -> AsyncGenerator[Turn, None]:
+        """Campaign again and again: ``async for term in election.terms():`` with ``async with term:``.
+
+        Losing a term cancels the body, and the loop goes on; so it does when the body ends. What else the body
+        raises ends the loop. It ends by itself when the client is closed.
+
+        Raises:
+            Unavailable: at the beginning; once it was reached, a service that is away is waited for.
+        """
+        await self._carrier.ready()
+        pauses = Pauses()
+        while (term := await self._next_term(pauses)) is not None:
+            try:
+                yield term
+            finally:
+                await term._end()
+
+    async def _next_term(self, pauses: Pauses) -> Turn | None:
+        """The next term of this candidate; None if the client is closed."""
+        kind = Term if issubclass(self._held, Leadership) else Turn
+        while not self._is_closed():
+            try:
+                grant = await self._carrier.acquire(self._terms, current_task())
+            except AWAY:
+                if not self._is_closed():
+                    await asyncio.sleep(pauses.next())
+            except UsageError:
+                if not self._is_closed():
+                    raise
+            else:
+                pauses.reset()
+                term = self._term = kind(self._carrier, cast(Grant, grant))
+                return term
+        return None
+
+    async def resign(self) -> None:
+        """End this client's term.
+
+        Raises:
+            NotOwner: it has none.
+            HoldLost: it had lost it before.
+        """
+        term, self._term = self._term, None
+        if term is None:
+            raise NotOwner(f"this client does not lead {self.name!r}")
+        await term.release()
+
+    async def leader(self) -> Holder | None:
+        """Who leads at this moment; None if nobody does."""
+        return next(iter((await self._carrier.explain(self.name)).holders), None)
+
+    async def observe(self) -> AsyncGenerator[Holder | None, None]:
+        """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
+        async with self._carrier.changes(self.name) as changes:
+            seen = await self.leader()
+            yield seen
+            async for _ in changes:
+                try:
+                    leader = await self.leader()
+                except CLOSED:
+                    return
+                if is_another(leader, seen):
+                    seen = leader
+                    yield seen
+
+
+def is_another(leader: Holder | None, seen: Holder | None) -> bool:
+    """Whether another term has begun, or one has ended."""
+    return (leader and (leader.fence, leader.party)) != (seen and (seen.fence, seen.party))
