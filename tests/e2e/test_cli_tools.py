@@ -1,4 +1,4 @@
-"""`doctor`, `bench`, `demo`, completion, the version; and what is said when no server is there."""
+"""`doctor`, `bench`, `demo`, the version; and what is said when no server is there."""
 
 import json
 import socket
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fencehold import __version__
-from fencehold.cli.app import COMMANDS
 from tests.e2e.served import Served, ended, start
 
 
@@ -84,21 +83,6 @@ def test_the_demo_tells_its_story() -> None:
     assert said.code == 0
     assert "70 are lost, though both held the lock" in said.out
     assert "refuses it" in said.out
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_generated(shell: str) -> None:
-    """For each shell, a script that asks this program."""
-    said = ended(start("--show-completion", shell))
-    assert said.code == 0
-    assert "_FENCEHOLD_COMPLETE" in said.out
-
-
-def test_commands_are_completed() -> None:
-    """All of them."""
-    variables = {"_FENCEHOLD_COMPLETE": "complete_bash", "COMP_WORDS": "fencehold ", "COMP_CWORD": "1"}
-    said = ended(start(**variables))
-    assert set(COMMANDS) <= set(said.out.split())
 
 
 def test_the_version_comes_at_once() -> None:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from fencehold import __version__
+from fencehold.cli import completion
 from fencehold.cli.failures import complain_in_json, guarded
 
 SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
@@ -101,9 +102,10 @@ def _typer(name: str, description: str, kind: type[TyperGroup] = TyperGroup) -> 
 
 
 def _needed(words: list[str]) -> list[str]:
-    """The one command that is called; all of them for help, for completion, and to correct a mistyped one."""
-    first = next((word for word in words if not word.startswith("-")), "")
-    if first in COMMANDS and "_FENCEHOLD_COMPLETE" not in os.environ:
+    """The one command that is called, or completed; all of them for help, and to correct a mistyped one."""
+    given = completion.asked_words() if completion.VARIABLE in os.environ else words
+    first = next((word for word in given if not word.startswith("-")), "")
+    if first in COMMANDS:
         return [first]
     return list(COMMANDS)
 

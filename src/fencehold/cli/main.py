@@ -1,5 +1,6 @@
 """Where the command begins. It only decides what can be answered without loading anything."""
 
+import os
 import sys
 
 from fencehold import __version__
@@ -14,8 +15,13 @@ def main() -> None:
         return
     try:
         # Not at the top: loading Typer takes longer than all that --version has to do.
+        from fencehold.cli import completion  # noqa: PLC0415
         from fencehold.cli.app import build, prepared  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         sys.stderr.write(f"fencehold: {missing.name} is not installed: pip install 'fencehold[cli]'\n")
         sys.exit(Exit.UNAVAILABLE)
-    build(words)(args=prepared(words), prog_name="fencehold")
+    app = build(words)
+    if os.environ.get(completion.VARIABLE) == "complete_bash":
+        completion.for_bash(lambda: app(args=words, prog_name="fencehold"))
+    else:
+        app(args=prepared(words), prog_name="fencehold")

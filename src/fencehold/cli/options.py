@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fencehold import types as tiers
+from fencehold.cli import completion
 from fencehold.client.endpoints import PORT
 from fencehold.durations import parsed, seconds_of
 from fencehold.errors import UsageError
@@ -67,8 +68,16 @@ Url = Annotated[
     typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Where the server is: fencehold://host:port."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for scripts.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What is locked.")]
-Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What is locked.", autocompletion=completion.names)]
+Prefix = Annotated[
+    str,
+    typer.Argument(
+        metavar="PREFIX",
+        help="Only names that begin so.",
+        show_default=False,
+        autocompletion=completion.names,
+    ),
+]
 Tier = Annotated[
     str,
     typer.Option(

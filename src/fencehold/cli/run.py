@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from fencehold.cli import completion
 from fencehold.cli.child import Child
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import complain
@@ -56,7 +57,14 @@ _LOOK_S = 0.05
 
 
 def run(
-    words: Annotated[list[str], typer.Argument(metavar="NAMES -- COMMAND", help="What to lock, and what to run.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAMES -- COMMAND",
+            help="What to lock, and what to run.",
+            autocompletion=completion.names,
+        ),
+    ],
     ttl: Annotated[
         float,
         typer.Option(

@@ -56,7 +56,13 @@ class CannotConnect(Unavailable):
 class Wire:
     """One connection, greeted, in RESP3."""
 
-    def __init__(self, endpoint: Endpoint, *more: str) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *more: str,
+        connect_s: float = CONNECT_TIMEOUT_S,
+        greet_s: float = GREET_TIMEOUT_S,
+    ) -> None:
         """Connect and greet, with more words in the greeting if there are any.
 
         Raises:
@@ -66,11 +72,11 @@ class Wire:
         self.endpoint = endpoint
         self._reader = hiredis.Reader(encoding=_TEXT[0], errors=_TEXT[1])
         self._pushes: deque[list[Any]] = deque()
-        self._socket = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
+        self._socket = socket.create_connection(endpoint, timeout=connect_s)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             words: tuple[str | int, ...] = ("HELLO", 3, *more, "SETNAME", f"fencehold-cli/{__version__}")
-            self.hello: dict[str, Any] = self.call(*words, timeout=GREET_TIMEOUT_S)
+            self.hello: dict[str, Any] = self.call(*words, timeout=greet_s)
         except BaseException:
             self._socket.close()
             raise

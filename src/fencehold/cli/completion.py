@@ -1,0 +1,106 @@
+"""Completion: the names that are in use, asked of the server while somebody presses tab.
+
+1. It is quick or it is silent: a server that is away, slow or not ours means no names, never a message or a wait
+   that is felt.
+2. Names are other people's words, and shells act on what they are given (zsh even evaluates it): only those are
+   offered that mean nothing to any shell.
+3. bash breaks words at colons and equal signs, and names have them: the words are put together again, and of each
+   name that part is given which bash is still missing.
+"""
+
+import contextlib
+import io
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import typer
+
+VARIABLE = "_FENCEHOLD_COMPLETE"
+"""Set by the shell when it asks; its value says which shell it is."""
+NAMES_MAX = 100
+TOTAL_S = 1.0
+_EACH_S = 0.3
+"""For a node to take the connection, and again to greet."""
+_PLAIN = frozenset("._:/@%+=,-")
+_BREAKS = (":", "=")
+
+
+def names(context: typer.Context, incomplete: str) -> list[str]:
+    """The names in use that begin so, at the server that the command line, or the environment, names."""
+    if "--" in asked_words():
+        # Of `run`: from here on it is the command's.
+        return []
+    given = context.params
+    try:
+        found = _asked(str(given["url"]), str(given.get("tier") or ""), incomplete)
+    except Exception:
+        # Whatever it is, this is no moment to speak of it.
+        return []
+    return [name for name in found if is_plain(name)]
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is the same word in any shell, quoted or not."""
+    return name[:1] not in ("-", "=", "%", "") and all(char.isalnum() or char in _PLAIN for char in name)
+
+
+def _asked(url: str, tier: str, prefix: str) -> list[str]:
+    # Not at the top: it is loaded for every command, and few of them are completed.
+    from fencehold.cli.wire import Wire, login_of  # noqa: PLC0415
+    from fencehold.client.endpoints import parse  # noqa: PLC0415
+    from fencehold.errors import FenceholdError  # noqa: PLC0415
+
+    address = parse(url)
+    greeting = (*login_of(address), *(("TIER", tier) if tier else ()))
+    until = time.monotonic() + TOTAL_S
+    for endpoint in address.endpoints:
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            break
+        # Any node knows them, whether it leads or not; one that is away costs a part of the time.
+        with contextlib.suppress(OSError, FenceholdError):
+            wire = Wire(endpoint, *greeting, connect_s=min(left_s, _EACH_S), greet_s=min(left_s, _EACH_S))
+            with contextlib.closing(wire):
+                listed = wire.call("LOCK.LIST", "PREFIX", prefix, "COUNT", NAMES_MAX, "STALE", timeout=left_s)
+                return [str(found["name"]) for found in listed[1]]
+    return []
+
+
+def asked_words() -> list[str]:
+    """The words of the command line that is being completed, but for the one that is being written."""
+    if "COMP_WORDS" in os.environ:
+        return os.environ["COMP_WORDS"].split("\n")[1:-1]
+    return os.environ.get("_TYPER_COMPLETE_ARGS", "").split(" ")[1:-1]
+
+
+def for_bash(complete: Callable[[], object]) -> None:
+    """Have a command line completed as bash wants it."""
+    words, at = _rejoined(os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ.get("COMP_CWORD") or 0))
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(at)
+    typed = words[at] if at < len(words) else ""
+    # What stands before the last break stays on the line as it is.
+    known = max((typed.rfind(mark) + 1 for mark in _BREAKS), default=0)
+    offered = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(offered):
+            complete()
+    finally:
+        for line in filter(None, offered.getvalue().splitlines()):
+            sys.stdout.write(line[known:] + "\n")
+
+
+def _rejoined(words: list[str], at: int) -> tuple[list[str], int]:
+    """The words as they were written, where bash has broken them; and which of them is being written."""
+    joined: list[str] = []
+    place = 0
+    for index, word in enumerate(words):
+        is_part = word in _BREAKS or (index > 0 and words[index - 1] in _BREAKS)
+        if is_part and joined:
+            joined[-1] += word
+        else:
+            joined.append(word)
+        if index == at:
+            place = len(joined) - 1
+    return joined, place if at < len(words) else len(joined)
