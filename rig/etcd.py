@@ -112,10 +112,13 @@ class EtcdCluster:
         """What a member says of itself: sizes of its database, its leader, its revision. Numbers come as text."""
         return dict(self.ask(index, "/v3/maintenance/status", {}))
 
-    def ask(self, index: int, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Ask a member in JSON, by the gateway that it has beside gRPC."""
+    def ask(
+        self, index: int, path: str, body: Mapping[str, Any] | None = None, token: str = ""
+    ) -> Mapping[str, Any]:
+        """Ask a member in JSON, by the gateway that it has beside gRPC; as the one whom a token was given to."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._client_url(index) + path, data=data)
+        who = {"Authorization": token} if token else {}
+        request = urllib.request.Request(self._client_url(index) + path, data=data, headers=who)
         with urllib.request.urlopen(request, timeout=_ASK_S, context=self._context()) as reply:
             return dict(json.loads(reply.read()))
 

@@ -71,20 +71,29 @@ class ZookeeperEnsemble(Lasting):
     """Several servers that elect a leader. Use it as a context, or call `start` and `stop`."""
 
     def __init__(
-        self, folder: Path, size: int = 3, *, tick_ms: int = TICK_MS, synced: bool = True, tls: Tls | None = None
+        self,
+        folder: Path,
+        size: int = 3,
+        *,
+        tick_ms: int = TICK_MS,
+        synced: bool = True,
+        tls: Tls | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
+        """`properties` are ZooKeeper's own, without their prefix."""
         self.size = size
         self._tick_ms = tick_ms
         self._tls = tls
-        properties = {
+        given = {
             # 64 MB of log taken ahead by each server would be most of what tests write.
             "zookeeper.preAllocSize": "4096",
             "zookeeper.forceSync": "yes" if synced else "no",
             "org.slf4j.simpleLogger.defaultLogLevel": "warn",
         }
         if tls is not None:
-            properties["zookeeper.serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
-        self.members = [Member(number, folder / f"{number}", properties) for number in range(1, size + 1)]
+            given["zookeeper.serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+        given |= {f"zookeeper.{name}": value for name, value in (properties or {}).items()}
+        self.members = [Member(number, folder / f"{number}", given) for number in range(1, size + 1)]
         self._tls_ports = [free_port() for _ in self.members]
 
     @property

@@ -10,14 +10,14 @@
     │   ├── QueueFull                  too many wait for that name
     │   ├── Deadlock                   waiting would have closed a circle of owners, which it carries
     │   ├── LimitExceeded              a limit was reached; the message names it
-    │   ├── PermissionDenied           not allowed
+    │   ├── PermissionDenied           not allowed: a password is wrong, or a right is missing
     │   ├── SessionExpired             the session that asked has ended, and with it all it waited for
     │   ├── NotOwner                   the hold is another's, or was given back before
     │   └── StaleFence                 a guarded resource has seen a greater fence: stop the work
     ├── Unavailable                    certainly nothing happened; trying again later may help
     │   ├── NotLeader                  another node leads, or none does yet; it says which, where that is known
     │   ├── AlreadyOwned               another process owns this journal
-    │   └── NotAdmitted                the journal's engine does not let us in: credentials or rights are wrong
+    │   └── NotAdmitted                of a node alone: its journal's engine refuses credentials or rights
     ├── OutcomeUnknown                 it may have happened: never take it for a no
     ├── HoldLost                       the hold is no longer yours: stop the work it protected
     ├── JournalError                   what else a journal says of an append, a read or an opening
@@ -79,7 +79,7 @@ class LimitExceeded(Refused):
 
 
 class PermissionDenied(Refused):
-    """Not allowed to this client. Trying again will not help."""
+    """Not allowed to this client: its password is wrong, or it lacks a right. Trying again will not help."""
 
 
 class SessionExpired(Refused):
@@ -123,7 +123,11 @@ class AlreadyOwned(Unavailable):
 
 
 class NotAdmitted(Unavailable):
-    """A journal's engine answers, and does not let us in. Other credentials or rights help, waiting does not."""
+    """A journal's engine answers, and refuses its node. Other credentials or rights help, waiting does not.
+
+    No client meets it: to one, a backend that does not let it in is `PermissionDenied`. It is `Unavailable` as a
+    node that served before goes on trying: what it was refused may be granted again.
+    """
 
 
 class OutcomeUnknown(FenceholdError):

@@ -25,6 +25,13 @@ def blocking(ground: Ground, **options: Any) -> fencehold.Client:
     return fencehold.connect(ground.url, connect_timeout=10, **options)
 
 
+def proceeding(url: str) -> Connecting:
+    """A client that goes on without a lock for EFFICIENCY when there is nobody to ask."""
+    return aio.connect(
+        correctness="memory://proceeding", efficiency=url, on_unavailable="proceed", connect_timeout=30, ttl=5
+    )
+
+
 async def until(is_true: Callable[[], object], seconds: float = PATIENCE_S) -> None:
     """Wait until something is true."""
     async with asyncio.timeout(seconds):

@@ -1,4 +1,7 @@
-"""Every test here runs once on each ground, or on the one that GROUND names. Its servers run once for all."""
+"""Every test here runs once on each ground, or on the one that GROUND names. Its servers run once for all.
+
+A module names its ground, if it is about one (`GROUND`), and a test may be `on(…)` some of them only.
+"""
 
 import itertools
 import os
@@ -17,7 +20,8 @@ _numbers = itertools.count(1)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "ground" in metafunc.fixturenames:
         named = getattr(metafunc.module, "GROUND", None) or os.environ.get("GROUND")
-        names = [named] if named else list(NAMES)
+        mark = metafunc.definition.get_closest_marker("on")
+        names = [name for name in (mark.args if mark else NAMES) if named in (None, name)]
         # All of a ground in one worker, so that its servers run once.
         marked = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
         metafunc.parametrize("ground", marked, indirect=True, scope="session")

@@ -11,6 +11,7 @@ import trustme
 from fencehold import EFFICIENCY, HoldLost, PermissionDenied, Unavailable, UsageError, aio
 from rig.processes import free_port
 from rig.redis import Redis
+from tests.unit.client.service import service
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_user_and_a_database_are_used(server: Redis) -> None:
 def test_who_is_not_let_in_is_told_so(server: Redis) -> None:
     """Nothing happened, and the password is not in the message."""
     server.ask("ACL", "SETUSER", "locker", "on", ">right", "~*", "&*", "+@all")
-    with pytest.raises(Unavailable, match="check user and password") as caught:
+    with pytest.raises(PermissionDenied, match="check user and password") as caught:
         asyncio.run(hold_once(f"redis://locker:wrong@{server.endpoint}"))
     assert "wrong@" not in str(caught.value)
 
@@ -57,6 +58,17 @@ def test_who_may_not_hear_messages_is_told_so(server: Redis) -> None:
     server.ask("ACL", "SETUSER", "locker", "on", ">right", "~*", "resetchannels", "+@all")
     with pytest.raises(PermissionDenied, match="does not allow"):
         asyncio.run(hold_once(f"redis://locker:right@{server.endpoint}"))
+
+
+def test_a_server_of_ours_is_no_redis() -> None:
+    """Whoever mistook the scheme is told which one is right."""
+
+    async def main() -> None:
+        async with service() as url:
+            with pytest.raises(UsageError, match=f"is a Fencehold server, not a Redis: use {url}"):
+                await aio.connect(url.replace("fencehold://", "redis://"))
+
+    asyncio.run(main())
 
 
 def test_tls_is_spoken_and_certificates_are_checked(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_user_with_the_rights_that_the_page_names_can_lock(nodes: Several) -> 
                 assert (await client.explain("job:1", tier=EFFICIENCY)).holders
             with pytest.raises(PermissionDenied):
                 await client.lock("other", tier=EFFICIENCY, timeout=0).acquire()
-        with pytest.raises(Unavailable, match="check user and password"):
+        with pytest.raises(PermissionDenied, match="check user and password"):
             async with aio.connect(f"redlock://locker:wrong@{nodes.endpoints}"):
                 pass
 

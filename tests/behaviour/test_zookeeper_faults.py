@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trustme
 
-from fencehold import HoldLost, OutcomeUnknown, State, Unavailable, UsageError, aio
-from fencehold.errors import NotAdmitted
+from fencehold import EFFICIENCY, HoldLost, OutcomeUnknown, PermissionDenied, State, Unavailable, UsageError, aio
+from fencehold.errors import FenceholdError
 from rig.zookeeper import Tls, ZookeeperEnsemble
-from tests.behaviour.asking import connect, until
+from tests.behaviour.asking import connect, proceeding, until
 from tests.behaviour.grounds.zookeeper import GROUND as ZookeeperGround
 from tests.behaviour.zookeepers import (
     ROOT,
@@ -24,6 +24,7 @@ from tests.behaviour.zookeepers import (
     others_than,
     session_of,
 )
+from tests.unit.client.service import until as until_so
 from tests.unit.engines.zookeeper.test_logins import identity
 
 GROUND = "zookeeper"
@@ -241,9 +242,81 @@ def test_names_made_with_a_login_are_for_that_login_alone(ground: ZookeeperGroun
             aio.connect(url.replace("://", "://bob:s3cret@")) as bob,
             alice.lock(name),
         ):
-            with pytest.raises(NotAdmitted, match="login") as refused:
+            with pytest.raises(PermissionDenied, match="login") as refused:
                 await bob.lock(name, timeout=0).acquire()
             assert "s3cret" not in str(refused.value)
             assert await alice.lock(name, timeout=0).acquire() is None
+            await _is_denied(url.replace("://", "://bob:s3cret@"), name)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("properties", "login", "said"),
+    [
+        ({"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}, "", "SessionClosedRequireSasl"),
+        ({"DigestAuthenticationProvider.enabled": "false"}, "alice:s3cret@", "AuthFailed"),
+    ],
+)
+def test_who_is_not_let_in_is_told_so(
+    tmp_path: Path, name: str, properties: dict[str, str], login: str, said: str
+) -> None:
+    """Servers that ask for another login end the session; that is no outage, and is not waited for."""
+
+    async def main(url: str) -> None:
+        with pytest.raises(PermissionDenied, match=said):
+            await aio.connect(url, connect_timeout=60)
+        await _is_denied(url, name)
+
+    with ZookeeperEnsemble(tmp_path, 1, properties=properties) as server:
+        asyncio.run(main(server.url(ROOT).replace("://", f"://{login}")))
+
+
+def test_servers_that_let_us_in_no_more_are_no_outage(tmp_path: Path, name: str) -> None:
+    """While a client is connected, too: what it held is lost, and it goes on when they let it in again."""
+
+    async def main(server: ZookeeperEnsemble, strict: ZookeeperEnsemble) -> None:
+        async with aio.connect(f"{server.url(ROOT)}", connect_timeout=10, ttl=TTL) as client:
+            lock = client.lock(name, timeout=0)
+            hold = await lock.acquire()
+            assert hold is not None
+            server.stop()
+            with strict:
+                await asyncio.wait_for(hold.lost.wait(), 20)
+
+                async def is_denied() -> bool:
+                    try:
+                        await lock.acquire()
+                    except (Unavailable, OutcomeUnknown):
+                        return False
+                    except PermissionDenied:
+                        return True
+                    return False
+
+                await until_so(is_denied)
+                assert [await is_denied() for _ in range(5)] == [True] * 5
+            server.start()
+
+            async def is_held() -> bool:
+                try:
+                    async with lock:
+                        return True
+                except FenceholdError:
+                    return False
+
+            await until_so(is_held)
+
+    with ZookeeperEnsemble(tmp_path, 1) as server:
+        strict = ZookeeperEnsemble(
+            tmp_path, 1, properties={"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}
+        )
+        strict.members[0].port = server.members[0].port
+        asyncio.run(main(server, strict))
+
+
+async def _is_denied(url: str, name: str) -> None:
+    """Who is to proceed when a backend is away does not, however often it asks."""
+    async with proceeding(url) as client:
+        for _ in range(5):
+            with pytest.raises(PermissionDenied):
+                await client.lock(name, tier=EFFICIENCY, timeout=0).acquire()

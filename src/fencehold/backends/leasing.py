@@ -25,7 +25,7 @@ from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.store import Busy, Store, Taken
 from fencehold.client.clock import Clock, clock
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
+from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 
 _FALLBACK_S_MAX = 5.0
@@ -227,7 +227,13 @@ class Leasing:
 
     def withdraw(self, ask: Ask, ttl: float) -> None:
         """Have an ask withdrawn, as soon as that can be done."""
-        self._chores.do(lambda: self._store.leave(ask), ttl)
+
+        async def leave() -> None:
+            # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
+            with suppress(UsageError, PermissionDenied):
+                await self._store.leave(ask)
+
+        self._chores.do(leave, ttl)
 
     def forsake(self, ask: Ask, ttl: float) -> None:
         """Have an ask withdrawn that nobody waits for any more; it may have been granted."""

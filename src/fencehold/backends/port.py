@@ -88,7 +88,9 @@ class Backend(Protocol):
         """Reach it.
 
         Raises:
-            Unavailable: it cannot be reached now, or does not let us in. It may be opened again.
+            Unavailable: it cannot be reached now. It may be opened again.
+            PermissionDenied: it does not let us in: a password is wrong, or a right is missing. Waiting does not
+                help, and nobody goes on without a lock for it.
             UsageError, Unsupported: what is there cannot be used; the message says why.
         """
 
@@ -99,7 +101,7 @@ class Backend(Protocol):
         as the backend can be reached.
 
         Raises:
-            Unavailable: nothing is held.
+            Unavailable, PermissionDenied: nothing is held.
             OutcomeUnknown: nothing is held for longer than the ttl.
             UsageError: a semaphore is in use with another limit.
         """

@@ -1,20 +1,22 @@
-"""Dialling: making a line to a Redis, with redis-py for all that comes before the first command.
+"""Dialling: making a line to a Redis, and all that is said on it before the first command.
 
-redis-py connects, speaks TLS and logs in; then the line takes its transport over. A line is made within
-`connect_s`, or not at all, and leaves no socket behind if it is not.
+1. A line is made within `connect_s`, or not at all, and leaves no socket behind if it is not.
+2. Who we are is said together with which protocol is spoken, RESP3: messages come on the same connection as
+   answers, and it tells them apart.
+3. Of several that were asked in vain, one that refused what it was shown is told before those that were not
+   reached: waiting does not help against that.
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
-
-from fencehold.backends.resp_address import Server
-from fencehold.backends.resp_failures import Refusal, answered, unreached
-from fencehold.backends.resp_line import Line, pack
+from fencehold.backends.resp_address import Files, Login, Server
+from fencehold.backends.resp_failures import Refusal, answered, final_among, unreached
+from fencehold.backends.resp_line import Line, Word, pack
 from fencehold.client.endpoints import Endpoint
-from fencehold.errors import FenceholdError, Unavailable
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 
 Dial: TypeAlias = Callable[[], Awaitable[Line]]
 """Makes a line, or raises why there is none."""
@@ -27,20 +29,57 @@ async def dial(server: Server, connect_s: float, answer_s: float) -> Line:
     """A line to one server.
 
     Raises:
-        Unavailable, PermissionDenied, Unsupported: there is none; nothing happened.
+        Unavailable, PermissionDenied, Unsupported, UsageError: there is none; nothing happened.
     """
-    connection = _connection(server, connect_s)
     try:
         async with asyncio.timeout(connect_s):
-            await connection.connect()  # type: ignore[no-untyped-call]
-        return _taken_over(connection, str(server), answer_s)
+            return await _greeted(await _connected(server, answer_s), server)
     except TimeoutError as error:
         raise Unavailable(f"Redis at {server} was not reached in {connect_s:g} s") from error
-    except Exception as error:
+    except OutcomeUnknown as error:
+        # What was not answered is the greeting, and nothing that anybody asked for.
+        raise Unavailable(str(error)) from error
+    except (OSError, UnicodeError) as error:
         raise unreached(error, str(server)) from error
-    finally:
-        if connection.is_connected:
-            await connection.disconnect(nowait=True)
+
+
+async def _connected(server: Server, answer_s: float) -> Line:
+    loop = asyncio.get_running_loop()
+    line = Line(str(server), answer_s)
+    if server.path:
+        await loop.create_unix_connection(lambda: line, server.path)
+        return line
+    host, port = server.endpoint
+    context = None if server.tls is None else context_of(server.tls)
+    await loop.create_connection(lambda: line, host, port, ssl=context)
+    return line
+
+
+async def _greeted(line: Line, server: Server) -> Line:
+    try:
+        said = await answer(line, hello(server.login))
+        if isinstance(said, dict) and said.get(b"server") == b"fencehold":
+            raise UsageError(f"{server} is a Fencehold server, not a Redis: use fencehold://{server}")
+        if server.db:
+            await answer(line, ("SELECT", server.db))
+    except BaseException:
+        await line.close()
+        raise
+    return line
+
+
+def hello(login: Login) -> tuple[Word, ...]:
+    """How a connection begins."""
+    who = ("AUTH", login.user or "default", login.password) if login.user or login.password else ()
+    return ("HELLO", 3, *who)
+
+
+def context_of(files: Files) -> ssl.SSLContext:
+    """What TLS is made of, read anew each time, so that certificates can be replaced."""
+    context = ssl.create_default_context(cafile=files.ca)
+    if files.cert is not None:
+        context.load_cert_chain(files.cert, files.key)
+    return context
 
 
 class SentinelDial:
@@ -57,17 +96,18 @@ class SentinelDial:
 
     async def __call__(self) -> Line:
         """Ask one sentinel after the other, the one that knew first, until one names a server that is a master."""
-        errors: list[str] = []
+        errors: list[FenceholdError] = []
         for sentinel in tuple(self._sentinels):
             try:
                 line = await self._through(sentinel)
             except FenceholdError as error:
-                errors.append(str(error))
+                errors.append(error)
                 continue
             self._sentinels.remove(sentinel)
             self._sentinels.insert(0, sentinel)
             return line
-        raise Unavailable(f"no sentinel led to the master of {self._service!r}: {'; '.join(errors)}")
+        said = "; ".join(map(str, errors))
+        raise final_among(errors) or Unavailable(f"no sentinel led to the master of {self._service!r}: {said}")
 
     async def _through(self, sentinel: Server) -> Line:
         each_s = self._connect_s / _SENTINELS_PER_TIME
@@ -94,7 +134,7 @@ class SentinelDial:
         return line
 
 
-async def answer(line: Line, *commands: tuple[str, ...]) -> Any:
+async def answer(line: Line, *commands: tuple[Word, ...]) -> Any:
     """The answer to several commands, of which one is answered, and the others with a message or an error.
 
     Raises:
@@ -106,43 +146,3 @@ async def answer(line: Line, *commands: tuple[str, ...]) -> Any:
     if isinstance(reply, FenceholdError):
         raise reply
     return reply
-
-
-def _connection(server: Server, connect_s: float) -> AbstractConnection:
-    # Messages come on the same connection as answers: RESP3 tells them apart.
-    words = words_of(server, connect_s, connect_s) | {"protocol": 3}
-    if server.path:
-        return UnixDomainSocketConnection(**words)
-    return Connection(**words) if server.tls is None else SSLConnection(**words)
-
-
-def words_of(server: Server, connect_s: float, answer_s: float) -> dict[str, Any]:
-    """What a connection of redis-py is told, of whichever kind."""
-    words: dict[str, Any] = {
-        "db": server.db,
-        "username": server.login.user or None,
-        "password": server.login.password or None,
-        "socket_timeout": answer_s,
-        "socket_connect_timeout": connect_s,
-    }
-    if server.path:
-        return words | {"path": server.path}
-    words |= {"host": server.endpoint.host, "port": server.endpoint.port}
-    if server.tls is None:
-        return words
-    ca, cert, key = (None if path is None else str(path) for path in server.tls)
-    tls = {"ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key, "ssl_check_hostname": True}
-    return words | tls
-
-
-def _taken_over(connection: AbstractConnection, server: str, answer_s: float) -> Line:
-    """A line on the transport of a connection, which has none any more and closes none."""
-    writer = connection._writer
-    if writer is None:
-        raise Unavailable(f"the connection to Redis at {server} was lost at once")
-    connection._reader = connection._writer = None
-    line = Line(writer.transport, server, answer_s)
-    # A writer that is collected closes its transport.
-    line.writer = writer
-    writer.transport.set_protocol(line)
-    return line

@@ -4,15 +4,16 @@
    that open.
 2. Whether trying again helps is in the kind of the error: `Unavailable` where it may, `PermissionDenied` and
    `UsageError` where it does not.
+3. A password that is not taken is `PermissionDenied`, whenever that comes out: Redis is there, and it said no.
 """
 
 import re
+from collections.abc import Iterable
 
 from redis import exceptions
 
 from fencehold.errors import (
     FenceholdError,
-    NotAdmitted,
     OutcomeUnknown,
     PermissionDenied,
     Unavailable,
@@ -35,6 +36,8 @@ _HINTS = {
 }
 
 
+_NO_PASSWORD = "called without any password configured"
+"""What Redis says of a password where there is none."""
 _CODES = (*_MOVED, *_DEMOTED, *_HINTS, "NOPERM", "NOAUTH", "WRONGPASS", "NOSCRIPT")
 _CODE = re.compile(rf"\b({'|'.join(_CODES)})\b")
 
@@ -65,7 +68,7 @@ def answered(refusal: Refusal, server: str) -> FenceholdError:
         return UsageError("the name is in use in Redis as something else: a semaphore, a lock, or data of others")
     if code == "NOPERM" or "ACL failure" in text or "user executing the script can't" in text:
         return PermissionDenied(f"Redis at {server} does not allow this to its user: {text}")
-    if code in ("NOAUTH", "WRONGPASS"):
+    if code in ("NOAUTH", "WRONGPASS") or _NO_PASSWORD in text:
         return _not_admitted(server, text)
     if code in _MOVED:
         return Unsupported(
@@ -87,7 +90,8 @@ def unreached(error: Exception, server: str) -> FenceholdError:
     if isinstance(error, exceptions.ResponseError):
         code = getattr(error, "status_code", None)
         return answered(Refusal(f"{code} {error}" if code else str(error)), server)
-    return Unavailable(f"Redis at {server} was not reached: {error or type(error).__name__}")
+    said = (error.strerror if isinstance(error, OSError) else None) or error or type(error).__name__
+    return Unavailable(f"Redis at {server} was not reached: {said}")
 
 
 def never_sent(server: str) -> Unavailable:
@@ -100,5 +104,10 @@ def unanswered(server: str, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(f"Redis at {server} did not answer: {why}")
 
 
-def _not_admitted(server: str, text: str) -> NotAdmitted:
-    return NotAdmitted(f"Redis at {server} does not let us in: check user and password of the URL ({text})")
+def final_among(errors: Iterable[FenceholdError]) -> FenceholdError | None:
+    """The first of the errors of several servers that waiting does not help against; None if there is none."""
+    return next((error for error in errors if not isinstance(error, Unavailable | OutcomeUnknown)), None)
+
+
+def _not_admitted(server: str, text: str) -> PermissionDenied:
+    return PermissionDenied(f"Redis at {server} does not let us in: check user and password of the URL ({text})")

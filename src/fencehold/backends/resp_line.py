@@ -31,12 +31,12 @@ _CLOSE_S = 1.0
 class Line(asyncio.Protocol):
     """Belongs to the loop it was made on. Answers are values: an error is one that the caller raises."""
 
-    def __init__(self, transport: asyncio.WriteTransport, server: str, answer_s: float) -> None:
-        self._transport = transport
+    _transport: asyncio.Transport
+    """There from when it is connected."""
+
+    def __init__(self, server: str, answer_s: float) -> None:
         self.server = server
         self.answer_s = answer_s
-        self.writer: object = None
-        """What is to live as long as the line does."""
         self.is_lost = False
         self.on_message: OnMessage = _ignore
         self.on_lost: Callable[[Line], None] = _ignore
@@ -85,6 +85,9 @@ class Line(asyncio.Protocol):
                 await self._gone.wait()
 
     # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)

@@ -69,7 +69,7 @@ class Store(Protocol):
         An ask that has the name already is granted again, with the same fence and from now on.
 
         Raises:
-            Unavailable: nothing changed.
+            Unavailable, PermissionDenied: nothing changed.
             OutcomeUnknown: it may have been granted, or may stand in the queue.
             UsageError: a semaphore is in use with another limit.
         """

@@ -17,7 +17,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable
 from fencehold.etcd import messages
 from fencehold.etcd.address import Address
 from fencehold.etcd.failures import Failed, Failure, LeaseExists, Meaning, understand
@@ -80,8 +80,16 @@ class Compacted(FenceholdError):
 class Cluster:
     """The members of one etcd, as seen from here. Belongs to the event loop that made it."""
 
-    def __init__(self, address: Address, bounds: Bounds, connect: Connect = Channel) -> None:
+    def __init__(
+        self,
+        address: Address,
+        bounds: Bounds,
+        connect: Connect = Channel,
+        denied: type[FenceholdError] = PermissionDenied,
+    ) -> None:
+        """`denied` is what to raise where credentials or rights are refused."""
         self.bounds = bounds
+        self._denied = denied
         self._address = address
         context = context_of(address.tls)
         self._members = [Member(endpoint, context, connect) for endpoint in address.endpoints]
@@ -105,6 +113,7 @@ class Cluster:
 
         Raises:
             Unavailable: certainly nothing happened.
+            PermissionDenied, or what it is made with: it is not allowed; certainly nothing happened.
             OutcomeUnknown: it may have happened, or may yet.
             UsageError: etcd takes no request of this size.
             NoLease: nothing happened: a lease that it names is gone.
@@ -236,7 +245,8 @@ class Cluster:
             if is_over or failure.is_final:
                 raise OutcomeUnknown(f"{self._address}: no answer that tells the outcome: {failure.text}")
         elif failure.is_final:
-            raise failure.kind(f"{self._address}: {failure.text}")
+            kind = self._denied if failure.kind is PermissionDenied else failure.kind
+            raise kind(f"{self._address}: {failure.text}")
         elif is_over or failure.meaning is Meaning.NOBODY or (is_read and self._is_closed):
             raise Unavailable(f"{self._address}: cannot be reached: {failure.text}")
 

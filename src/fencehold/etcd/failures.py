@@ -8,7 +8,7 @@ connection, a deadline, a member that stopped, a leader that changed. When in do
 from enum import Enum
 from typing import NamedTuple
 
-from fencehold.errors import FenceholdError, NotAdmitted, Unavailable, UsageError
+from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
 from fencehold.etcd.http2.status import CallFailed
 
 
@@ -81,20 +81,20 @@ _KNOWN = {
         Meaning.REFUSED,
         "etcd denies it: grant the user's role readwrite on the prefix of the URL "
         "(and add ?compact=false to the URL if only compacting is denied)",
-        NotAdmitted,
+        PermissionDenied,
     ),
     "etcdserver: user name is empty": Failure(
-        Meaning.REFUSED, "etcd asks who this is: put user:password@ before the host in the URL", NotAdmitted
+        Meaning.REFUSED, "etcd asks who this is: put user:password@ before the host in the URL", PermissionDenied
     ),
     "etcdserver: authentication failed": Failure(
         Meaning.REFUSED,
         "etcd knows no such user with this password: correct user:password@ in the URL",
-        NotAdmitted,
+        PermissionDenied,
     ),
     "etcdserver: authentication is not enabled": Failure(
         Meaning.REFUSED,
         "etcd has its users turned off: remove user:password@ from the URL, or run `etcdctl auth enable`",
-        NotAdmitted,
+        PermissionDenied,
     ),
     "etcdserver: invalid auth token": Failure(Meaning.LOGIN, "the token has run out"),
     "etcdserver: revision of auth store is old": Failure(Meaning.LOGIN, "users or roles changed"),

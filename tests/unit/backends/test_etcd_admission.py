@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from fencehold import HoldLost, Unavailable, aio
+from fencehold import EFFICIENCY, HoldLost, PermissionDenied, aio
 from rig.etcd import EtcdCluster
-from tests.behaviour.asking import until
-from tests.unit.etcd.guarded import LOGIN, with_tls, with_users
+from tests.behaviour.asking import proceeding, until
+from tests.unit.etcd.guarded import LOGIN, PASSWORD, set_password, with_tls, with_users
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,27 @@ def test_who_is_not_let_in_is_told_so(peopled: EtcdCluster, login: str, prefix: 
     """Certainly nothing happened, and the message says what to do."""
 
     async def main() -> None:
-        with pytest.raises(Unavailable, match=says):
+        with pytest.raises(PermissionDenied, match=says):
             await aio.connect(peopled.url(prefix, user=login), connect_timeout=10)
+
+    asyncio.run(main())
+
+
+def test_a_password_that_is_changed_is_no_outage(peopled: EtcdCluster) -> None:
+    """While a client is connected, too: nobody proceeds, no breaker opens; and when it is back, so are locks."""
+    url = peopled.url("locks/changed", user=LOGIN)
+
+    async def main() -> None:
+        async with proceeding(url) as client:
+            lock = client.lock("name", tier=EFFICIENCY, timeout=0)
+            async with lock as claim:
+                assert claim.is_protected
+            set_password(peopled, "another")
+            for _ in range(5):
+                with pytest.raises(PermissionDenied, match="no such user"):
+                    await lock.acquire()
+            set_password(peopled, PASSWORD)
+            async with lock as claim:
+                assert claim.is_protected
 
     asyncio.run(main())

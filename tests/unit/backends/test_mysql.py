@@ -110,7 +110,10 @@ def test_what_an_error_says_of_the_world(code: int, lost: bool, passing: bool) -
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
+        (1044, PermissionDenied),
         (1045, PermissionDenied),
+        (1227, PermissionDenied),
+        (1820, PermissionDenied),
         (1142, PermissionDenied),
         (1290, Unavailable),
         (1049, UsageError),

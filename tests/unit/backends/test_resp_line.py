@@ -27,7 +27,8 @@ class Wire:
 
 def line_on(answer_s: float = 5.0) -> tuple[Line, Wire]:
     wire = Wire()
-    line = wire.line = Line(cast(Any, wire), "here", answer_s)
+    line = wire.line = Line("here", answer_s)
+    line.connection_made(cast(Any, wire))
     return line, wire
 
 
@@ -129,7 +130,9 @@ def test_what_redis_refuses_is_told_apart() -> None:
         "OOM command not allowed when used memory > 'maxmemory'.": Unavailable,
         "MASTERDOWN Link with MASTER is down": Unavailable,
         "BUSY Redis is busy running a script.": Unavailable,
-        "NOAUTH Authentication required.": Unavailable,
+        "NOAUTH Authentication required.": PermissionDenied,
+        "WRONGPASS invalid username-password pair or user is disabled.": PermissionDenied,
+        "ERR AUTH <password> called without any password configured for the default user.": PermissionDenied,
         "NOPERM this user has no permissions to run the 'get' command": PermissionDenied,
         "ERR ACL failure in script: No permissions to access a key, on @user_script:1.": PermissionDenied,
         "WRONGTYPE Operation against a key holding the wrong kind of value": UsageError,

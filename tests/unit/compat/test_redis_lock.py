@@ -19,9 +19,28 @@ import fencehold
 from fencehold import aio
 from fencehold.client.blocking.lock import Lock as BlockingLock
 from fencehold.compat import redis as compat
-from fencehold.compat.redis import Gone, InDoubt, Lock, Misused, NotAcquired, NotHeld, NotHonoured, Unreachable
+from fencehold.compat.redis import (
+    Denied,
+    Gone,
+    InDoubt,
+    Lock,
+    Misused,
+    NotAcquired,
+    NotHeld,
+    NotHonoured,
+    Unreachable,
+)
 from fencehold.compat.redis import asyncio as compat_aio
-from fencehold.errors import HoldLost, LockTimeout, NotOwner, OutcomeUnknown, Unavailable, Unsupported, UsageError
+from fencehold.errors import (
+    HoldLost,
+    LockTimeout,
+    NotOwner,
+    OutcomeUnknown,
+    PermissionDenied,
+    Unavailable,
+    Unsupported,
+    UsageError,
+)
 from tests.unit.client.service import run, until_true
 from tests.unit.compat.redises import RedisServer
 from tests.unit.compat.scenarios import SCENARIOS, Scenario, Stage, play
@@ -197,7 +216,7 @@ def test_errors_are_of_both_families(client: fencehold.Client) -> None:
         lock.acquire()
 
 
-@pytest.mark.parametrize("kind", [NotAcquired, NotHeld, Misused, NotHonoured, Gone, Unreachable, InDoubt])
+@pytest.mark.parametrize("kind", [NotAcquired, NotHeld, Misused, NotHonoured, Gone, Unreachable, Denied, InDoubt])
 def test_errors_are_whole_as_those_of_redis_py(kind: type[exceptions.RedisError]) -> None:
     """Whatever redis-py's version gives the errors that it makes, such as what their `repr` shows, is there."""
     theirs = next(each for each in kind.__mro__ if each.__module__ == "redis.exceptions")
@@ -308,6 +327,22 @@ def test_a_service_that_is_not_there_is_a_connection_error(monkeypatch: pytest.M
         with pytest.raises(exceptions.TimeoutError, match="who knows") as unknown:
             lock.acquire()
         assert isinstance(unknown.value, OutcomeUnknown)
+
+
+def test_who_is_not_let_in_is_told_as_by_redis_py(redis_at: RedisServer) -> None:
+    """A wrong password is an `AuthenticationError`, and so a `ConnectionError`, and our `PermissionDenied`."""
+
+    async def test() -> None:
+        async with redis.asyncio.Redis(port=redis_at.port, username="nobody", password="wrong") as server:
+            with pytest.raises(exceptions.AuthenticationError, match="check user and password"):
+                await compat_aio.Lock(server, "a").acquire()
+
+    with redis.Redis(port=redis_at.port, username="nobody", password="wrong") as server:
+        with pytest.raises(exceptions.AuthenticationError) as refused:
+            Lock(server, "a").acquire()
+        assert isinstance(refused.value, exceptions.ConnectionError)
+        assert isinstance(refused.value, PermissionDenied)
+    run(test())
 
 
 def test_a_task_releases_its_own_hold_or_one_handed_to_it() -> None:

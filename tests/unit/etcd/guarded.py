@@ -41,6 +41,12 @@ def with_users(folder: Path) -> Iterator[EtcdCluster]:
         yield etcd
 
 
+def set_password(etcd: EtcdCluster, password: str) -> None:
+    """Give the one user another password. It has to log in anew."""
+    token = etcd.ask(0, "/v3/auth/authenticate", {"name": "root", "password": PASSWORD})["token"]
+    etcd.ask(0, "/v3/auth/user/changepw", {"name": "locks", "password": password}, token)
+
+
 @contextmanager
 def _running(etcd: EtcdCluster) -> Iterator[None]:
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencehold.errors import NotAdmitted, Unavailable, UsageError
+from fencehold.errors import PermissionDenied, Unavailable, UsageError
 from fencehold.etcd.failures import Meaning, understand
 from fencehold.etcd.http2.status import CallFailed, Code
 
@@ -79,4 +79,4 @@ def test_only_a_size_is_the_callers_mistake() -> None:
     """An entry too large stays so; what an operator can put right, in etcd or in the URL, may be tried again."""
     assert understand(error("INVALID_ARGUMENT", "etcdserver: request is too large")).kind is UsageError
     assert understand(error("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded")).kind is Unavailable
-    assert understand(error("PERMISSION_DENIED", "etcdserver: permission denied")).kind is NotAdmitted
+    assert understand(error("PERMISSION_DENIED", "etcdserver: permission denied")).kind is PermissionDenied

@@ -88,7 +88,8 @@ class Session:
         self._beating: asyncio.Task[None] | None = None
         self._pause_s = 0.0
         self._not_before = 0.0
-        self._failure = ""
+        self._failure: FenceholdError = Unavailable("the client is closed")
+        """Why the last attempt failed."""
         self.on_word: Callable[[str], None] = _nothing
         self.on_end: Callable[[str], None] = _nothing
         self.needed: Callable[[], bool] = _never
@@ -109,7 +110,7 @@ class Session:
             return self._line
         if self._making is None:
             if asyncio.get_running_loop().time() < self._not_before:
-                raise Unavailable(self._failure)
+                raise type(self._failure)(str(self._failure))
             self._making = asyncio.create_task(self._made())
             self._making.add_done_callback(self._on_made)
         # Others wait for the same one, and go on if this one is cancelled.
@@ -178,7 +179,7 @@ class Session:
         if error is None:
             self._pause_s = 0.0
             return
-        self._failure = str(error)
+        self._failure = error if isinstance(error, FenceholdError) else Unavailable(str(error))
         self._pause_s = min(max(_PAUSE_S, 2 * self._pause_s), _PAUSE_S_MAX)
         self._not_before = asyncio.get_running_loop().time() + self._pause_s
 

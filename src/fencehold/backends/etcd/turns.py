@@ -21,7 +21,7 @@ from fencehold.backends.etcd.queues import Seen
 from fencehold.backends.etcd.session import Session, ttl_s_of
 from fencehold.backends.etcd.watches import Watch, Watches
 from fencehold.backends.port import Ask
-from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.errors import OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.etcd.cluster import Cluster, NoLease
 from fencehold.etcd.transactions import keys_in, newest, transaction
 
@@ -96,7 +96,7 @@ class Turn:
             if self._asking.cancelled() and self.session.ending:
                 raise Over from None
             raise
-        except Unavailable:
+        except (Unavailable, PermissionDenied):
             self.is_entered = False
             raise
         seen = queues.entered(told, self.key)

@@ -14,6 +14,7 @@ from fencehold.backends.libpq.address import Address
 from fencehold.backends.libpq.failures import Rejected, refusal, unreached
 from fencehold.backends.libpq.line import Line, Row
 from fencehold.errors import OutcomeUnknown, Unavailable, Unsupported
+from fencehold.postgres.admission import is_denied
 
 _VERSION_MIN = 130_000
 _QUESTION = b"""
@@ -42,13 +43,15 @@ async def dial(address: Address, connect_s: float, answer_s: float) -> tuple[Lin
         PermissionDenied: it does not let us in.
         Unsupported: it is too old.
     """
+    until = asyncio.get_running_loop().time() + connect_s
     try:
-        async with asyncio.timeout(connect_s):
+        async with asyncio.timeout_at(until):
             connection = await AsyncConnection.connect(autocommit=True, **address.params)
     except TimeoutError as error:
         raise Unavailable(f"{address}: no answer in {connect_s:g} s") from error
     except (psycopg.Error, OSError) as error:
-        raise unreached(error, address) from error
+        left_s = until - asyncio.get_running_loop().time()
+        raise unreached(error, address, denied=await is_denied(error, address.params, left_s)) from error
     pid = connection.pgconn.backend_pid
     line = Line(connection, address, min(connect_s, answer_s))
     try:

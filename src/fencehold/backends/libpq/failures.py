@@ -10,6 +10,7 @@
 import re
 
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported, UsageError
+from fencehold.postgres.admission import is_denial
 
 AGAIN = frozenset({"40001", "40P01", "55P03"})
 """Serialization failure, deadlock, a lock not had in time: nothing happened, and the same again may go well."""
@@ -17,18 +18,10 @@ MISSING = frozenset({"3F000", "42P01", "42883"})
 """There is no such schema, table or function."""
 _ENDS = ("08", "57P")
 """Begin the codes of errors that end a connection: a commit under way when they came may have been made."""
-_DENIED = "42501"
 _READ_ONLY = "25006"
 _OTHER_ISOLATION = "25001"
 _OUTGROWN = ("53200", "54000")
 _NOT_TEXT = ("22P05", "22021")
-
-_NOT_ADMITTED = re.compile(
-    r"authentication failed|no password supplied|no pg_hba\.conf entry|permission denied for database|"
-    r'FATAL: +(?:role|database) ".*" does not exist'
-)
-"""A connection that is refused has no code, only words. Those of a server that does not speak English are not
-known here: it is taken for one that cannot be reached, and its words are told."""
 _STANDBY = re.compile(r"session is read-only|server is in hot standby")
 
 
@@ -51,7 +44,7 @@ def refusal(error: Rejected, where: object) -> FenceholdError:
     said = f"{where}: Postgres said: {error.message} ({error.sqlstate})"
     if is_lost(error.sqlstate):
         return OutcomeUnknown(said)
-    if error.sqlstate == _DENIED:
+    if is_denial(error.sqlstate):
         return PermissionDenied(said)
     if error.sqlstate == _READ_ONLY:
         return Unavailable(f"{said}; it is a standby, or set to read only: name the server that takes writes")
@@ -66,10 +59,10 @@ def refusal(error: Rejected, where: object) -> FenceholdError:
     return Unavailable(said)
 
 
-def unreached(error: BaseException, where: object) -> FenceholdError:
-    """What it means that no connection was to be had."""
+def unreached(error: BaseException, where: object, *, denied: bool) -> FenceholdError:
+    """What it means that no connection came about; `denied` says whether a server did not let us in."""
     said = first_line(error)
-    if _NOT_ADMITTED.search(str(error)):
+    if denied:
         return PermissionDenied(f"{where}: {said}")
     if _STANDBY.search(str(error)):
         return Unavailable(f"{where}: {said}; name the server that takes writes, or all of them")

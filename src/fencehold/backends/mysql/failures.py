@@ -15,7 +15,8 @@ _AGAIN = (1205, 1213, 1020)
 _LOST = (1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1180, 1317, 1927, 3024, 4031)
 """The server ends, or has ended, the connection or the statement: in the middle of whatever it was at."""
 _READ_ONLY = (1290, 1792, 1836, 3100)
-_DENIED = (1044, 1045, 1130, 1142, 1143, 1227, 1370, 1410, 1698, 3118, 4151)
+_DENIED = (1044, 1045, 1130, 1142, 1143, 1227, 1370, 1410, 1698, 1820, 1862, 3118, 3955, 4151)
+"""A password, a right or a host that is not taken; a password that has expired, and an account that is locked."""
 _NO_DATABASE = 1049
 NO_TABLE = 1146
 _DRIVER_CODES = 2000

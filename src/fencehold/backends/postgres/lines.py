@@ -27,7 +27,8 @@ class Lines:
         self._making: asyncio.Task[Line] | None = None
         self._pause_s = 0.0
         self._not_before = 0.0
-        self._failure = ""
+        self._failure: FenceholdError = Unavailable("the client is closed")
+        """Why the last attempt failed."""
         self._is_closed = False
 
     async def pick(self) -> Line:
@@ -43,7 +44,7 @@ class Lines:
             return best
         making = self._begin()
         if making is None:
-            raise Unavailable(self._failure or "the client is closed")
+            raise type(self._failure)(str(self._failure))
         # Others wait for the same one, and go on if this one is cancelled.
         return await asyncio.shield(making)
 
@@ -78,6 +79,6 @@ class Lines:
         if error is None:
             self._pause_s = 0.0
             return
-        self._failure = str(error)
+        self._failure = error if isinstance(error, FenceholdError) else Unavailable(str(error))
         self._pause_s = min(max(_PAUSE_S, 2 * self._pause_s), _PAUSE_S_MAX)
         self._not_before = asyncio.get_running_loop().time() + self._pause_s

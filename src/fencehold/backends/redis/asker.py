@@ -9,7 +9,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
@@ -17,7 +17,6 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from fencehold.backends.port import Ask, Lease
 from fencehold.backends.resp_address import Server
-from fencehold.backends.resp_dial import words_of
 from fencehold.backends.resp_failures import Refusal, answered, unanswered, unreached
 from fencehold.backends.resp_line import Word
 from fencehold.backends.resp_link import Script
@@ -115,7 +114,19 @@ class RedisAsker:
 
 
 def _maker(server: Server, connect_s: float, answer_s: float) -> Maker:
-    words = words_of(server, connect_s, answer_s) | {"protocol": 2}
-    over_tcp = Connection if server.tls is None else SSLConnection
-    kind: Any = UnixDomainSocketConnection if server.path else over_tcp
-    return partial(kind, **words)
+    words: dict[str, Any] = {
+        "db": server.db,
+        "username": server.login.user or None,
+        "password": server.login.password or None,
+        "socket_timeout": answer_s,
+        "socket_connect_timeout": connect_s,
+        "protocol": 2,
+    }
+    if server.path:
+        return partial(cast(Any, UnixDomainSocketConnection), path=server.path, **words)
+    words |= {"host": server.endpoint.host, "port": server.endpoint.port}
+    if server.tls is None:
+        return partial(cast(Any, Connection), **words)
+    ca, cert, key = (None if path is None else str(path) for path in server.tls)
+    tls = {"ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key, "ssl_check_hostname": True}
+    return partial(cast(Any, SSLConnection), **words, **tls)

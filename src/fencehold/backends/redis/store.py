@@ -14,7 +14,6 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +29,7 @@ from fencehold.backends.seen import stamp
 from fencehold.backends.store import Busy, Taken
 from fencehold.client.terms import ms_of
 from fencehold.client.views import Explanation
-from fencehold.errors import PermissionDenied, QueueFull, UsageError
+from fencehold.errors import QueueFull, UsageError
 from fencehold.guarantees import Guarantees
 
 _stamp = lru_cache(maxsize=1_024)(stamp)
@@ -114,9 +113,7 @@ class RedisStore:
 
     async def leave(self, ask: Ask) -> None:
         self._waiting.pop(ask.token, None)
-        # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
-        with suppress(UsageError, PermissionDenied):
-            await self._link.run(*self._freeing(ask))
+        await self._link.run(*self._freeing(ask))
 
     async def look(self, name: str) -> Explanation:
         return explained(name, await self._link.run(scripts.LOOK, self._keys(name), ()))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fencehold.backends.resp_failures import Refusal, answered
+from fencehold.backends.resp_failures import Refusal, answered, final_among
 from fencehold.backends.resp_line import Word
 from fencehold.backends.resp_link import Link, Script
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
@@ -132,9 +132,8 @@ class Poll:
 
 def failure(votes: Votes, quorum: int) -> FenceholdError:
     """The error for a question that too few have answered."""
-    for error in votes.errors:
-        if not isinstance(error, (Unavailable, OutcomeUnknown)):
-            return error
+    if final := final_among(votes.errors):
+        return final
     said = "; ".join(sorted({str(error) for error in votes.errors})) or "no answer came in time"
     text = f"{len(votes.answers)} Redises answered, and {quorum} are needed: {said}"
     return OutcomeUnknown(text) if votes.unknown + votes.yes() >= quorum else Unavailable(text)

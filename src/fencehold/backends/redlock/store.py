@@ -18,7 +18,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,12 +28,13 @@ from fencehold.backends.redlock.address import Address
 from fencehold.backends.redlock.firsts import Firsts
 from fencehold.backends.redlock.poll import Poll, Question, Votes, failure
 from fencehold.backends.resp_dial import dial
+from fencehold.backends.resp_failures import final_among
 from fencehold.backends.resp_link import Link
 from fencehold.backends.store import Busy, Taken
 from fencehold.client.terms import ms_of
 from fencehold.client.trust import margin
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
+from fencehold.errors import FenceholdError, Unavailable
 from fencehold.guarantees import Guarantees
 
 _stamp = lru_cache(maxsize=1_024)(seen.stamp)
@@ -151,9 +151,7 @@ class RedlockStore:
     async def leave(self, ask: Ask) -> None:
         if not self._firsts.leave(ask):
             return
-        # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
-        with suppress(UsageError, PermissionDenied):
-            self._has_most(await self._free(ask, ask.token, lambda _: False))
+        self._has_most(await self._free(ask, ask.token, lambda _: False))
 
     async def look(self, name: str) -> Explanation:
         votes = self._has_most(await self._poll(Question(scripts.LOOK, (self._key(name),)), lambda _: False))
@@ -248,11 +246,8 @@ def drift(ttl: float) -> float:
 
 
 def _unreached(errors: list[FenceholdError], quorum: int) -> FenceholdError:
-    for error in errors:
-        if not isinstance(error, Unavailable):
-            return error
     said = "; ".join(map(str, errors))
-    return Unavailable(f"fewer than {quorum} Redises were reached: {said}")
+    return final_among(errors) or Unavailable(f"fewer than {quorum} Redises were reached: {said}")
 
 
 def _owner(value: bytes) -> bytes:

@@ -31,7 +31,7 @@ from fencehold.backends.zookeeper.requests import Answer, Lost, create, delete, 
 from fencehold.backends.zookeeper.session import Session
 from fencehold.client.clock import Clock, clock
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
+from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 
 _OWN_WATCH_AFTER_S = 0.02
@@ -182,7 +182,7 @@ class ZookeeperBackend:
         self._let_end(lease, min(before, end))
         try:
             is_there = await self._is_there(entry)
-        except Unavailable:
+        except (Unavailable, PermissionDenied):
             self._let_end(lease, before)
             raise
         if not lease.ending and not is_there:

@@ -1,8 +1,9 @@
 """The link: the session there is, and the next one when it is over.
 
 1. There is one session at a time. When it is over, whoever has something in it is told first; the next one begins
-   after a pause, so that servers that refuse us are not stormed.
-2. After `close`, no thread and no socket is left.
+   after a pause, so that servers that refuse us are not stormed: ever longer while they do not let us in.
+2. Who asks while the servers do not let us in is told so at once, until they answer something again.
+3. After `close`, no thread and no socket is left.
 """
 
 import asyncio
@@ -12,9 +13,10 @@ from fencehold.backends.port import Settings
 from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.session import Session
 from fencehold.client.clock import Clock
-from fencehold.errors import Unavailable
+from fencehold.errors import FenceholdError, Unavailable
 
 _ANEW_S = 0.1
+_ANEW_S_MAX = 2.0
 _GOODBYE_S = 2.0
 
 
@@ -31,6 +33,9 @@ class Link:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._denial: FenceholdError | None = None
+        """Why the last session is over, if the servers did not let us in."""
+        self._pause_s = _ANEW_S
         self._bells: set[asyncio.Event] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._session = self._made(0)
@@ -41,17 +46,19 @@ class Link:
 
         Raises:
             Unavailable: it has none in time.
+            PermissionDenied: the servers do not let us in.
         """
-        session = self._session
-        if session.is_connected:
-            return session
+        if self._is_ready():
+            return self._session
         bell = asyncio.Event()
         self._bells.add(bell)
         try:
             async with asyncio.timeout(seconds):
-                while not self._session.is_connected:
+                while not self._is_ready():
                     if self._is_closed:
                         raise Unavailable(f"{self._address}: the client was closed")
+                    if self._denial is not None:
+                        raise type(self._denial)(str(self._denial))
                     bell.clear()
                     await bell.wait()
         except TimeoutError as error:
@@ -68,6 +75,9 @@ class Link:
         if self._ending:
             await asyncio.wait(self._ending)
 
+    def _is_ready(self) -> bool:
+        return self._session.is_connected and (self._denial is None or self._session.is_admitted)
+
     def _made(self, zxid: int) -> Session:
         session = Session(self._address, self._settings.ttl, zxid, self._clock)
         session.on_change = self._on_change
@@ -78,9 +88,11 @@ class Link:
             return
         if session.is_over:
             self.on_over(session)
+            self._denial = session.denial
             if not self._is_closed:
                 self._session = self._made(session.zxid)
-                self._loop.call_later(_ANEW_S, self._session.start)
+                self._pause_s = _ANEW_S if self._denial is None else min(2 * self._pause_s, _ANEW_S_MAX)
+                self._loop.call_later(self._pause_s, self._session.start)
                 self._end(session, 0)
         elif session.is_connected:
             self.on_back(session)

@@ -8,19 +8,21 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from kazoo.exceptions import (
+    AuthFailedError,
     InvalidACLError,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
     SessionMovedError,
     UnimplementedError,
 )
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, Sync
 
-from fencehold.errors import FenceholdError, NotAdmitted, OutcomeUnknown, Unavailable, Unsupported
+from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
 
 Request: TypeAlias = Any
 """One of kazoo's requests; they are not typed."""
@@ -29,6 +31,9 @@ ANSWERS = (NoNodeError, NodeExistsError, NotEmptyError)
 """Errors that say how things stand."""
 REFUSALS = (NoAuthError, InvalidACLError, QuotaExceededError, UnimplementedError)
 """Errors that are answers, too, but to a question that should not have been asked."""
+DENIALS = (AuthFailedError, SessionClosedRequireSaslError)
+"""What a server says that does not let us in: it has done nothing, does nothing that was sent after it on the same
+connection, and ends the session."""
 ELSEWHERE = (SessionExpiredError, SessionMovedError)
 """What a server says whose connection carries no session any more: it has ended, or goes on at another one."""
 _EPHEMERAL_SEQUENTIAL = 1 | 2
@@ -106,7 +111,12 @@ def proof(root: str) -> Request:
 def meaning(where: str, error: Exception | None) -> FenceholdError:
     """What an error of kazoo's says about the world, if it is no answer."""
     if isinstance(error, NoAuthError):
-        return NotAdmitted(f"{where}: ZooKeeper refused, NoAuthError: use the login the root was made with")
+        return PermissionDenied(f"{where}: ZooKeeper refused, NoAuthError: use the login the root was made with")
+    if isinstance(error, DENIALS):
+        return PermissionDenied(
+            f"{where}: ZooKeeper does not let us in, {type(error).__name__}: its servers ask for a login "
+            "(user:password@ in the URL) or a certificate that they know; SASL is not spoken here"
+        )
     if isinstance(error, UnimplementedError):
         return Unsupported(f"{where}: ZooKeeper 3.5 or newer is needed, as it has containers")
     if isinstance(error, REFUSALS):

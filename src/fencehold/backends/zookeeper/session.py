@@ -6,7 +6,8 @@
    are off. So the names of a process whose loop hangs become free. While any place is ours in it, that is a write:
    it proves that the session is kept (see `standing`).
 3. A server that leaves one of these unanswered for two fifths of the timeout is left for another.
-4. When it is over it stays over. Its client makes no other session, and nothing it says is heard any more.
+4. When it is over it stays over. Its client makes no other session, and nothing it says is heard any more. If it
+   is over since the servers do not let us in, whatever was asked in vain is told that.
 5. What was seen is never unseen: a connection is made with the newest transaction that was seen before it, also by
    earlier sessions, and a server that is behind refuses it.
 """
@@ -19,8 +20,8 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.exceptions import AuthFailedError, KazooException
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
@@ -28,6 +29,7 @@ from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.handler import PlugHandler
 from fencehold.backends.zookeeper.requests import (
     ANSWERS,
+    DENIALS,
     ELSEWHERE,
     REFUSALS,
     Answer,
@@ -69,11 +71,17 @@ class Session:
         self.trust = Trust(0.0, 0.0)
         self.standing = Standing()
         self.is_connected = self.is_over = False
+        self.is_admitted = False
+        """Whether a server has answered anything in it."""
+        self.denial: FenceholdError | None = None
+        """What the servers said that did not let us in, if that ended it."""
         self.zxid = zxid
         """The newest transaction it has seen, once it is over."""
         self.claims = 0
         """How many places may be ours in it."""
         self.on_change: Callable[[Session], None] = lambda _: None
+        self._has_begun = False
+        """Whether the servers have made it; known to kazoo's thread alone."""
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._watched: dict[str, set[Told]] = {}
@@ -95,7 +103,7 @@ class Session:
         """Hand a request over; the future is always answered, unless it is cancelled."""
         reply = _Reply(self, is_write(request))
         if self.is_over:
-            reply.future.set_result(Answer(error=Lost(f"{self.address}: the session has ended")))
+            reply.future.set_result(Answer(error=self.why_over()))
         else:
             self._client._call(request, reply)
         return reply.future
@@ -105,7 +113,7 @@ class Session:
 
         Raises:
             Lost: one of them was not answered, and will not be, or not in time.
-            Unavailable, Unsupported: one of them was refused; so nothing of that one was done.
+            Unavailable, PermissionDenied, Unsupported: one of them was refused; so nothing of that one was done.
         """
         futures = [self.send(request) for request in requests]
         timer = self._loop.call_later(seconds, self._give_up, futures)
@@ -172,6 +180,19 @@ class Session:
         """End the connection; kazoo makes another."""
         self._client.handler.cut()
 
+    def deny(self, error: Exception) -> None:
+        """The servers do not let us in: it is over."""
+        self.denial = self.denial or meaning(str(self.address), error)
+        self._client.handler.hang_up()
+        self._over()
+
+    def why_over(self) -> FenceholdError:
+        """The error for what was asked in it when it was over."""
+        if self.denial is not None:
+            # A new one for each: an error that several raise collects the traceback of all.
+            return type(self.denial)(str(self.denial))
+        return Lost(f"{self.address}: the session has ended")
+
     # What kazoo tells.
 
     def _made(self, ttl: float, zxid: int) -> Any:
@@ -198,7 +219,7 @@ class Session:
         self, client: Any, connect: Callable[..., tuple[float, float]], *place: Any
     ) -> tuple[float, float]:
         """On kazoo's thread: connect, and note when that was asked for and which timeout was agreed to."""
-        was_there, sent_at = client._session_id is not None, self._clock()
+        was_there, sent_at = self._has_begun, self._clock()
         read_ms, connect_ms = connect(*place)
         # kazoo keeps two thirds of what was agreed to.
         client.handler.posts.put(partial(self._on_connected, sent_at, read_ms * 1.5 / 1_000, was_there))
@@ -206,8 +227,12 @@ class Session:
 
     def _on_state(self, client: Any, state: str) -> None:
         # On kazoo's thread, and before kazoo forgets what its session has seen.
-        if state == KazooState.LOST:
+        if state == KazooState.CONNECTED:
+            self._has_begun = True
+        elif state == KazooState.LOST:
             client.handler.hang_up()
+            if client.client_state == KeeperState.AUTH_FAILED:
+                client.handler.posts.put(partial(self.deny, AuthFailedError()))
             client.handler.posts.put(partial(self._over, client.last_zxid))
         elif state == KazooState.SUSPENDED:
             client.handler.posts.put(self._on_disconnected)
@@ -253,6 +278,7 @@ class Session:
     def on_answer(self, sent_at: float, *, is_write: bool) -> None:
         """A request was answered by a server."""
         if not self.is_over:
+            self.is_admitted = True
             self.standing.on_answer(sent_at, self._clock(), is_write=is_write)
             self.trust.end = self.standing.end
 
@@ -300,13 +326,15 @@ class _Reply:
         is_answer = error is None or isinstance(error, ANSWERS)
         if is_answer or isinstance(error, REFUSALS):
             session.on_answer(self._sent_at, is_write=self._is_write)
+        if isinstance(error, DENIALS):
+            session.deny(error)
         if isinstance(error, ELSEWHERE) and session.is_connected:
             # A server may say so and not hang up; on another connection it is found out what has become of it.
             session.cut()
         if self.future.done():
             return
         if session.is_over:
-            self.future.set_result(Answer(error=Lost(f"{session.address}: the session has ended")))
+            self.future.set_result(Answer(error=session.why_over()))
         elif is_answer:
             self.future.set_result(Answer(value, error))
         else:

@@ -2,7 +2,7 @@
 
 1. Whoever goes on so is told: the claim is not protected, and its guarantees never promised one holder.
 2. Only what is known not to be had for want of an answer is gone on without. A refusal stays one: whoever is told
-   that another has the name does not go on.
+   that another has the name does not go on, and neither does who is not let in, which would be for ever.
 3. A claim without a lock is never lost, and there is nothing to give back.
 4. It is logged, but not as often as it happens.
 """

@@ -6,6 +6,7 @@ event loops. All of it needs redis-py: ``pip install 'fencehold[redis]'``.
 """
 
 from fencehold.compat.redis.errors import (
+    Denied,
     Gone,
     InDoubt,
     Misused,
@@ -20,6 +21,7 @@ from fencehold.compat.redis.shadows import Shadow
 from fencehold.compat.shadow import Report, Side, Summary
 
 __all__ = [
+    "Denied",
     "Gone",
     "InDoubt",
     "Lock",

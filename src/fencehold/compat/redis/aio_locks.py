@@ -18,7 +18,7 @@ from redis.exceptions import LockError
 from fencehold import aio
 from fencehold.client.aio.hold import Claim
 from fencehold.compat.redis.asking import Having, refuse_token, tier_of, ttl_left
-from fencehold.compat.redis.errors import InDoubt, NotAcquired, NotHeld, Unreachable, gone, translated
+from fencehold.compat.redis.errors import Denied, InDoubt, NotAcquired, NotHeld, Unreachable, gone, translated
 from fencehold.compat.redis.keeping import NOT_ACQUIRED, NOT_HELD, Keeping, on_not_released
 from fencehold.compat.redis.locks import lock as _lock
 from fencehold.compat.redis.pools import aio_checked, aio_clients
@@ -123,7 +123,7 @@ class Lock(Keeping):
     ) -> None:
         try:
             await self.release()
-        except (LockError, Unreachable, InDoubt) as failure:
+        except (LockError, Unreachable, InDoubt, Denied) as failure:
             on_not_released(self, failure, error)
 
     async def _take(self, token: bytes, wait: float | None) -> bool:

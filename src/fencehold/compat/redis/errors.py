@@ -9,9 +9,11 @@
                        └─ NotHonoured ─── Unsupported      an argument of redis-py that means nothing here
     LockNotOwnedError ─── Gone ────────── HoldLost         it was held, and is lost
     ConnectionError ───── Unreachable ─── Unavailable      certainly nothing happened
+    AuthenticationError,
+    NoPermissionError ─── Denied ──────── PermissionDenied the password is not taken, or a right is missing
     TimeoutError ──────── InDoubt ─────── OutcomeUnknown   it may have happened
 
-What else Fencehold refuses with (`QueueFull`, `PermissionDenied` …) is raised as it is.
+What else Fencehold refuses with (`QueueFull`, `LimitExceeded` …) is raised as it is.
 
 Each is made by redis-py's own `__init__`, and what Fencehold's has beside that is set here: what redis-py's errors
 carry, and need for their `repr`, changes with its versions.
@@ -66,6 +68,10 @@ class Unreachable(theirs.ConnectionError, ours.Unavailable):
     """Certainly nothing happened."""
 
 
+class Denied(theirs.AuthenticationError, theirs.NoPermissionError, ours.PermissionDenied):
+    """Not allowed: other credentials or rights help, waiting does not. Nothing happened."""
+
+
 class InDoubt(theirs.TimeoutError, ours.OutcomeUnknown):
     """It may have happened; what may be held by it is freed as soon as that is possible."""
 
@@ -75,8 +81,10 @@ def translated() -> Iterator[None]:
     """Not having reached anything, in the words of both."""
     try:
         yield
-    except (Unreachable, InDoubt):
+    except (Unreachable, InDoubt, Denied):
         raise
+    except ours.PermissionDenied as error:
+        raise Denied(str(error)) from error
     except ours.Unavailable as error:
         raise Unreachable(str(error)) from error
     except ours.OutcomeUnknown as error:

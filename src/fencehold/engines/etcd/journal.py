@@ -18,7 +18,7 @@ from fencehold.engines.etcd.opening import epoch_in, open_journal
 from fencehold.engines.etcd.pages import Pages
 from fencehold.engines.etcd.trimming import Trimmer
 from fencehold.engines.etcd.watch import Tail
-from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.errors import NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.etcd.address import Address, parse
 from fencehold.etcd.cluster import Answer, Bounds, Cluster
 from fencehold.etcd.http2.channel import Channel
@@ -71,7 +71,7 @@ class EtcdJournal:
     async def open(self) -> Opened:
         if self._running is not None:
             raise UsageError(f"{self._address}: this journal is open already")
-        cluster = Cluster(self._address, self._bounds, self._connect)
+        cluster = Cluster(self._address, self._bounds, self._connect, denied=NotAdmitted)
         try:
             opened = await open_journal(cluster, self._keys)
         except BaseException:

@@ -6,8 +6,6 @@
 3. Nothing was sent: certainly absent.
 """
 
-import re
-
 import psycopg
 
 from fencehold.errors import Damaged, FenceholdError, NotAdmitted, Unavailable, UsageError
@@ -17,14 +15,6 @@ _CONNECTION = ("08", "57P")
 _DAMAGE = ("XX001", "XX002")
 _READ_ONLY = "25006"
 _DENIED = "42501"
-
-
-_NOT_ADMITTED = re.compile(
-    r"authentication failed|no password supplied|no pg_hba\.conf entry|permission denied for database|"
-    r'FATAL: +(?:role|database) ".*" does not exist'
-)
-"""A connection that is refused has no code, only words. Those of a server that does not speak English are not
-known here: it is taken for one that cannot be reached, and its words are told."""
 
 
 class Lost(Exception):
@@ -52,9 +42,9 @@ def refusal(error: psycopg.Error, where: object) -> FenceholdError:
     return Unavailable(said)
 
 
-def unreached(error: BaseException, host: str) -> Unavailable:
-    """What it means that no connection was to be had."""
-    kind = NotAdmitted if _NOT_ADMITTED.search(str(error)) else Unavailable
+def unreached(error: BaseException, host: str, *, denied: bool) -> Unavailable:
+    """What it means that no connection came about; `denied` says whether the server did not let us in."""
+    kind = NotAdmitted if denied else Unavailable
     return kind(f"{host}: {first_line(error)}")
 
 

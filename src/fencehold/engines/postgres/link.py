@@ -30,6 +30,7 @@ from fencehold.engines.postgres.address import Address, shown
 from fencehold.engines.postgres.failures import Lost, first_line, is_lost, refusal, unreached
 from fencehold.engines.postgres.greeting import greet
 from fencehold.errors import NotAdmitted, Unavailable
+from fencehold.postgres.admission import is_denied
 
 Row = tuple[Any, ...]
 _DRAINS_MAX = 4
@@ -168,7 +169,8 @@ class Link:
         except TimeoutError:
             raise Unavailable(f"{shown(host)}: no answer in time") from None
         except (psycopg.Error, OSError) as error:
-            raise unreached(error, shown(host)) from error
+            left_s = until - asyncio.get_running_loop().time()
+            raise unreached(error, shown(host), denied=await is_denied(error, host, left_s)) from error
         finally:
             self._dialling = None
 

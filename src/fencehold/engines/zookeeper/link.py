@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     InvalidACLError,
     KazooException,
@@ -30,6 +31,7 @@ from kazoo.exceptions import (
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
+    SessionClosedRequireSaslError,
 )
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -50,7 +52,8 @@ _ANEW_S = 0.1
 """A client follows one whose session ended after this pause: servers that refuse us are not to be stormed."""
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 0.5}
 _ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
-REFUSALS = (NoAuthError, InvalidACLError, QuotaExceededError)
+_DENIALS = (NoAuthError, AuthFailedError, SessionClosedRequireSaslError)
+REFUSALS = (*_DENIALS, InvalidACLError, QuotaExceededError)
 
 _log = logging.getLogger("fencehold.engines.zookeeper.kazoo")
 _log.addHandler(logging.NullHandler())
@@ -175,8 +178,9 @@ class Link:
 
     def refusal(self, error: Exception) -> Unavailable:
         """What an answer means that nobody here can do anything about. Nothing happened."""
-        if isinstance(error, NoAuthError):
-            return NotAdmitted(f"{self.address}: ZooKeeper refused, NoAuthError: use the login it was made with")
+        if isinstance(error, _DENIALS):
+            kind = type(error).__name__
+            return NotAdmitted(f"{self.address}: ZooKeeper refused, {kind}: use the login it was made with")
         return Unavailable(f"{self.address}: ZooKeeper refused, {type(error).__name__}: see its server")
 
     def _made(self) -> Any:

@@ -55,6 +55,19 @@ def test_a_journal_made_with_a_login_is_for_that_login_alone() -> None:
     run(work("/owned/by/alice"))
 
 
+def test_a_node_that_is_not_let_in_is_told_so(tmp_path: Path) -> None:
+    """Servers that ask for a login end a session without one: that is no outage."""
+    strict = {"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}
+
+    async def work(server: ZookeeperEnsemble) -> None:
+        journal = ZookeeperJournal(Address.parse(server.url()), append_timeout_s=PATIENCE_S)
+        with pytest.raises(NotAdmitted, match="use the login"):
+            await journal.open()
+
+    with ZookeeperEnsemble(tmp_path, 1, properties=strict) as server:
+        run(work(server))
+
+
 def identity(leaf: trustme.LeafCert) -> bytes:
     """Key and certificates, with the key in the one form that Java reads."""
     key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
