@@ -3,13 +3,14 @@
 Only what is certain counts, so that there is never a false alarm:
 
 1. A waiter waits for every hold that shuts it out, and for everyone who stands before it in a queue.
-2. A semaphore's waiter is not shut out by any one permit (whichever comes back first will do), so no edge leads
-   from it to their holders.
+2. A semaphore's waiter is not shut out by any one permit: whichever comes back first will do. Only where one owner
+   has all of them is it certain from whom it has to come; else no edge leads to their holders.
 3. An owner that nobody named takes no part, and an owner that waits for two things at once is evidently not one
    task: nothing is certain about either.
 
-Edges come into being only when somebody begins to wait, so looking then is enough; but for an owner that waited
-for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
+Edges come into being only when somebody begins to wait, or when an owner is granted the last permit of several: it
+does not wait then, and is looked at when it does. So looking when a wait begins is enough; but for an owner that
+waited for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
 """
 
 from collections import deque
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 
 from fencehold.core.commands import Acquire, Mode
 from fencehold.core.outcomes import Link
-from fencehold.core.state import Hold, OwnerKey, State, Waiter
+from fencehold.core.state import Crowd, Hold, OwnerKey, State, Waiter
 
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
@@ -60,9 +61,18 @@ def _blockers(
 
 
 def _certain(state: State, name: str, mode: Mode) -> list[Hold]:
-    """The holds that must all end before the name can be had in this mode."""
+    """The holds whose owners are all waited for by whoever cannot have the name in this mode."""
     crowd = state.crowds.get(name)
-    return [] if crowd is not None and crowd.mode is mode else state.holders(name)
+    return state.holders(name) if crowd is None or crowd.mode is not mode else _of_one_owner(crowd)
+
+
+def _of_one_owner(crowd: Crowd) -> list[Hold]:
+    """The oldest permit, if none is free and all are one owner's; else nothing."""
+    if crowd.has_room():
+        return []
+    oldest = crowd.holds[min(crowd.holds)]
+    is_alone = all(hold.owner == oldest.owner and hold.session == oldest.session for hold in crowd.holds.values())
+    return [oldest] if is_alone else []
 
 
 def _before(state: State, name: str, ticket: int) -> Iterator[Waiter]:

@@ -301,6 +301,24 @@ def test_a_semaphore_has_a_permit_or_more(client: Client, limit: Any) -> None:
         client.semaphore("s", limit)
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_who_has_all_permits_does_not_wait_for_itself(client: Client, limit: int) -> None:
+    """That is refused as a deadlock; another thread waits, and is granted what comes back."""
+    slots = client.semaphore("slots", limit)
+    holds = [slots.acquire() for _ in range(limit)]
+    with pytest.raises(Deadlock, match="slots"):
+        slots.acquire()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(slots.acquire)
+        until_true(lambda: bool(client.explain("slots").queue))
+        for hold in holds:
+            assert hold is not None
+            hold.release()
+        granted = waiting.result(10)
+        assert granted is not None
+        granted.release()
+
+
 def test_a_job_whose_name_is_kept_can_be_waited_for(client: Client) -> None:
     """A thread that ran a job waits for the name that the job keeps, like anybody else."""
     job = client.once("again", at_most=60, at_least=0.2, busy="wait")(time.monotonic)
