@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from rig.etcd import EtcdCluster
 from rig.nodes import FenceholdNode, NodeGroup
@@ -133,6 +134,20 @@ def test_a_killed_leader_is_shown_as_away_and_nothing_is_lost(nodes: NodeGroup) 
     assert [event["kind"] for event in seen] == ["queued", "released", "acquired"]
     assert seen[-1]["fence"] == granted["fence"]
     assert call(nodes.url, "release", granted["token"]).code == 0
+
+
+def test_what_a_plain_client_holds_is_kept_when_its_leader_is_killed(nodes: NodeGroup) -> None:
+    """It was told of 20 s; the next leader keeps it, and shows whose it was."""
+    killed = nodes.leader()
+    with redis.Redis(port=killed.port, protocol=3, decode_responses=True, single_connection_client=True) as plain:
+        plain.client_setname("old program")
+        assert plain.execute_command("LOCK.ACQUIRE", "plain")["ttl_ms"] == 20_000
+        killed.kill()
+        nodes.leader()
+        assert call(nodes.url, "acquire", "plain", "--try").code == 1
+        (hold,) = json.loads(call(nodes.url, "info", "plain", "--json").out)["holds"]
+        assert hold["client"]["name"] == "old program"
+    assert call(nodes.url, "break", "plain", "--yes").code == 0
 
 
 def test_a_stop_hands_over_and_is_told(nodes: NodeGroup) -> None:

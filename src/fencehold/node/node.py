@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
-from fencehold.core.commands import Announce, Command, Entry, SetLimits, Suspend
+from fencehold.core.commands import Announce, Command, Entry, SetLimits
 from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, SessionEnded
@@ -300,10 +300,6 @@ class Node:
         state = self.replica.machine.state
         if state.limits != self._limits:
             leader.submit(SetLimits(self._limits), _ignore)
-        for session in state.sessions.values():
-            if not session.secret and not self.routes.is_attached(session.id):
-                # It lived by a connection to a process that is gone: nobody can take it up again.
-                leader.submit(Suspend(session.id), _ignore)
         return leader
 
     async def _lead(self, leader: Leader) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fencehold.core.commands import Suspend
-from fencehold.doors.resp.door import Bounds
+from fencehold.core.limits import Limits
+from fencehold.doors.resp.door import SWEEP_S, Bounds
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable
@@ -110,6 +111,24 @@ def test_an_implicit_session_lives_as_long_as_its_connection(version: int) -> No
         assert not box.state.sessions
 
     serve(scenario, door=Bounds(implicit_ttl_ms=90))
+
+
+@both
+@pytest.mark.guarantee("G7")
+def test_a_pause_of_the_server_costs_a_plain_client_nothing(version: int) -> None:
+    """A minute in which it stood still, twice the ttl: the connection stands after it, and so does the lock."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(version), await box.client(version)
+        await client.call("LOCK.ACQUIRE", "a")
+        for _ in range(2):
+            before = box.state.now_at
+            box.clock.advance(60_000)
+            await until(lambda at=before: box.state.now_at > at)  # type: ignore[misc]
+        assert await other.call("LOCK.ACQUIRE", "a", "WAIT", 0) is None
+        assert await client.call("LOCK.RELEASE", "a", 1) == "OK"
+
+    serve(scenario)
 
 
 @both
@@ -445,25 +464,81 @@ def test_clients_hear_of_a_failing_journal_and_go_on() -> None:
     serve(scenario, journal=lambda: MemoryJournal(MemoryStore(), faults=faults))
 
 
-def test_an_implicit_session_does_not_outlive_the_server(tmp_path: Path) -> None:
-    """What a plain client held is free as soon as a killed server is back; an explicit session goes on."""
+def test_an_implicit_session_lives_out_its_time_after_a_kill(tmp_path: Path) -> None:
+    """Its client may not know yet that its server was killed, and was told of that time."""
     left = tmp_path / "left"
 
     async def before(box: Box) -> None:
-        plain, client = await box.client(), await box.client()
-        await opened(client)
-        await plain.call("LOCK.ACQUIRE", "plain")
+        plain, client = await box.client(), await box.client(session=50_000)
+        assert (await plain.map("LOCK.ACQUIRE", "plain"))["ttl_ms"] == 20_000
         await client.call("LOCK.ACQUIRE", "explicit")
         # As a kill would leave it.
         shutil.copytree(tmp_path / "data", left, ignore=shutil.ignore_patterns("lock"))
 
     async def after(box: Box) -> None:
         client = await box.client()
-        assert as_map(await client.call("LOCK.ACQUIRE", "plain", "WAIT", "1000"))["fence"] == 3
-        assert await client.call("LOCK.ACQUIRE", "explicit", "WAIT", "0") is None
+        await box.pass_time(20_000)
+        assert await client.call("LOCK.ACQUIRE", "plain", "WAIT", 0) is None
+        assert await client.call("LOCK.ACQUIRE", "explicit", "WAIT", 0) is None
+        await box.pass_time(10_000)
+        assert as_map(await client.call("LOCK.ACQUIRE", "plain", "WAIT", 0))["fence"] == 3
 
     serve(before, journal=lambda: FileJournal(tmp_path / "data"))
     serve(after, journal=lambda: FileJournal(left))
+
+
+@both
+def test_a_plain_client_is_told_of_no_more_time_than_is_sure(version: int) -> None:
+    """Whatever ttl it asks for, what it holds does not outlive a lost server for longer; a shorter ttl is told."""
+
+    async def scenario(box: Box) -> None:
+        plain, client = await box.client(version), await box.client(version, session=50_000)
+        told = [(await plain.map("LOCK.ACQUIRE", f"a{ttl}", "TTL", ttl))["ttl_ms"] for ttl in (0, 60_000, 5_000)]
+        assert told == [20_000, 20_000, 5_000]
+        assert (await plain.map("LOCK.EXTEND", "a5000", 3, 60_000))["ttl_ms"] == 20_000
+        assert (await plain.map("SESSION.KEEPALIVE"))["ttl_ms"] == 20_000
+        plain.send("LOCK.ACQUIRE", "b", "TTL", 60_000)
+        await plain.reply()
+        client.send("LOCK.ACQUIRE", "a0", "TTL", 60_000)
+        await box.waiting(1)
+        await plain.call("LOCK.RELEASE", "a0", 1)
+        # Whoever keeps its session alive itself knows how long it has it.
+        grant = as_map(await client.reply())
+        assert (grant["ttl_ms"], grant["own_ttl"]) == (60_000, 1)
+        plain.send("LOCK.ACQUIRE", "a0", "TTL", 60_000)
+        await box.waiting(1)
+        await client.call("LOCK.RELEASE", "a0", grant["fence"])
+        grant = as_map(await plain.reply())
+        assert (grant["ttl_ms"], grant["own_ttl"]) == (20_000, 1)
+
+    serve(scenario)
+
+
+@pytest.mark.guarantee("G7")
+def test_what_a_plain_client_is_told_leaves_room_for_renewals_that_come_late() -> None:
+    """Of the ttl of its session so much is left at any moment, also if a sweep and an entry were late."""
+    bounds, late_ms = Bounds(), 2 * Limits().elapsed_ms_max
+    longest_ms = (bounds.implicit_renewal_s + SWEEP_S) * 1000 + late_ms
+    assert bounds.implicit_sure_ms == 20_000
+    assert bounds.implicit_ttl_ms - longest_ms >= bounds.implicit_sure_ms
+
+
+@both
+def test_a_plain_client_is_let_go_before_its_lock_is_given_on(version: int) -> None:
+    """A server that stops ends the session of a plain client, and its connection with it, not later."""
+
+    async def scenario(box: Box) -> None:
+        plain, waiter = await box.client(version), await box.client(3, session=50_000)
+        await plain.call("LOCK.ACQUIRE", "a")
+        await waiter.call("LOCK.ACQUIRE", "a", "REQUEST", 1, "ASYNC")
+        (connection,) = [each for each in box.server.door.connections if each.number == 1]
+        stopping = asyncio.create_task(box.server.stop())
+        assert (await waiter.push())[0] == "grant"
+        assert connection.ending
+        assert await plain.ended() == ""
+        await stopping
+
+    serve(scenario)
 
 
 def test_a_blocking_acquire_is_acknowledged_like_any_reply() -> None:

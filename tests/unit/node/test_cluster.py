@@ -12,6 +12,7 @@ from fencehold.client.endpoints import endpoint
 from fencehold.client.wire import command
 from fencehold.core.commands import Acquire, OpenSession
 from fencehold.core.outcomes import Granted, Opened
+from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import NotLeader, OutcomeUnknown, Unavailable
 from fencehold.node.leader import Bounds
@@ -32,9 +33,11 @@ class Cluster:
         self.faults: dict[str, OneFault] = {}
         self.servers: dict[str, Server] = {}
 
-    async def start(self, name: str, patience: Patience = QUICK) -> Server:
+    async def start(self, name: str, patience: Patience = QUICK, door: DoorBounds | None = None) -> Server:
         self.faults[name] = OneFault()
-        config = Config(node=name, port=0, patience=patience, leader=Bounds(tick_s=0.02))
+        config = Config(
+            node=name, port=0, patience=patience, leader=Bounds(tick_s=0.02), door=door or DoorBounds()
+        )
         server = Server(config, journal=MemoryJournal(self.store, faults=self.faults[name]))
         await server.start()
         self.servers[name] = server
@@ -51,16 +54,16 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*names: str) -> AsyncIterator[tuple[Cluster, list[Server]]]:
+async def cluster(*names: str, door: DoorBounds | None = None) -> AsyncIterator[tuple[Cluster, list[Server]]]:
     """Nodes of which the first leads and the others stand by, in their order."""
     async with AsyncExitStack() as stack:
         nodes = Cluster()
         stack.push_async_callback(nodes.stop)
-        first = await nodes.start(names[0])
+        first = await nodes.start(names[0], door=door)
         await until(lambda: first.node.leads)
         servers = [first]
         for name in names[1:]:
-            servers.append(await nodes.start(name))
+            servers.append(await nodes.start(name, door=door))
             await nodes.stands_by(servers[-1], first)
         yield nodes, servers
 
@@ -198,6 +201,39 @@ def test_a_standby_that_could_not_take_over_tries_again_without_waiting_anew() -
             await nodes.stands_by(a, b)
 
     run(scenario())
+
+
+@pytest.mark.guarantee("G7")
+def test_a_plain_clients_lock_outlives_its_leader_for_as_long_as_it_was_told() -> None:
+    """The leader hangs and is replaced while the connection stands: nobody else has the lock in that time."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b", door=DoorBounds(implicit_ttl_ms=1_500)) as (nodes, (a, b)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+            writer.write(command("HELLO", 3) + command("LOCK.ACQUIRE", "orders", "TTL", 60_000))
+            *_, grant = await _replies(reader, 2)
+            granted_at = asyncio.get_running_loop().time()
+            held = _hold_back(nodes, a)
+            await until(lambda: b.node.leads)
+            (again,) = await said(b, command("LOCK.ACQUIRE", "orders", "WAIT", 10_000))
+            kept_ms = (asyncio.get_running_loop().time() - granted_at) * 1000
+            assert again is not None
+            assert kept_ms >= 1_000
+            assert grant[b"ttl_ms"] == 1_000
+            # The old leader wakes up, finds that another leads, and lets its client go.
+            held.set()
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario())
+
+
+async def _replies(reader: asyncio.StreamReader, count: int) -> list[Any]:
+    parser, replies = hiredis.Reader(), list[Any]()
+    while len(replies) < count:
+        parser.feed(await reader.read(65_536))
+        replies += iter(parser.gets, False)
+    return replies
 
 
 def _hold_back(nodes: Cluster, server: Server) -> asyncio.Event:

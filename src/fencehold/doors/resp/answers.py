@@ -1,6 +1,7 @@
 """Answers: outcomes of the machine, in the words of the protocol. Every outcome has exactly one translation."""
 
 import json
+from collections.abc import Callable
 
 from fencehold.core.commands import Settle
 from fencehold.core.outcomes import (
@@ -61,10 +62,11 @@ def refuse_hold(slot: Slot, reason: Reason, names: tuple[str, ...] = ()) -> None
     slot.error(code, f"{message}: {', '.join(names)}" if names else message)
 
 
-def settle(connection: Connection, ttl_ms: int, ended: WaitEnded, slot: Slot | None) -> None:
+def settle(connection: Connection, lasts_ms: Callable[[int], int], ended: WaitEnded, slot: Slot | None) -> None:
     """Answer an acquire that waited: in its slot if it blocks, else by a push."""
     answer = ended.answer
     version = connection.version
+    ttl_ms = lasts_ms(answer.ttl_ms) if isinstance(answer, Granted) else 0
     if slot is not None:
         granted = isinstance(answer, Granted)
         slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]

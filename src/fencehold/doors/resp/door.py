@@ -21,6 +21,9 @@ from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.ids import Secrets, new_secret
 
+SWEEP_S = 1.0
+"""How often it is looked after connections, at the least."""
+
 
 class Bounds(NamedTuple):
     """What one connection, and all of them, may take."""
@@ -39,6 +42,17 @@ class Bounds(NamedTuple):
     closing_seconds_max: float = 5.0
     """How long a client may take to read what is left when the door closes."""
     implicit_ttl_ms: int = 30_000
+    """How long the session of a plain client lives at the most when its server is lost."""
+
+    @property
+    def implicit_sure_ms(self) -> int:
+        """How much of that is left at any moment, with room for a renewal that comes late."""
+        return self.implicit_ttl_ms * 2 // 3
+
+    @property
+    def implicit_renewal_s(self) -> float:
+        """How often it is renewed."""
+        return self.implicit_ttl_ms / 6_000
 
 
 class Door:
@@ -148,10 +162,10 @@ class Door:
 
     async def _sweep(self) -> None:
         """Now and then: end what hangs, keep alive what is there."""
-        keep_alive_s = self.bounds.implicit_ttl_ms / 3_000
+        keep_alive_s = self.bounds.implicit_renewal_s
         next_keep_alive = self.now() + keep_alive_s
         while True:
-            await asyncio.sleep(min(1.0, self.bounds.frame_seconds_max / 2, keep_alive_s))
+            await asyncio.sleep(min(SWEEP_S, self.bounds.frame_seconds_max / 2, keep_alive_s))
             self._end_what_hangs()
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s

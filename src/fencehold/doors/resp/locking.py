@@ -74,7 +74,7 @@ def _acquire_later(connection: Connection, command: Acquire, told: Callable[[Mem
 def _acquired(slot: Slot, in_background: bool, version: int, member: Member, outcome: Told, at_ms: int) -> None:
     kind = type(outcome)
     if kind is Granted:
-        slot.fill(replies.grant(outcome, member.ttl_ms, version))  # type: ignore[arg-type]
+        slot.fill(replies.grant(outcome, member.lasts_ms(outcome.ttl_ms), version))  # type: ignore[union-attr, arg-type]
     elif kind is Busy or kind is TimedOut or kind is Cancelled:
         slot.fill(replies.NULL[version])
     elif not isinstance(outcome, Queued):
@@ -134,11 +134,11 @@ def _extend(connection: Connection, words: list[bytes], slot: Slot, asked: tuple
     found = options(words, start + 2, REQUEST)
     member = member_of(connection)
     command = Extend(member.session, asked, fence, ttl_ms, **found)
-    connection.node.submit(command, partial(_extended, connection, slot, member.ttl_ms, command))
+    connection.node.submit(command, partial(_extended, connection, slot, member, command))
 
 
 def _extended(
-    connection: Connection, slot: Slot, session_ttl_ms: int, command: Extend, outcome: Told, at_ms: int
+    connection: Connection, slot: Slot, member: Member, command: Extend, outcome: Told, at_ms: int
 ) -> None:
     if not isinstance(outcome, Extended):
         refuse(slot, outcome, at_ms)
@@ -150,7 +150,7 @@ def _extended(
         granted = Granted(
             command.session, command.request, command.names, command.fence, extended_at, command.ttl_ms
         )
-        slot.fill(replies.grant(granted, session_ttl_ms, connection.version))
+        slot.fill(replies.grant(granted, member.lasts_ms(command.ttl_ms), connection.version))
 
 
 def settle(connection: Connection, words: list[bytes], slot: Slot) -> None:

@@ -2,7 +2,11 @@
 
 An *explicit* session was opened by its client and outlives the connection: it can be resumed on another. An
 *implicit* one was opened for a connection that asked for a lock without one: it is kept alive by the connection's
-being there, and ends with it.
+being there, and ends when either end closes that.
+
+If its server is lost, or another node leads, nobody knows whether that connection still stands, and its client
+may not know that it does not. So an implicit session lives out its ttl then; and a plain client is told of no more
+time than it certainly has, should its server be lost the next moment.
 
 A resume may be an old one: sent on a connection that its client gave up long ago, and held back by the network. So
 the end of a connection counts as the client's only after a keep-alive came by it, which a client sends when it was
@@ -28,6 +32,7 @@ class Member:
         self.is_proven = not resumed
         """The client is known to be at the other end of this connection now."""
         self.ttl_ms = ttl_ms
+        """How long the session certainly lives from any moment at which it is told so."""
         self.implicit = implicit
         self.ending = False
         """Its client has asked for its end."""
@@ -43,6 +48,15 @@ class Member:
     def block(self, ticket: int, slot: Slot) -> None:
         """Let a plain client's acquire block until its wait ends; it may have asked more than once."""
         self._blocked.setdefault(ticket, []).append(slot)
+
+    def lasts_ms(self, own_ttl_ms: int) -> int:
+        """How long a grant is told to last that has a ttl of its own, or 0.
+
+        An explicit session is its client's to keep alive; of an implicit one it knows only what it is told.
+        """
+        if not own_ttl_ms:
+            return self.ttl_ms
+        return min(own_ttl_ms, self.ttl_ms) if self.implicit else own_ttl_ms
 
     def keep_alive(self) -> None:
         """Renew an implicit session: its connection is there."""
@@ -64,7 +78,7 @@ class Member:
         match notice:
             case WaitEnded():
                 for slot in self._blocked.pop(notice.ticket, (None,)):
-                    settle(connection, self.ttl_ms, notice, slot)
+                    settle(connection, self.lasts_ms, notice, slot)
             case HoldEnded() if notice.ending in _TOLD:
                 connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value, notice.by))
             case SessionEnded():
@@ -81,7 +95,9 @@ class Member:
             for slot in slots:
                 slot.error("NOSESSION", f"session {self.session} has ended while this waited")
         self._blocked.clear()
-        if self.implicit and notice.ending is Ending.EXPIRED:
+        if self.implicit and not self.ending:
             # It lives as long as its connection, so the connection cannot outlive it: the next acquire would get
-            # a new session, and the client would never learn that it lost what it held.
-            self._connection.end("NOSESSION", f"session {self.session} has ended")
+            # a new session, and the client would never learn that it lost what it held. Before anybody is told of
+            # a grant that this made possible.
+            is_lost = notice.ending is Ending.EXPIRED
+            self._connection.end("NOSESSION" if is_lost else "", f"session {self.session} has ended")

@@ -21,12 +21,11 @@ def bulk(text: str) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-def grant(granted: Granted, session_ttl_ms: int, version: int) -> bytes:
-    """A grant; a hold without a ttl of its own has its session's."""
+def grant(granted: Granted, ttl_ms: int, version: int) -> bytes:
+    """A grant that lasts so long; of its own `ttl_ms` it is told only that it has one."""
     names = granted.names
     first = bulk(names[0])
     listed = b"*1\r\n" + first if len(names) == 1 else b"*%d\r\n%b" % (len(names), b"".join(map(bulk, names)))
-    ttl_ms = granted.ttl_ms or session_ttl_ms
     body = _GRANT % (listed, first, granted.fence, ttl_ms, granted.at_ms, 1 if granted.ttl_ms else 0)
     return _MAP_OF_SIX[version] + body
 
@@ -63,6 +62,6 @@ def push(*parts: object) -> bytes:
     return b">%d\r\n%b" % (len(parts), b"".join(reply(part, 3) for part in parts))
 
 
-def push_grant(request: int, granted: Granted, session_ttl_ms: int) -> bytes:
+def push_grant(request: int, granted: Granted, ttl_ms: int) -> bytes:
     """The grant of an acquire that had waited."""
-    return b">3\r\n$5\r\ngrant\r\n:%d\r\n%b" % (request, grant(granted, session_ttl_ms, 3))
+    return b">3\r\n$5\r\ngrant\r\n:%d\r\n%b" % (request, grant(granted, ttl_ms, 3))

@@ -173,7 +173,8 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
         for _, go_on in waiting:
             go_on()
     else:
-        connection.member = Member(connection, outcome.session, outcome.ttl_ms, implicit=True)
+        sure_ms = connection.door.bounds.implicit_sure_ms
+        connection.member = Member(connection, outcome.session, sure_ms, implicit=True)
         for _, go_on in waiting:
             go_on()
 
