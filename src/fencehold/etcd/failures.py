@@ -3,6 +3,10 @@
 etcd tells most of its refusals before it proposes anything to its members, or refuses when it applies; those are
 certain, and named here one by one as etcd 3.4 to 3.6 word them. Everything else may have happened: a broken
 connection, a deadline, a member that stopped, a leader that changed. When in doubt, it is in doubt.
+
+etcd answers in gRPC. Who answers by HTTP alone stands before it, as a proxy does. With 401, 403, 404 and 429 it
+says that it has not passed the request on (RFC 9110, 15.5; RFC 6585, 4); 502, 503 and 504 it also says of one that
+it has passed on, and whose answer it did not get.
 """
 
 from enum import Enum
@@ -106,6 +110,16 @@ _KNOWN = {
     "etcdserver: requested lease not found": Failure(Meaning.NO_LEASE, "the lease is gone"),
     "etcdserver: lease already exists": Failure(Meaning.REFUSED, "the lease is there already", LeaseExists),
     "etcdserver: mvcc: required revision has been compacted": Failure(Meaning.COMPACTED, "compacted"),
+    "HTTP 401": Failure(
+        Meaning.REFUSED, "a proxy before etcd asks who this is (HTTP 401): see what it asks for", PermissionDenied
+    ),
+    "HTTP 403": Failure(
+        Meaning.REFUSED, "a proxy before etcd lets nobody in from here (HTTP 403): see its rules", PermissionDenied
+    ),
+    "HTTP 404": Failure(
+        Meaning.REFUSED, "who answers there is not etcd (HTTP 404): correct host and port in the URL"
+    ),
+    "HTTP 429": Failure(Meaning.NOT_NOW, "a proxy before etcd takes no more requests for now (HTTP 429)"),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencehold.errors import PermissionDenied, Unavailable, UsageError
+from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
 from fencehold.etcd.failures import Meaning, understand
 from fencehold.etcd.http2.status import CallFailed, Code
 
@@ -30,6 +30,11 @@ def error(code: str, details: str) -> CallFailed:
         ("RESOURCE_EXHAUSTED", "anything"),
         ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded"),
         ("RESOURCE_EXHAUSTED", "Received message larger than max (17 vs. 16)"),
+        ("INTERNAL", "HTTP 400 instead of an answer"),
+        ("UNKNOWN", "HTTP 500 instead of an answer"),
+        ("UNAVAILABLE", "HTTP 502 instead of an answer"),
+        ("UNAVAILABLE", "HTTP 503 instead of an answer"),
+        ("UNAVAILABLE", "HTTP 504 instead of an answer"),
     ],
 )
 def test_what_is_not_certain_leaves_doubt(code: str, details: str) -> None:
@@ -67,6 +72,24 @@ def test_what_etcd_refuses_is_certain(code: str, details: str, meaning: Meaning)
     failure = understand(error(code, details))
     assert failure.meaning is meaning
     assert not failure.leaves_doubt
+
+
+@pytest.mark.parametrize(
+    ("code", "http", "meaning", "kind"),
+    [
+        ("UNAUTHENTICATED", 401, Meaning.REFUSED, PermissionDenied),
+        ("PERMISSION_DENIED", 403, Meaning.REFUSED, PermissionDenied),
+        ("UNIMPLEMENTED", 404, Meaning.REFUSED, Unavailable),
+        ("UNAVAILABLE", 429, Meaning.NOT_NOW, Unavailable),
+    ],
+)
+def test_what_a_proxy_refuses_is_certain(
+    code: str, http: int, meaning: Meaning, kind: type[FenceholdError]
+) -> None:
+    """It says that it has not passed the request on; etcd itself never answers like this."""
+    failure = understand(error(code, f"HTTP {http} instead of an answer"))
+    assert (failure.meaning, failure.kind, failure.leaves_doubt) == (meaning, kind, False)
+    assert f"HTTP {http}" in failure.text
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"])

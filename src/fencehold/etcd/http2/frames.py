@@ -1,4 +1,7 @@
-"""How HTTP/2 looks (RFC 9113), as far as a client of gRPC meets it.
+"""How HTTP/2 looks (RFC 9113), as far as a client of gRPC meets it, and which frames nobody may send.
+
+What the RFC tells to ignore is ignored: frames of unknown kinds, flags that a kind does not have, the bit before a
+number, settings that are not known.
 
 Header blocks are written and read without a table that both sides would have to keep: the other side is told that
 there is none. So a block means the same each time, and what it means is remembered.
@@ -6,6 +9,7 @@ there is none. So a block means the same each time, and what it means is remembe
 
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -22,7 +26,25 @@ _WITH_PRIORITY = 0x20
 
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = range(1, 6)
 
-REFUSED_STREAM, CANCEL = 0x7, 0x8
+
+class Cause(IntEnum):
+    """Why a stream or a connection is ended (RFC 9113, 7)."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
 
 FRAME_BYTES = 16_384
 """The largest frame that is sent or taken, as long as nobody has agreed to more."""
@@ -30,10 +52,13 @@ WINDOW_BYTES = 65_535
 """What may be sent at first without being asked for more, in a stream and in all of them."""
 WINDOW_BYTES_MAX = (1 << 31) - 1
 _FRAME_BYTES_MAX = (1 << 24) - 1
+_31_BITS = (1 << 31) - 1
+_CAUSES = frozenset(Cause)
 
 _HEAD = struct.Struct(">BHBBI")
 _NUMBER = struct.Struct(">I")
 _SETTING = struct.Struct(">HI")
+_GOAWAY = struct.Struct(">II")
 _MESSAGE = struct.Struct(">BI")
 MESSAGE_HEAD_BYTES = _MESSAGE.size
 _REMEMBERED = 128
@@ -43,6 +68,11 @@ Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 class Broken(Exception):
     """What came is not HTTP/2, or more than was agreed: the connection is of no use any more."""
+
+    def __init__(self, why: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
+        super().__init__(why)
+        self.cause = cause
+        """What the other side is told."""
 
 
 class Frame(NamedTuple):
@@ -76,31 +106,81 @@ class Splitter:
             high, low, kind, flags, stream = _HEAD.unpack_from(data, at)
             size = high << 16 | low
             if size > FRAME_BYTES:
-                raise Broken(f"a frame of {size} bytes")
+                raise Broken(f"a frame of {size} bytes", Cause.FRAME_SIZE_ERROR)
             if end - at - _HEAD.size < size:
                 break
             at += _HEAD.size + size
-            yield Frame(kind, flags, stream & 0x7FFFFFFF, data[at - size : at])
+            yield Frame(kind, flags, stream & _31_BITS, data[at - size : at])
         self._rest = data[at:]
+
+
+_SIZES = {PRIORITY: 5, RST_STREAM: _NUMBER.size, PING: 8, WINDOW_UPDATE: _NUMBER.size}
+_IN_NO_STREAM = (SETTINGS, PING, GOAWAY)
+_IN_STREAMS = (DATA, HEADERS, PRIORITY, RST_STREAM, CONTINUATION)
+
+
+def check(arrived: Frame) -> None:
+    """See that a frame may look like this, whatever came before it.
+
+    Raises:
+        Broken: none may.
+    """
+    kind, _, stream, payload = arrived
+    if kind == PUSH_PROMISE:
+        raise Broken("a push, which was declined")
+    if (kind in _IN_STREAMS and not stream) or (kind in _IN_NO_STREAM and stream):
+        raise Broken(f"a frame of kind {kind} in stream {stream}")
+    if len(payload) != _SIZES.get(kind, len(payload)) or (kind == GOAWAY and len(payload) < _GOAWAY.size):
+        raise Broken(f"a frame of kind {kind} with {len(payload)} bytes", Cause.FRAME_SIZE_ERROR)
 
 
 def plain(arrived: Frame) -> bytes:
     """What a DATA or HEADERS frame carries, without what only fills it."""
     payload, start, end = arrived.payload, 0, len(arrived.payload)
-    if arrived.flags & _PADDED:
-        if not payload or payload[0] >= end:
-            raise Broken("a frame that is all padding")
-        start, end = 1, end - payload[0]
     if arrived.kind == HEADERS and arrived.flags & _WITH_PRIORITY:
-        start += 5
+        start = 5
+    if arrived.flags & _PADDED:
+        start += 1
+        if start > end or payload[0] > end - start:
+            raise Broken("a frame that is all padding")
+        end -= payload[0]
+    if start > end:
+        raise Broken("headers cut short", Cause.FRAME_SIZE_ERROR)
     return payload[start:end]
 
 
-def number_in(payload: bytes) -> int:
-    """The first number of a RST_STREAM, GOAWAY or WINDOW_UPDATE."""
-    if len(payload) < _NUMBER.size:
-        raise Broken("a frame that is too short")
-    return int(_NUMBER.unpack_from(payload)[0]) & 0x7FFFFFFF
+def increment_in(payload: bytes) -> int:
+    """How much more room a WINDOW_UPDATE gives."""
+    return int(_NUMBER.unpack(payload)[0]) & _31_BITS
+
+
+def cause_in(payload: bytes) -> int:
+    """Why a RST_STREAM ends its stream. All its bits count: with one more, it is another cause."""
+    return int(_NUMBER.unpack(payload)[0])
+
+
+def cause_name(number: int) -> str:
+    """What a cause is called, which may be one that nobody knows."""
+    return Cause(number).name if number in _CAUSES else f"cause {number}"
+
+
+class Farewell(NamedTuple):
+    """What a GOAWAY says."""
+
+    last: int
+    """The last stream that was looked at."""
+    cause: int
+    words: bytes
+
+
+def goaway(cause: Cause) -> bytes:
+    """The last words of a client, which never looked at any stream of a server's."""
+    return frame(GOAWAY, payload=_GOAWAY.pack(0, cause))
+
+
+def goaway_in(payload: bytes) -> Farewell:
+    last, cause = _GOAWAY.unpack_from(payload)
+    return Farewell(last & _31_BITS, cause, payload[_GOAWAY.size :])
 
 
 def numbered(kind: int, stream: int, number: int) -> bytes:
@@ -119,12 +199,16 @@ def settings_in(payload: bytes) -> dict[int, int]:
         Broken: nobody may want that.
     """
     if len(payload) % _SETTING.size:
-        raise Broken("settings cut short")
-    values = dict(_SETTING.iter_unpack(payload))
-    if not FRAME_BYTES <= values.get(MAX_FRAME_SIZE, FRAME_BYTES) <= _FRAME_BYTES_MAX:
-        raise Broken(f"frames of {values[MAX_FRAME_SIZE]} bytes")
-    if values.get(INITIAL_WINDOW_SIZE, 0) > WINDOW_BYTES_MAX:
-        raise Broken("more room than there can be")
+        raise Broken("settings cut short", Cause.FRAME_SIZE_ERROR)
+    values = {}
+    for name, value in _SETTING.iter_unpack(payload):
+        if name == MAX_FRAME_SIZE and not FRAME_BYTES <= value <= _FRAME_BYTES_MAX:
+            raise Broken(f"frames of {value} bytes")
+        if name == INITIAL_WINDOW_SIZE and value > WINDOW_BYTES_MAX:
+            raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        if name == ENABLE_PUSH and value != 0:
+            raise Broken("a server that would be pushed to")
+        values[name] = value
     return values
 
 
@@ -175,7 +259,7 @@ def headers_in(block: bytes) -> dict[str, str]:
     try:
         return {_text(name): _text(value) for name, value, *_ in decoder.decode(block, raw=True)}
     except HPACKError as error:
-        raise Broken(f"headers that cannot be read: {error!r}") from error
+        raise Broken(f"headers that cannot be read: {error!r}", Cause.COMPRESSION_ERROR) from error
 
 
 def _text(raw: bytes) -> str:

@@ -1,7 +1,9 @@
 """How calls end: in gRPC's words, and whether the request may have been seen."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
+from urllib.parse import unquote
 
 
 class Code(IntEnum):
@@ -49,3 +51,32 @@ class CallFailed(Exception):
 def failed(status: Status) -> CallFailed:
     """The error that a status is."""
     return CallFailed(status.code, status.details, is_sent=status.is_sent)
+
+
+_CODES = {str(code.value): code for code in Code}
+_BY_HTTP = {
+    "400": Code.INTERNAL,
+    "401": Code.UNAUTHENTICATED,
+    "403": Code.PERMISSION_DENIED,
+    "404": Code.UNIMPLEMENTED,
+    "429": Code.UNAVAILABLE,
+    "502": Code.UNAVAILABLE,
+    "503": Code.UNAVAILABLE,
+    "504": Code.UNAVAILABLE,
+}
+"""As gRPC has it (doc/http-grpc-status-mapping.md); any other is unknown."""
+
+
+def status_in(headers: Mapping[str, str]) -> Status:
+    """What the last headers of a stream say, or the only ones of one that is not gRPC."""
+    number = headers.get("grpc-status")
+    if number is not None:
+        code = _CODES.get(number)
+        words = unquote(headers.get("grpc-message", ""))
+        return (
+            Status(Code.UNKNOWN, words or f"its status is {number[:9]!r}") if code is None else Status(code, words)
+        )
+    http = headers.get(":status", "200")
+    if http == "200":
+        return Status(Code.UNKNOWN, "it ended without a status")
+    return Status(_BY_HTTP.get(http, Code.UNKNOWN), f"HTTP {http[:3]} instead of an answer")

@@ -97,11 +97,3 @@ def test_a_frame_that_is_all_padding_breaks(payload: bytes) -> None:
     """There is nothing in it."""
     with pytest.raises(Broken, match="padding"):
         frames.plain(Frame(frames.DATA, 0x8, 1, payload))
-
-
-def test_numbers_and_settings_cut_short_break() -> None:
-    """Rather than be guessed."""
-    with pytest.raises(Broken, match="too short"):
-        frames.number_in(b"\0\0\0")
-    with pytest.raises(Broken, match="cut short"):
-        frames.settings_in(bytes(7))
