@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fencehold.etcd.http2 import dial
 from fencehold.etcd.http2.conversation import Stream
 from fencehold.etcd.http2.frames import Metadata, request_block
-from fencehold.etcd.http2.line import Line
+from fencehold.etcd.http2.line import Line, Pace
 from fencehold.etcd.http2.status import CallFailed, Code, Status, failed
 
 _CONNECT_S = 5.0
@@ -33,6 +34,7 @@ class Channel:
         """Lines that take no new calls, with calls under way."""
         self._connecting: asyncio.Task[Line] | None = None
         self._is_closed = False
+        self._pace = Pace()
 
     def unary_unary(
         self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any
@@ -109,7 +111,8 @@ class Channel:
         line = None
         try:
             async with asyncio.timeout(_CONNECT_S):
-                _, line = await loop.create_connection(Line, self._host, self._port, **named)  # type: ignore[call-overload]
+                sock = await dial.connect(self._host, self._port)
+                _, line = await loop.create_connection(lambda: Line(self._pace), sock=sock, **named)  # type: ignore[call-overload]
                 await line.greeted()
                 return line  # type: ignore[no-any-return]
         except (OSError, UnicodeError, CallFailed, asyncio.CancelledError) as error:

@@ -2,6 +2,7 @@
 
 Calls are written at once, and answered from within the reading; a call makes one future and one timer. A
 connection on which nothing is heard while somebody waits is asked for a sign of life, and given up without one.
+A server that finds it is asked too often says so and hangs up; the next connection asks half as often.
 """
 
 import asyncio
@@ -12,27 +13,46 @@ from fencehold.etcd.http2.conversation import Conversation, Receiver, Stream
 from fencehold.etcd.http2.status import CallFailed, Code, Status, failed
 
 _SILENCE_S = 10.0
-"""etcd hangs up on clients that ask more often than every 5 s whether it is there."""
+"""etcd hangs up on clients that ask more often than every 5 s whether it is there, unless it was told otherwise
+(`--grpc-keepalive-min-time`)."""
+_SILENCE_S_MAX = 320.0
+"""Servers of gRPC that were told nothing want to be asked no more often than every 5 minutes."""
 _SIGN_S = 3.0
+_FAREWELL_S = 1.0
+"""How long who broke the rules has to read why it is left."""
+
+
+class Pace:
+    """How long a connection may be silent before it is asked for a sign of life; one for all to a member."""
+
+    def __init__(self) -> None:
+        self.silence_s = _SILENCE_S
+
+    def slow_down(self) -> None:
+        """It was asked too often: ask half as often."""
+        self.silence_s = min(2 * self.silence_s, _SILENCE_S_MAX)
 
 
 class Line(asyncio.Protocol):
     """A connection to one member, used by the loop that made it."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._conversation = Conversation()
         self._transport: Any = None
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._over: asyncio.Future[None] = self._loop.create_future()
-        self._heard_at = self._asked_at = self._loop.time()
-        """When something was last heard, and when a sign of life was last asked for."""
+        self._heard_at = self._loop.time()
+        self._is_asked = False
+        """Whether a sign of life was asked for, and nothing was heard since."""
         self._timer: asyncio.TimerHandle | None = None
+        self._is_broken = self._is_slowed = False
 
     @property
     def is_open(self) -> bool:
         """Whether calls may begin here."""
-        return not self._conversation.is_ending
+        return not (self._conversation.is_ending or self._transport.is_closing())
 
     @property
     def is_over(self) -> bool:
@@ -116,7 +136,18 @@ class Line(asyncio.Protocol):
 
     def _on_late(self, stream: Stream, asked: "_Asked", begun_at: float) -> None:
         self.on_late(stream, begun_at)
-        asked.on_end(Status(Code.DEADLINE_EXCEEDED, "no answer in time", is_sent=stream.number > 0))
+        asked.on_end(
+            Status(Code.DEADLINE_EXCEEDED, "no answer in time", is_sent=self._conversation.is_sent(stream))
+        )
+
+    def _break(self, why: str) -> None:
+        """The other side broke the rules: tell it, and whoever asked."""
+        self._is_broken = True
+        self._end(Code.UNAVAILABLE, why)
+        if not self._transport.is_closing():
+            self._transport.write(self._conversation.take())
+            self._transport.close()
+        self._timer = self._loop.call_later(_FAREWELL_S, self._transport.abort)
 
     def _end(self, code: Code, why: str) -> None:
         if self._timer is not None:
@@ -131,37 +162,58 @@ class Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._flush()
-        self._timer = self._loop.call_later(_SILENCE_S, self._on_silence)
+        self._timer = self._loop.call_later(self._pace.silence_s, self._on_silence)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_broken:
+            return
         self._heard_at = self._loop.time()
         try:
             self._conversation.feed(data)
         except frames.Broken as error:
-            self._end(Code.UNAVAILABLE, f"it does not speak HTTP/2: {error}")
-            self._transport.abort()
+            self._break(f"it does not speak HTTP/2: {error}")
             return
+        if self._is_asked:
+            self._on_sign()
         if not self._greeted.done() and self._conversation.is_greeted:
             self._greeted.set_result(None)
+        if self._conversation.is_too_many_pings and not self._is_slowed:
+            self._is_slowed = True
+            self._pace.slow_down()
         self._flush()
+
+    def eof_received(self) -> None:
+        # The transport closes now, and takes nothing more: what would begin until that is done was never sent.
+        self._conversation.retire()
 
     def connection_lost(self, error: Exception | None) -> None:
         why = "it hung up" if error is None else str(error) or repr(error)
+        if self._conversation.farewell:
+            why = f"{why}: {self._conversation.farewell}"
         self._end(Code.UNAVAILABLE, why)
         if not self._over.done():
             self._over.set_result(None)
 
     def _on_silence(self) -> None:
-        if self._asked_at > self._heard_at:
+        if self._is_asked:
             self._end(Code.UNAVAILABLE, "it gives no sign of life")
             self._transport.abort()
             return
-        now, wait_s = self._loop.time(), _SILENCE_S
-        if not self._conversation.is_idle and now - self._heard_at >= _SILENCE_S:
+        left_s = self._pace.silence_s
+        if not self._conversation.is_idle:
+            left_s -= self._loop.time() - self._heard_at
+        if left_s <= 0:
             self._conversation.ping()
             self._flush()
-            self._asked_at, wait_s = now, _SIGN_S
-        self._timer = self._loop.call_later(wait_s, self._on_silence)
+            self._is_asked, left_s = True, _SIGN_S
+        self._timer = self._loop.call_later(left_s, self._on_silence)
+
+    def _on_sign(self) -> None:
+        """There is life: let it be silent again."""
+        self._is_asked = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._pace.silence_s, self._on_silence)
 
 
 class _Asked:

@@ -1,15 +1,13 @@
 """Calls over a socket: connecting, waiting, giving up, and going on with another connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
-import uvloop
-from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, Event, PingReceived, RequestReceived, StreamReset
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, DataReceived, Event, PingReceived, RequestReceived, StreamReset
 
 from fencehold.etcd.http2 import frames
 from fencehold.etcd.http2 import line as lines
@@ -17,85 +15,8 @@ from fencehold.etcd.http2.channel import Channel
 from fencehold.etcd.http2.frames import message
 from fencehold.etcd.http2.status import CallFailed, Code
 from rig.processes import free_port
-from tests.unit.etcd.http2.peer import BEGIN, OK
-
-
-class Server:
-    """Takes connections, keeps what it hears, and answers calls with what they said, unless it is to be mute."""
-
-    def __init__(self) -> None:
-        self.connections: list[H2Connection] = []
-        self.writers: list[asyncio.StreamWriter] = []
-        self.events: list[Event] = []
-        self.ended: list[int] = []
-        """Which connections the client has closed."""
-        self.is_mute = False
-        self.first_words: bytes | None = None
-        """Said instead of HTTP/2, with a hang-up after it."""
-        self.news = asyncio.Event()
-        self.endpoint = ""
-
-    async def until(self, is_so: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
-            while not is_so():
-                self.news.clear()
-                await self.news.wait()
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def say(self, which: int = -1) -> None:
-        self.writers[which].write(self.connections[which].data_to_send())
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.first_words is not None:
-            writer.write(self.first_words)
-            writer.close()
-            return
-        h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        h2.initiate_connection()
-        self.connections.append(h2)
-        self.writers.append(writer)
-        self.say()
-        while data := await reader.read(1 << 16):
-            for event in h2.receive_data(data):
-                self.events.append(event)
-                if isinstance(event, DataReceived) and not self.is_mute:
-                    self.answer(h2, event)
-            writer.write(h2.data_to_send())
-            self.news.set()
-        writer.close()
-        self.ended.append(self.connections.index(h2))
-        self.news.set()
-
-    def answer(self, h2: H2Connection, event: Any) -> None:
-        h2.send_headers(event.stream_id, BEGIN)
-        h2.send_data(event.stream_id, event.data)
-        h2.send_headers(event.stream_id, OK, end_stream=True)
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Server, Channel]]:
-    server = Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.endpoint = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    channel = Channel(server.endpoint)
-    try:
-        yield server, channel
-    finally:
-        await channel.close()
-        for writer in server.writers:
-            writer.close()
-        listening.close()
-
-
-def call(channel: Channel, data: bytes = b"hello", **words: Any) -> Any:
-    return channel.unary_unary("/call", bytes, bytes)(data, **words)
-
-
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Any:
-    return request.param
+from tests.unit.etcd.http2.peer import BEGIN
+from tests.unit.etcd.http2.server import Server, call, serving
 
 
 def test_calls_share_one_connection(run: Any) -> None:
@@ -244,7 +165,7 @@ def test_a_connection_that_gives_no_sign_of_life_is_given_up(run: Any, monkeypat
             waiting = asyncio.create_task(call(channel))
             await server.until(lambda: len(server.of(PingReceived)) >= 3)
             assert not waiting.done()
-            server.writers[0].transport.pause_reading()  # type: ignore[attr-defined]
+            server.writers[0].transport.pause_reading()
             with pytest.raises(CallFailed, match="sign of life") as caught:
                 await waiting
             assert (caught.value.code, caught.value.is_sent) == (Code.UNAVAILABLE, True)
@@ -258,7 +179,7 @@ def test_who_was_not_heard_since_a_late_call_is_left(run: Any) -> None:
     async def main() -> None:
         async with serving() as (server, channel):
             assert await call(channel) == b"hello"
-            server.writers[0].transport.pause_reading()  # type: ignore[attr-defined]
+            server.writers[0].transport.pause_reading()
             with pytest.raises(CallFailed) as caught:
                 await call(channel, timeout=0.05)
             assert caught.value.is_sent
@@ -389,3 +310,144 @@ def test_closing_ends_an_attempt_to_connect(run: Any) -> None:
 
     kept: list[asyncio.StreamWriter] = []
     run(main())
+
+
+def test_a_call_begun_while_the_transport_closes_was_not_sent(run: Any) -> None:
+    """Between the other side's hanging up and our hearing of it nothing is written any more."""
+
+    async def main() -> None:
+        async with serving() as (server, channel):
+            assert await call(channel) == b"hello"
+            line = channel._line
+            assert line is not None
+            line._transport.close()
+            with pytest.raises(CallFailed) as caught:
+                await line.ask(channel.block("/call", 5, ()), b"hello", 5)
+            assert (caught.value.code, caught.value.is_sent) == (Code.UNAVAILABLE, False)
+            assert len(server.of(DataReceived)) == 1
+
+    run(main())
+
+
+def test_a_call_begun_while_the_transport_closes_finds_another_connection(run: Any) -> None:
+    """The caller does not notice."""
+
+    async def main() -> None:
+        async with serving() as (server, channel):
+            assert await call(channel) == b"hello"
+            line = channel._line
+            assert line is not None
+            line._transport.close()
+            assert await call(channel, timeout=20) == b"hello"
+            assert len(server.connections) == 2
+
+    run(main())
+
+
+def test_a_call_begun_after_the_others_last_word_finds_another_connection(run: Any) -> None:
+    """It has ended its side; over TLS the transport does not say yet that it is closing."""
+
+    async def main() -> None:
+        async with serving() as (server, channel):
+            assert await call(channel) == b"hello"
+            line = channel._line
+            assert line is not None
+            line.eof_received()
+            assert not line.is_open
+            assert await call(channel, timeout=20) == b"hello"
+            assert len(server.connections) == 2
+
+    run(main())
+
+
+def test_who_breaks_the_rules_is_told_and_left(run: Any) -> None:
+    """The call under way is in doubt, and the next one goes elsewhere."""
+
+    async def main() -> None:
+        async with serving() as (server, channel):
+            server.is_mute = True
+            waiting = asyncio.create_task(call(channel))
+            await server.until(lambda: server.of(DataReceived))
+            server.writers[0].write(frames.frame(frames.DATA, 0, 99, b"x") * 2)
+            with pytest.raises(CallFailed, match="never began") as caught:
+                await asyncio.wait_for(waiting, 20)
+            assert (caught.value.code, caught.value.is_sent) == (Code.UNAVAILABLE, True)
+            await server.until(lambda: 0 in server.ended)
+            assert [event.error_code for event in server.of(ConnectionTerminated)] == [ErrorCodes.PROTOCOL_ERROR]
+            server.is_mute = False
+            assert await call(channel) == b"hello"
+
+    run(main())
+
+
+def test_who_breaks_the_rules_and_does_not_listen_is_left_all_the_same(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does not take is thrown away after a moment."""
+    monkeypatch.setattr(lines, "_FAREWELL_S", 0.05)
+
+    async def main() -> None:
+        async with serving() as (server, channel):
+            server.is_mute = True
+            waiting = asyncio.create_task(call(channel))
+            await server.until(lambda: server.of(DataReceived))
+            line = channel._line
+            assert line is not None
+            server.writers[0].transport.pause_reading()
+            line._transport.write(bytes(64 << 20))
+            server.writers[0].write(frames.frame(frames.DATA, 0, 99, b"x"))
+            with pytest.raises(CallFailed, match="never began"):
+                await asyncio.wait_for(waiting, 20)
+            async with asyncio.timeout(20):
+                await line._over
+
+    run(main())
+
+
+class Strict(Server):
+    """Hangs up on its first two callers when they ask for a sign of life, in the words of servers of gRPC."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_mute = True
+        self.begun_at = 0.0
+        self.pings_after_s: list[float] = []
+
+    def on_event(self, h2: H2Connection, event: Event) -> None:
+        now = asyncio.get_running_loop().time()
+        if isinstance(event, RequestReceived):
+            self.begun_at = now
+        elif isinstance(event, PingReceived):
+            self.pings_after_s.append(now - self.begun_at)
+            if len(self.connections) < 3:
+                h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM, b"too_many_pings")
+                self.say()
+                self.writers[-1].close()
+
+
+def test_who_is_asked_too_often_is_asked_half_as_often(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason is told; a connection after it waits longer, and is kept when that is long enough."""
+    monkeypatch.setattr(lines, "_SILENCE_S", 0.05)
+
+    async def main() -> None:
+        async with serving(Strict()) as (server, channel):
+            for silence_s in (0.1, 0.2):
+                with pytest.raises(CallFailed, match="hung up: ENHANCE_YOUR_CALM: too_many_pings") as caught:
+                    await asyncio.wait_for(call(channel), 20)
+                assert (caught.value.code, caught.value.is_sent) == (Code.UNAVAILABLE, True)
+                assert channel._pace.silence_s == silence_s
+            quiet = asyncio.create_task(call(channel))
+            await server.until(lambda: len(server.pings_after_s) == 3)
+            assert server.pings_after_s[2] > 0.15
+            assert not quiet.done()
+            quiet.cancel()
+
+    run(main())
+
+
+def test_there_is_an_end_to_asking_less_often() -> None:
+    """A server that is never content must not make a dead connection go unnoticed for ever."""
+    pace = lines.Pace()
+    for _ in range(100):
+        pace.slow_down()
+    assert pace.silence_s == 320.0
