@@ -17,7 +17,7 @@ PATIENCE_S = 30.0
 
 def connect(ground: Ground, **options: Any) -> Connecting:
     """An async client."""
-    return aio.connect(ground.url, connect_timeout=10, **options)
+    return aio.connect(ground.url, lazy=False, connect_timeout=10, **options)
 
 
 def blocking(ground: Ground, **options: Any) -> fencehold.Client:

@@ -40,7 +40,7 @@ def url_of(server: Postgres, schema: str = "faults", **options: str) -> str:
 
 
 def connect(url: str, **options: Any) -> Connecting:
-    return aio.connect(url, **{"connect_timeout": 5, **options})
+    return aio.connect(url, lazy=False, **{"connect_timeout": 5, **options})
 
 
 async def held(client: aio.Client, name: str, **options: Any) -> aio.Claim:

@@ -246,6 +246,25 @@ def test_a_child_process_inherits_no_hold(ground: Ground, name: str) -> None:
         assert not lock.locked()
 
 
+def test_a_lazy_client_connects_in_the_process_that_uses_it(ground: Ground, name: str) -> None:
+    """A child that inherits one that was never used, and its parent after that."""
+    with blocking(ground, lazy=True) as client:
+        lock = client.lock(name, tier=ground.tier, timeout=30)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with lock as hold:
+                    hold.check()
+                client.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        with lock as hold:
+            hold.check()
+
+
 def test_what_cannot_be_a_name_is_refused(ground: Ground) -> None:
     """Before anything happens."""
     with blocking(ground) as client, pytest.raises(UsageError):

@@ -38,7 +38,7 @@ def server(made: Postgres) -> Iterator[Postgres]:
 
 
 def connect(url: str, **options: Any) -> Connecting:
-    return aio.connect(url, **{"connect_timeout": 5, **options})
+    return aio.connect(url, lazy=False, **{"connect_timeout": 5, **options})
 
 
 def rows(server: Postgres, name: str) -> list[str]:

@@ -50,7 +50,7 @@ def test_tasks_go_on_without_a_redis_and_with_it_again(server: Redis) -> None:
     """The async client does the same."""
 
     async def test() -> None:
-        async with aio.connect(**routed(server), on_unavailable="proceed") as client:
+        async with aio.connect(**routed(server), on_unavailable="proceed", lazy=False) as client:
             lock = client.lock("report", tier=EFFICIENCY, timeout=0)
 
             async def is_protected() -> bool:

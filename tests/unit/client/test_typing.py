@@ -19,6 +19,7 @@ from functools import partial
 from typing import NoReturn, assert_type
 
 import fencehold
+from fencehold.client.aio.client import Connecting
 from fencehold import CORRECTNESS, EFFICIENCY, Claim, Duration, Hold, Holding, Leadership, Tier, aio
 
 
@@ -121,6 +122,12 @@ def threads(client: fencehold.Client, tier: Tier, seconds: Duration | None, bloc
 
     anything: fencehold.Lock[Claim] = client.lock("x")
     protected: fencehold.Lock[Hold] = client.lock("x", tier=EFFICIENCY)  # refused: assignment
+
+
+assert_type(fencehold.connect(lazy=True), fencehold.Client)
+assert_type(aio.connect(lazy=True), aio.Client)
+assert_type(aio.connect("memory://", ttl="1m"), Connecting)
+aio.connect(lazzy=True)  # refused: call-overload
 
 
 async def tasks(client: aio.Client, tier: Tier, seconds: Duration | None, blocking: bool) -> None:
@@ -276,4 +283,4 @@ def test_a_claim_is_refused_where_a_fence_is_needed(tmp_path: Path) -> None:
         if (match := _REFUSED.search(line)) is not None
     }
     assert found == wanted, said
-    assert len(wanted) == 50
+    assert len(wanted) == 51

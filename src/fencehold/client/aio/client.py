@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 from fencehold.client import views
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
+from fencehold.client.aio.deferred import Deferred
 from fencehold.client.aio.verbs import Verbs
 from fencehold.client.aio.watch import Watch
 from fencehold.client.aio.wrapping import channel_of
@@ -32,9 +33,10 @@ class Client(Verbs):
     new session when the old one has ended.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, lazy: bool = False) -> None:
         super().__init__()
         self._plan = plan
+        self._lazy = lazy
         self._sources: dict[Source, Carrier] = {}
         self._carriers: dict[Tier, Carrier] = {}
         self._closed = False
@@ -75,7 +77,7 @@ class Client(Verbs):
         return await self._carrier_of(tier).break_hold(one(name)[0], fence)
 
     async def ready(self) -> None:
-        """Wait until a session is open. `connect` has done so once.
+        """Wait until a session is open. `connect` has done so once, unless it was told to be lazy.
 
         Raises:
             Unavailable: no node was reached within the connect timeout.
@@ -116,12 +118,12 @@ class Client(Verbs):
         if carrier is None:
             if self._closed:
                 raise UsageError("the client is closed")
-            carrier = self._sources[source] = source.carrier()
+            carrier = self._sources[source] = Deferred(source) if self._lazy else source.carrier()
         return carrier
 
     def _is_open(self) -> bool:
         first = getattr(self, "_first", None)
-        if first is None or self._closed:
+        if first is None or self._closed or (isinstance(first, Deferred) and not first.is_made):
             return False
         channel = channel_of(first)
         return channel is None or not channel.protocol.unusable
@@ -165,6 +167,32 @@ class Connecting:
             await self._client.close()
 
 
+class ConnectOptions(TypedDict, total=False):
+    """What can be said to `connect`, but for where and when."""
+
+    correctness: str | None
+    efficiency: str | None
+    rules: Mapping[str, Tier | str] | None
+    on_unavailable: OnUnavailable | None
+    ttl: Duration | None
+    grace: Duration | None
+    name: str | None
+    meta: Mapping[str, object] | None
+    connect_timeout: Duration | None
+    tls: ssl.SSLContext | None
+    config: str | os.PathLike[str] | None
+
+
+@overload
+def connect(
+    url: str | None = None, *, lazy: Literal[False] = False, **options: Unpack[ConnectOptions]
+) -> Connecting: ...
+
+
+@overload
+def connect(url: str | None = None, *, lazy: Literal[True], **options: Unpack[ConnectOptions]) -> Client: ...
+
+
 def connect(
     url: str | None = None,
     *,
@@ -179,11 +207,15 @@ def connect(
     connect_timeout: Duration | None = None,
     tls: ssl.SSLContext | None = None,
     config: str | os.PathLike[str] | None = None,
-) -> Connecting:
+    lazy: bool = False,
+) -> Connecting | Client:
     """Connect to a service: ``async with connect(…) as client`` or ``client = await connect(…)``.
 
     What is not said here is looked for in the file, and has a default otherwise. Durations are seconds, a
     `timedelta`, or a text such as "30s".
+
+    With ``lazy=True`` it is a client at once, without a loop: a module can make it when it is imported, and locks
+    and decorators of it. It connects when it is first used, and belongs to the loop that runs then.
 
     Args:
         url: ``fencehold://host[:port][,host…]``, all nodes of the service; ``fenceholds://`` for TLS; or a backend
@@ -201,10 +233,12 @@ def connect(
         connect_timeout: how long a call waits for the service to be reached; 5.
         tls: the TLS context to connect with.
         config: a TOML file with a table ``[client]``; None: the one that ``$FENCEHOLD_CONFIG`` names, if any.
+        lazy: connect when it is first used; what `connect` would raise is raised then.
 
     Raises:
         UsageError: what was given makes no sense.
         Unavailable: on entering; no node was reached in time.
     """
     said = Said(url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout)
-    return Connecting(planned(said, config, tls))
+    plan = planned(said, config, tls)
+    return Client(plan, lazy=True) if lazy else Connecting(plan)

@@ -1,11 +1,12 @@
 """The blocking client: one session on one thread of its own, and the verbs."""
 
+import atexit
 import os
 import ssl
 import threading
 import warnings
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 from weakref import WeakSet
@@ -74,7 +75,7 @@ class Client(Verbs):
         return self._line_of(tier).portal().break_hold(one(name)[0], fence)
 
     def ready(self) -> None:
-        """Wait until a session is open. `connect` has done so once.
+        """Wait until a session is open. `connect` has done so once, unless it was told to be lazy.
 
         Raises:
             Unavailable: no node was reached within the connect timeout.
@@ -164,6 +165,7 @@ def connect(
     connect_timeout: Duration | None = None,
     tls: ssl.SSLContext | None = None,
     config: str | os.PathLike[str] | None = None,
+    lazy: bool = False,
 ) -> Client:
     """Connect to a service: ``with connect(…) as client`` or ``client = connect(…)``, to be closed.
 
@@ -186,6 +188,9 @@ def connect(
         connect_timeout: how long a call waits for the service to be reached; 5.
         tls: the TLS context to connect with.
         config: a TOML file with a table ``[client]``; None: the one that ``$FENCEHOLD_CONFIG`` names, if any.
+        lazy: connect when it is first used; what `connect` would raise is raised then. For a client that a module
+            makes when it is imported: processes that are forked later each have a session of their own. It is
+            closed when the interpreter ends, if not before.
 
     Raises:
         UsageError: what was given makes no sense.
@@ -193,6 +198,9 @@ def connect(
     """
     said = Said(url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout)
     client = Client(planned(said, config, tls))
+    if lazy:
+        _lazy_clients.add(client)
+        return client
     try:
         client.ready()
     except BaseException:
@@ -202,6 +210,8 @@ def connect(
 
 
 _clients: WeakSet[Client] = WeakSet()
+_lazy_clients: WeakSet[Client] = WeakSet()
+"""Those that live as long as the module that made them."""
 
 
 def _after_fork_in_child() -> None:
@@ -210,3 +220,11 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@atexit.register
+def _at_exit() -> None:
+    for client in list(_lazy_clients):
+        # Whatever fails now, what it held is free when the connection is: with the process.
+        with suppress(Exception):
+            client.close()
