@@ -17,8 +17,10 @@ NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
 FAST_TESTS = $(wildcard tests/unit tests/scripts)
 
-# Tests that watch processes live and die, one after the other; all others on two cores.
-LONE_TESTS := tests/docs tests/e2e tests/robustness
+# Tests that take the whole machine, one after the other. All others run side by side: more of them than cores, as
+# many wait for servers. LONG=1: with all cases, where there are very many.
+LONE_TESTS := tests/robustness
+export LONG
 
 .PHONY: help
 help: ## show this
@@ -27,7 +29,7 @@ help: ## show this
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
 	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q -n 2 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+	@$(BIN)/pytest -q -n 3 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 	@$(BIN)/pytest -q $(LONE_TESTS)
 
 .PHONY: check

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from fencehold import CORRECTNESS, EFFICIENCY, Guarantees, Tier
+from tests.depth import deep
 
 
 class Ground:
@@ -15,7 +16,7 @@ class Ground:
     """What freeing the names of a crashed client may take beyond what is declared, on a machine that is busy."""
     ttl_min = 1.0
     """The shortest ttl of a client that its servers can keep."""
-    names_at_once = 10_000
+    names_at_once = deep(1_000, 10_000)
     """So many names can be held at once by one client."""
 
     def start(self, folder: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_lock_may_be_taken_again_by_who_has_it(ground: Ground, name: str) -> N
         assert not lock.locked()
 
 
-def test_ten_thousand_names_are_ten_thousand_locks(ground: Ground, name: str) -> None:
+def test_many_names_are_as_many_locks(ground: Ground, name: str) -> None:
     """However much they look alike; all are held at the same time."""
     odd = [
         "",

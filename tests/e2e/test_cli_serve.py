@@ -92,13 +92,14 @@ def test_what_was_repaired_is_told(tmp_path: Path) -> None:
         server.call("acquire", "kept", "--ttl", "5m")
     segment = sorted((tmp_path / "data").glob("*.log"))[-1]
     with segment.open("r+b") as file:
+        # Where the last record ends, or a little before: its own last bytes may be zero.
         file.seek(len(file.read().rstrip(b"\0")))
         file.write(b"\0\0\0\x20half")
     with serving(tmp_path, "--data", str(tmp_path / "data")) as server:
         assert server.call("info", "kept").code == 0
         server.process.terminate()
         said = ended(server.process)
-    assert re.search(r"level=warning event=repaired note=.*cut 8 bytes", said.err)
+    assert re.search(r"level=warning event=repaired note=.*cut [5-8] bytes", said.err)
 
 
 def test_an_address_others_can_reach_needs_insecure() -> None:

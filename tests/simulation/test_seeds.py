@@ -1,4 +1,4 @@
-"""A hundred seeds, the seeds that once failed, and that a seed says all there is to say."""
+"""Seeds (twenty, with `LONG=1` a hundred), those that once failed, and that a seed says all there is to say."""
 
 import os
 import subprocess
@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from fencehold.journal.codec import decode
+from tests.depth import deep
 from tests.simulation.runs import run
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-SEEDS, CHUNK = 100, 5
+SEEDS, CHUNK = deep(20, 100), 2
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
 

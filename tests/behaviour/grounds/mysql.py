@@ -6,6 +6,7 @@ from fencehold import Guarantees
 from rig.mariadb import MariaDB
 from rig.processes import free_port
 from tests.behaviour.ground import Ground
+from tests.depth import deep
 
 
 class GROUND(Ground):
@@ -22,7 +23,7 @@ class GROUND(Ground):
         semaphores=True,
         at_least=True,
     )
-    names_at_once = 2_000
+    names_at_once = deep(300, 2_000)
     """More are as possible, and take longer than a test should."""
 
     def start(self, folder: Path) -> None:

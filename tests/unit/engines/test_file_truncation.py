@@ -1,4 +1,4 @@
-"""A log cut short at every byte of a 64 KiB tail."""
+"""A log cut short at every byte of a 64 KiB tail; without `LONG=1` beside the ends of records and now and then."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,7 @@ from fencehold.engines.file.directory import Directory
 from fencehold.engines.file.records import RECORD_BYTES
 from fencehold.engines.file.recovery import recover
 from fencehold.errors import Damaged
+from tests.depth import deep
 from tests.unit.engines.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
 
 TAIL_BYTES = 65_536
@@ -33,6 +34,12 @@ class Tail:
             end += RECORD_BYTES + len(record.entry)
             self.ends.append(end)
 
+    def cuts(self) -> list[int]:
+        """Where to cut it: everywhere, or where a record ends and here and there between."""
+        near = {end + by for end in self.ends for by in range(-RECORD_BYTES, RECORD_BYTES + 1)}
+        sizes = range(self.first_cut, len(self.data))
+        return [size for size in sizes if deep(size % 61 == 0 or size in near, True)]
+
     def whole(self, size: int) -> int:
         """How many records are whole in the first `size` bytes."""
         return sum(end <= size for end in self.ends)
@@ -49,7 +56,7 @@ def test_a_log_cut_anywhere_before_its_mark_is_refused(tail: Tail) -> None:
     """Whichever of the last 65 536 bytes the log is cut at, a lost acknowledged entry is noticed."""
     directory = Directory(str(tail.path), UnsyncedDisk())
     # Backwards: each case is the one before with a byte less.
-    for size in range(len(tail.data) - 1, tail.first_cut - 1, -1):
+    for size in reversed(tail.cuts()):
         os.truncate(tail.segment, size)
         with pytest.raises(Damaged, match="acknowledged entries are missing") as caught:
             recover(directory)
@@ -65,7 +72,7 @@ def test_a_log_cut_anywhere_without_a_mark_gives_its_whole_records(tail: Tail) -
     directory = Directory(str(tail.path), UnsyncedDisk())
     os.truncate(tail.segment, tail.first_cut)
     with tail.segment.open("rb+", buffering=0) as segment:
-        for size in range(tail.first_cut, len(tail.data)):
+        for size in tail.cuts():
             begin = segment.seek(0, os.SEEK_END)
             segment.write(tail.data[begin:size])
             found = recover(directory).opened

@@ -2,7 +2,9 @@
 
 import os
 
+from tests.depth import deep
+
 
 def writes(usual: int) -> int:
-    """So many, or with GUARD_WRITES=10000 that many: some drivers and stores take minutes for them."""
-    return int(os.environ.get("GUARD_WRITES", usual))
+    """With `LONG=1` so many, else a few for each of 32 writers; or with GUARD_WRITES=10000 that many."""
+    return int(os.environ.get("GUARD_WRITES", deep(min(usual, 640), usual)))
