@@ -29,9 +29,11 @@ class Said(NamedTuple):
 class Served:
     """A server that runs."""
 
-    def __init__(self, process: "subprocess.Popen[str]", port: int) -> None:
+    def __init__(self, process: "subprocess.Popen[str]", port: int, place: Path) -> None:
         self.process = process
         self.url = f"fencehold://127.0.0.1:{port}"
+        self.place = place
+        """Where it was started."""
 
     def call(self, *words: str, stdin: str = "") -> Said:
         """Call the command in this process: quick, and enough for what writes and ends."""
@@ -93,7 +95,7 @@ def serving(place: Path, *options: str, **variables: str) -> Iterator[Served]:
         until(lambda: port_file.exists() or process.poll() is not None)
         if process.poll() is not None:
             raise AssertionError(f"it does not serve: {ended(process)}")
-        yield Served(process, int(port_file.read_text()))
+        yield Served(process, int(port_file.read_text()), place)
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()

@@ -101,7 +101,7 @@ def test_ping_is_about_the_nodes_that_are_named(nodes: NodeGroup) -> None:
     assert call(nowhere, "ping", "--any").code == call(nowhere, "cluster").code == 69
 
 
-def test_doctor_looks_at_all_nodes(nodes: NodeGroup) -> None:
+def test_doctor_looks_at_all_nodes_and_the_members_of_their_engine(nodes: NodeGroup, etcd: EtcdCluster) -> None:
     """And not at a disk that has nothing to do with them."""
     said = call(nodes.standbys()[0].url, "doctor", "--json")
     found = {check["check"]: check for check in json.loads(said.out)["checks"]}
@@ -109,6 +109,8 @@ def test_doctor_looks_at_all_nodes(nodes: NodeGroup) -> None:
     assert found["cluster"]["said"] == f"{nodes.leader().name} leads, 2 stand by"
     assert found["lag"]["level"] == found["role"]["level"] == found["engine"]["level"] == "ok"
     assert not {"fdatasync", "room", "file system"} & set(found)
+    members = found["members"]
+    assert (members["level"], members["said"]) == ("warn", f"1 of 1 up; {etcd.endpoints[0]} leads")
 
 
 def test_a_killed_leader_is_shown_as_away_and_nothing_is_lost(nodes: NodeGroup) -> None:

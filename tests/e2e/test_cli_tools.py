@@ -21,7 +21,7 @@ def nowhere() -> str:
 
 
 def test_doctor_checks_server_clock_disk_and_packages(server: Served, tmp_path: Path) -> None:
-    """Each check is ok, warn or fail; nothing stays behind on the disk."""
+    """Each check is ok, warn or fail; nothing stays behind on a disk that is tried."""
     said = server.call("doctor", "--data", str(tmp_path / "not" / "there"), "--json")
     found = json.loads(said.out)
     checks = {check["check"]: check for check in found["checks"]}
@@ -33,6 +33,19 @@ def test_doctor_checks_server_clock_disk_and_packages(server: Served, tmp_path: 
     assert list(tmp_path.iterdir()) == []
     line = server.call("doctor", "--data", str(tmp_path)).out.splitlines()[0]
     assert line.split("\t")[:2] == ["ok", "server"]
+
+
+def test_doctor_looks_at_the_servers_disk_and_not_at_the_one_it_is_called_on(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the journal is, as the server sees it, whatever the current directory; how long its appends take."""
+    server.call("acquire", "doctor", "--ttl", "1s")
+    monkeypatch.chdir("/proc")
+    checks = {check["check"]: check for check in json.loads(server.call("doctor", "--json").out)["checks"]}
+    for check in ("file system", "room"):
+        assert checks[check]["said"].endswith(f" {server.place}/data")
+    assert checks["append"]["said"].startswith("p50 ")
+    assert "fdatasync" not in checks
 
 
 def test_doctor_fails_without_a_server(nowhere: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import FenceholdError, OutcomeUnknown, Trimmed, Unavailable, UsageError
+from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.types import Epoch, Position
 from tests.simulation.network import Network
@@ -385,6 +386,9 @@ class SimulatedJournal:
     async def trim(self) -> None:
         self._check()
         await self._ask(self._store.trim, Unavailable)
+
+    async def health(self, within_s: float) -> Health:
+        return Health()
 
     async def close(self) -> None:
         if self._appending is not None:

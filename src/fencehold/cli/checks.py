@@ -3,7 +3,6 @@
 import os
 import platform
 import resource
-import shutil
 import statistics
 import tempfile
 import time
@@ -12,32 +11,27 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fencehold import __version__
+from fencehold.cli import engine_checks
 from fencehold.cli.cluster_checks import cluster
 from fencehold.cli.findings import Finding
 from fencehold.cli.survey import survey
 from fencehold.cli.wire import CannotConnect, connect, facts
 from fencehold.errors import FenceholdError
+from fencehold.runtime.disk import Disk
 
-DATA = ".fencehold"
 _SYNCS = 50
 _RECORD = b"\0" * 512
-_VOLATILE = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "fuse.sshfs", "virtiofs"})
 _FILES_WANTED = 16_384
-_ROOM_WANTED_BYTES = 1 << 30
-_SLOW_SYNC_MS, _SLOW_TRIP_MS = 20.0, 5.0
+_SLOW_TRIP_MS = 5.0
 
 
 def all_findings(url: str, data: Path | None) -> Iterator[Finding]:
-    """Every check, in the order they are worth reading. Nodes that share a journal have none on this disk."""
+    """Every check, in the order they are worth reading. A disk of this machine is tried only if it is named."""
     yield from server(url)
-    is_shared = False
-    for finding in nodes(url):
-        is_shared = True
-        yield finding
+    yield from nodes(url)
     yield clock()
-    if data is not None or not is_shared:
-        yield from disk(data or Path(DATA))
+    if data is not None:
+        yield from disk(data)
     yield open_files()
     yield from installed()
 
@@ -60,6 +54,7 @@ def server(url: str) -> Iterator[Finding]:
         yield Finding("role", "ok" if leads else "warn", f"{known['role']}, epoch {known['epoch']}", advice)
         yield _engine(str(known["engine"]), bool(known["durable"]))
         yield _round_trip([_timed_ms(lambda: wire.call("PING")) for _ in range(20)])
+        yield from engine_checks.engine(wire.call("NODE.HEALTH"))
     except FenceholdError as error:
         yield Finding("server", "fail", str(error), "see the server's log")
     finally:
@@ -115,13 +110,11 @@ def clock() -> Finding:
 
 
 def disk(data: Path) -> Iterator[Finding]:
-    """Is what is synced really kept, how long does that take, and is there room?"""
+    """Is what is synced here really kept, how long does that take, and is there room?"""
     place = _existing(data.expanduser().absolute())
-    yield _file_system(place)
-    free = shutil.disk_usage(place).free
-    room = free >= _ROOM_WANTED_BYTES
-    advice = "" if room else "make room: a full disk stops the server from granting"
-    yield Finding("room", "ok" if room else "warn", f"{free / (1 << 30):.1f} GiB free in {place}", advice)
+    volume = Disk().volume(str(place))
+    yield engine_checks.file_system(volume.file_system, volume.path)
+    yield engine_checks.room(volume.free_bytes, volume.total_bytes, volume.path)
     yield _syncing(place)
 
 
@@ -130,43 +123,13 @@ def _existing(path: Path) -> Path:
     return next(place for place in (path, *path.parents) if place.is_dir())
 
 
-def _file_system(place: Path) -> Finding:
-    kind = file_system(place, _text("/proc/self/mounts"))
-    if kind in _VOLATILE:
-        return Finding(
-            "file system", "warn", f"{kind} at {place}", "gone at the next reboot: put --data on a disk"
-        )
-    if kind in _REMOTE:
-        advice = "locks and syncs over a network are not to be relied on: use a local disk"
-        return Finding("file system", "warn", f"{kind} at {place}", advice)
-    return Finding("file system", "ok", f"{kind or 'unknown'} at {place}")
-
-
-def file_system(place: Path, mounts: str) -> str:
-    """The type of the file system a path is on: that of the longest mount point above it."""
-    found = ("", "")
-    for line in mounts.splitlines():
-        _, point, kind, *_ = line.split(" ")
-        point = point.encode().decode("unicode_escape")
-        # Not shorter, rather than longer: a later mount on the same point hides the earlier one.
-        if (place == Path(point) or Path(point) in place.parents) and len(point) >= len(found[0]):
-            found = (point, kind)
-    return found[1]
-
-
 def _syncing(place: Path) -> Finding:
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             took_ms = [_timed_ms(lambda: _sync(file.fileno())) for _ in range(_SYNCS)]
     except OSError as error:
         return Finding("fdatasync", "fail", f"{place}: {error.strerror}", "the server needs to write there")
-    middle, worst = statistics.median(took_ms), max(took_ms)
-    said = f"p50 {middle:.2f} ms, worst of {_SYNCS} {worst:.2f} ms"
-    if middle > _SLOW_SYNC_MS:
-        return Finding("fdatasync", "warn", said, "every grant waits for one: use a faster disk")
-    if middle < 0.02:
-        return Finding("fdatasync", "warn", said, "too fast for a disk: something only says that it synced")
-    return Finding("fdatasync", "ok", said)
+    return engine_checks.syncing("fdatasync", statistics.median(took_ms), max(took_ms), _SYNCS)
 
 
 def _sync(fd: int) -> None:

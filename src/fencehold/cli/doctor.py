@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from fencehold.cli.checks import DATA, all_findings
+from fencehold.cli.checks import all_findings
 from fencehold.cli.exits import Exit
 from fencehold.cli.findings import Finding
 from fencehold.cli.options import URL, Json, Url
-from fencehold.cli.output import clean, console, say, say_json, to_person
+from fencehold.cli.output import clean, console, hanging, say, say_json, to_person
 
+_MARGIN = 14
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
 
 
@@ -19,14 +20,17 @@ def doctor(
         Path | None,
         typer.Option(
             envvar="FENCEHOLD_DATA",
-            help="The server's data directory, whose disk is tried.",
-            show_default=f"{DATA}; none if nodes share an engine",
+            help="Try the disk of this directory, too: before a server is started in it.",
+            show_default=False,
         ),
     ] = None,
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Check the server, or the nodes, the clock, the disk and what is installed. Exits 1 if something fails."""
+    """Check the server, its disk or its engine, the nodes, the clock and what is installed. Exits 1 if one fails.
+
+    The disk is the server's, where its journal is, as it sees it; so are the servers of its engine.
+    """
     findings = []
     for finding in all_findings(url, data):
         findings.append(finding)
@@ -34,7 +38,8 @@ def doctor(
             _show(finding)
     worst = "fail" if any(found.level == "fail" for found in findings) else "ok"
     if as_json:
-        say_json({"result": worst, "checks": [found._asdict() for found in findings]})
+        checks = [{**found._asdict(), "advice": found.advice or None} for found in findings]
+        say_json({"result": worst, "checks": checks})
     if worst == "fail":
         raise typer.Exit(Exit.NO)
 
@@ -47,6 +52,6 @@ def _show(found: Finding) -> None:
     out = console()
     out.print(f"{mark} ", style=style, end="")
     out.print(f"{found.check:<12}", style="dim", end="")
-    out.print(clean(found.said))
+    out.print(hanging(clean(found.said), _MARGIN))
     if found.advice:
-        out.print(f"  {'':<12}→ {clean(found.advice)}", style=style)
+        out.print(" " * (_MARGIN - 2) + hanging(f"→ {clean(found.advice)}", _MARGIN), style=style)

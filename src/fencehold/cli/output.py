@@ -62,6 +62,12 @@ def _wrapped(line: str, indent: str) -> str:
     )
 
 
+def hanging(text: str, margin: int) -> str:
+    """A sentence for a person that begins at a margin, and goes on there."""
+    lines = textwrap.wrap(text, max(columns() - margin, 40), break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * margin).join(lines)
+
+
 def say(text: str) -> None:
     """Write one line."""
     sys.stdout.write(text + "\n")

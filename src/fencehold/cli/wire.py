@@ -37,6 +37,7 @@ _READS = frozenset(
         "PING",
         "INFO",
         "NODE.BACKUP",
+        "NODE.HEALTH",
         "NODE.LIST",
         "LOCK.INFO",
         "LOCK.LIST",

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 from fencehold.errors import OutOfPlace, Sealed, Trimmed, Unavailable, UsageError
+from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record, Snapshot
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import BEGINNING, Epoch, Position
@@ -113,6 +114,9 @@ class MemoryJournal:
         if store.snapshot is not None and store.snapshot.position > store.trimmed:
             del store.records[: store.snapshot.position - store.trimmed]
             store.trimmed = store.snapshot.position
+
+    async def health(self, within_s: float) -> Health:
+        return Health()
 
     async def close(self) -> None:
         self._open = False

@@ -47,6 +47,9 @@ class Member:
         self.streams = services.Watch(self._channel)
         self.leases = services.Lease(self._channel)
         self._maintenance = services.Maintenance(self._channel)
+        self._cluster = services.Cluster(self._channel)
+        self.id = 0
+        """By which the other members know it; 0 until it has said so."""
         self.trouble = ""
         """Why it could not be had when it could not."""
 
@@ -56,9 +59,19 @@ class Member:
             status = await self._maintenance.Status(messages.StatusRequest(), timeout=timeout_s, metadata=metadata)
         except CallFailed as error:
             return self._standing_by(error)
+        self.id = int(status.header.member_id)
         if not status.leader:
             return Standing.ALONE
         return Standing.LEADS if status.leader == status.header.member_id else Standing.FOLLOWS
+
+    async def fellows(self, timeout_s: float, metadata: Metadata) -> list[Any]:
+        """All members of its cluster, as it knows them; itself among them.
+
+        Raises:
+            CallFailed: it does not say.
+        """
+        answer = await self._cluster.MemberList(messages.MemberListRequest(), timeout=timeout_s, metadata=metadata)
+        return list(answer.members)
 
     def _standing_by(self, error: CallFailed) -> Standing:
         if error.details.startswith(("etcdserver: no leader", "etcdserver: not capable")):

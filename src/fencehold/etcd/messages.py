@@ -74,9 +74,13 @@ _pool.AddSerializedFile(
     b'se\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.etcdserverpb.ResponseHeader\x12\n\n\x02ID\x18\x02 \x01(\x03'
     b'\x12\x0b\n\x03TTL\x18\x03 \x01(\x03\x12\x12\n\ngrantedTTL\x18\x04 \x01(\x03\x12\x0c\n\x04keys\x18\x05 \x03(\x0c"\x0f\n\rStatusReq'
     b'uest"N\n\x0eStatusResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.etcdserverpb.Respon'
-    b'seHeader\x12\x0e\n\x06leader\x18\x04 \x01(\x04"5\n\x13AuthenticateRequest\x12\x0c\n\x04name\x18\x01 \x01('
-    b'\t\x12\x10\n\x08password\x18\x02 \x01(\t"S\n\x14AuthenticateResponse\x12,\n\x06header\x18\x01 \x01(\x0b2'
-    b'\x1c.etcdserverpb.ResponseHeader\x12\r\n\x05token\x18\x02 \x01(\tb\x06proto3'
+    b'seHeader\x12\x0e\n\x06leader\x18\x04 \x01(\x04"[\n\x06Member\x12\n\n\x02ID\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t'
+    b'\x12\x10\n\x08peerURLs\x18\x03 \x03(\t\x12\x12\n\nclientURLs\x18\x04 \x03(\t\x12\x11\n\tisLearner\x18\x05 \x01(\x08"\x13\n'
+    b'\x11MemberListRequest"i\n\x12MemberListResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.e'
+    b'tcdserverpb.ResponseHeader\x12%\n\x07members\x18\x02 \x03(\x0b2\x14.etcdserverpb.M'
+    b'ember"5\n\x13AuthenticateRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t'
+    b'"S\n\x14AuthenticateResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.etcdserverpb.Resp'
+    b'onseHeader\x12\r\n\x05token\x18\x02 \x01(\tb\x06proto3'
 )
 
 
@@ -115,5 +119,8 @@ LeaseTimeToLiveRequest = _message("LeaseTimeToLiveRequest")
 LeaseTimeToLiveResponse = _message("LeaseTimeToLiveResponse")
 StatusRequest = _message("StatusRequest")
 StatusResponse = _message("StatusResponse")
+Member = _message("Member")
+MemberListRequest = _message("MemberListRequest")
+MemberListResponse = _message("MemberListResponse")
 AuthenticateRequest = _message("AuthenticateRequest")
 AuthenticateResponse = _message("AuthenticateResponse")

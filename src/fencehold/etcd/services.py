@@ -60,6 +60,13 @@ class Maintenance:
         self.Status = _ask(channel, "Maintenance/Status", messages.StatusRequest, messages.StatusResponse)
 
 
+class Cluster:
+    def __init__(self, channel: Channel) -> None:
+        self.MemberList = _ask(
+            channel, "Cluster/MemberList", messages.MemberListRequest, messages.MemberListResponse
+        )
+
+
 class Auth:
     def __init__(self, channel: Channel) -> None:
         self.Authenticate = _ask(

@@ -17,6 +17,7 @@ The rules every engine keeps, and the contract suite checks:
 from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple, Protocol
 
+from fencehold.journal.health import Health
 from fencehold.types import Epoch, Position
 
 
@@ -150,6 +151,14 @@ class Journal(Protocol):
 
         Raises:
             Unavailable: some may be gone, some not; all that is needed is there. Calling again is safe.
+        """
+        ...
+
+    async def health(self, within_s: float) -> Health:
+        """How what keeps the journal is doing, be the journal open or not.
+
+        It raises nothing and ends in about that time, and nothing that the journal does waits for it: servers are
+        asked over connections of its own, a disk is looked at in a thread.
         """
         ...
 

@@ -45,6 +45,9 @@ Reply: TypeAlias = Callable[[Any], None]
 """Told what a question found, or the error that kept it from being asked."""
 
 
+_APPEND_TIMES_MAX = 256
+
+
 class Bounds(NamedTuple):
     """How much goes into one entry, and how often one is made with nothing to say."""
 
@@ -100,6 +103,8 @@ class Leader:
         self._has_dated = False
         """It has told the time of day."""
         self._stopping = False
+        self.append_times_s: deque[float] = deque(maxlen=_APPEND_TIMES_MAX)
+        """How long the last appends took."""
 
     def submit(self, command: Command, answer: Answer) -> None:
         """Have a command appended and applied; `answer` is called once it is durable, or has failed."""
@@ -187,6 +192,7 @@ class Leader:
         begun_ms = self._clock.now_ms()
         await self._journal.append(data, epoch=self._epoch, position=position)
         took_s = (self._clock.now_ms() - begun_ms) / 1000
+        self.append_times_s.append(took_s)
         self._company.on_append(len(entry.commands) + len(self._commands), took_s)
         self._is_ahead = False
         answers, self._under_way = self._under_way, []

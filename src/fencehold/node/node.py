@@ -118,6 +118,11 @@ class Node:
         state = self.replica.machine.state
         return Member(state.leader, state.leader_address)
 
+    @property
+    def append_times_s(self) -> list[float]:
+        """How long the last appends took; none while it does not lead."""
+        return [] if self._leader is None else list(self._leader.append_times_s)
+
     def submit(self, command: Command, answer: Answer) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
         if self._leader is None:

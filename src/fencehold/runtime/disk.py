@@ -1,4 +1,4 @@
-"""The only door to the file system: each method is one system call, so that a test can stand in for any.
+"""The only door to the file system: each method is a system call or two, so that a test can stand in for any.
 
 It decides nothing. The rules it obeys:
 
@@ -11,6 +11,33 @@ It decides nothing. The rules it obeys:
 import fcntl
 import mmap
 import os
+from pathlib import Path
+from typing import NamedTuple
+
+_MOUNTS = "/proc/self/mounts"
+
+
+class Volume(NamedTuple):
+    """Where a directory is: the file system, and how much room there is."""
+
+    path: str
+    file_system: str
+    """Its type, such as `ext4`; empty if that cannot be told."""
+    free_bytes: int
+    """For whoever asks, which may be less than there is."""
+    total_bytes: int
+
+
+def file_system_of(place: Path, mounts: str) -> str:
+    """The type of the file system a path is on: that of the longest mount point above it."""
+    found = ("", "")
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        point = point.encode().decode("unicode_escape")
+        # Not shorter, rather than longer: a later mount on the same point hides the earlier one.
+        if (place == Path(point) or Path(point) in place.parents) and len(point) >= len(found[0]):
+            found = (point, kind)
+    return found[1]
 
 
 class Disk:
@@ -95,6 +122,16 @@ class Disk:
 
     def map(self, fd: int, size: int) -> mmap.mmap:
         return mmap.mmap(fd, size)
+
+    def volume(self, path: str) -> Volume:
+        """Where a directory is. It may take long where that is a network."""
+        room = os.statvfs(path)
+        try:
+            mounts = Path(_MOUNTS).read_text()
+        except OSError:
+            mounts = ""
+        kind = file_system_of(Path(path).resolve(), mounts)
+        return Volume(path, kind, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
 
     def random(self, size: int) -> bytes:
         return os.urandom(size)

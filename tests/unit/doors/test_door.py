@@ -331,3 +331,31 @@ def test_a_restart_on_the_same_directory_loses_nothing(tmp_path: Path) -> None:
                 await one.close()
 
     run(scenario())
+
+
+def test_a_server_says_where_its_journal_is_and_how_much_room_there_is(tmp_path: Path) -> None:
+    """As it sees it; also how long its appends took, once there were some."""
+
+    async def scenario() -> None:
+        async with Server(_config(tmp_path / "data")) as server:
+            client = await _client(server)
+            await client.call("LOCK.ACQUIRE", "a")
+            told = await client.map("NODE.HEALTH")
+            assert (told["engine"], told["data"]) == ("file", str(tmp_path / "data"))
+            assert 0 < told["disk_free_bytes"] <= told["disk_total_bytes"]
+            assert told["appends"] >= 1
+            assert 0 <= told["append_p50_us"] <= told["append_max_us"]
+            assert (told["members"], told["members_total"], told["note"]) == ([], 0, "")
+            await client.close()
+
+    run(scenario())
+
+
+def test_a_server_that_keeps_nothing_has_no_disk_to_speak_of() -> None:
+    """Null, and not zero."""
+
+    async def scenario(box: Box) -> None:
+        told = await (await box.client(3)).map("NODE.HEALTH")
+        assert (told["engine"], told["data"], told["disk_free_bytes"]) == ("memory", None, None)
+
+    serve(scenario)

@@ -8,6 +8,7 @@ from fencehold.core.commands import Entry
 from fencehold.core.outcomes import Applied, Notice, Outcome
 from fencehold.errors import FenceholdError
 from fencehold.journal.codec import decode
+from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.types import Epoch, Position
 
@@ -114,6 +115,9 @@ class HandJournal:
 
     async def trim(self) -> None:
         raise NotImplementedError
+
+    async def health(self, within_s: float) -> Health:
+        return Health()
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -17,6 +17,7 @@ from fencehold.doors.resp import backups, greeting, locking, looking, nodes, ses
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
 from fencehold.errors import UsageError
+from fencehold.node.checkup import Checkup
 from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.ids import Secrets, new_secret
@@ -71,6 +72,7 @@ class Door:
         self.volatile = volatile
         self.bounds = bounds or Bounds()
         self.new_secret = new_secret
+        self.checkup = Checkup(node.journal)
         self.turn = Turn()
         self.connections: dict[Connection, None] = {}
         """In the order they came."""
@@ -122,6 +124,7 @@ class Door:
 
     async def close(self) -> None:
         """Disconnect everybody; who does not read what is left of its replies does not get it."""
+        await self.checkup.end()
         self._closed.clear()
         for connection in tuple(self.connections):
             connection.end()

@@ -9,6 +9,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, exactly, number, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.journal.health import Health
 from fencehold.node.standbys import Member, Standby
 
 _NAME_BYTES_MAX = 128
@@ -60,6 +61,38 @@ def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
     )
 
 
+def health(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """NODE.HEALTH: how what keeps the journal is doing, and how long appends take."""
+    exactly(words, 0)
+    connection.door.checkup.ask(partial(_on_checked, connection, slot))
+
+
+def _on_checked(connection: Connection, slot: Slot, found: Health) -> None:
+    node = connection.door.node
+    volume = found.volume
+    took_s = sorted(node.append_times_s)
+    slot.reply(
+        {
+            "engine": node.journal.declared.engine,
+            "data": volume.path if volume else None,
+            "file_system": volume.file_system if volume else None,
+            "disk_free_bytes": volume.free_bytes if volume else None,
+            "disk_total_bytes": volume.total_bytes if volume else None,
+            "appends": len(took_s),
+            "append_p50_us": round(took_s[len(took_s) // 2] * 1e6) if took_s else None,
+            "append_max_us": round(took_s[-1] * 1e6) if took_s else None,
+            "members": [
+                {"address": one.address, "up": int(one.is_up), "role": one.role, "note": one.note}
+                for one in found.members
+            ],
+            "members_up": sum(one.is_up for one in found.members),
+            "members_total": len(found.members),
+            "quorum": found.quorum,
+            "note": found.note,
+        }
+    )
+
+
 def _standby(connection: Connection, standby: Standby) -> dict[str, object]:
     return {
         "node": standby.member.name,
@@ -76,4 +109,4 @@ def _bounded(word: bytes, what: str, bytes_max: int) -> str:
     return text(word, what)
 
 
-HANDLERS: dict[bytes, Handler] = {b"NODE.FOLLOW": follow, b"NODE.LIST": list_nodes}
+HANDLERS: dict[bytes, Handler] = {b"NODE.FOLLOW": follow, b"NODE.LIST": list_nodes, b"NODE.HEALTH": health}

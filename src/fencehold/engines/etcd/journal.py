@@ -22,7 +22,8 @@ from fencehold.errors import NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Un
 from fencehold.etcd.address import Address, parse
 from fencehold.etcd.cluster import Answer, Bounds, Cluster
 from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.member import Connect
+from fencehold.etcd.member import Connect, Standing
+from fencehold.etcd.survey import Seen, survey
 from fencehold.etcd.transactions import (
     Message,
     copy_of,
@@ -36,6 +37,7 @@ from fencehold.etcd.transactions import (
     transaction,
     value_in,
 )
+from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.types import Epoch, Position
 
@@ -121,6 +123,14 @@ class EtcdJournal:
     async def trim(self) -> None:
         await self._opened().trimmer.trim()
 
+    async def health(self, within_s: float) -> Health:
+        try:
+            seen = await survey(self._address, within_s, self._connect)
+        except UsageError as error:
+            return Health(note=str(error))
+        voters = sum(not member.is_learner for member in seen)
+        return Health(members=tuple(map(_member, seen)), quorum=voters // 2 + 1)
+
     async def close(self) -> None:
         running, self._running = self._running, None
         if running is not None:
@@ -130,6 +140,13 @@ class EtcdJournal:
         if self._running is None:
             raise Unavailable(f"{self._address}: this journal is not open: open it first")
         return self._running
+
+
+def _member(seen: Seen) -> EngineMember:
+    role = {Standing.LEADS: "leader", Standing.FOLLOWS: "follower"}.get(seen.standing, "")
+    note = "it knows no leader" if seen.standing is Standing.ALONE else seen.trouble
+    is_up = seen.standing > Standing.ALONE
+    return EngineMember(seen.endpoint, is_up, "learner" if seen.is_learner else role, "" if is_up else note)
 
 
 class _Running:

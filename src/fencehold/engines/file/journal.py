@@ -22,6 +22,7 @@ from fencehold.engines.file.pace import Pace
 from fencehold.engines.file.snapshots import Draft, trim
 from fencehold.engines.file.worker import Worker
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.runtime.disk import Disk
 from fencehold.types import Epoch, Position
@@ -125,6 +126,16 @@ class FileJournal:
         running = self._opened()
         running.log.refuse_if_stopped()
         await running.aside(trim, running.directory)
+
+    async def health(self, within_s: float) -> Health:
+        try:
+            # Not by the journal's own threads: an append must not wait behind a look at a slow disk.
+            async with asyncio.timeout(within_s):
+                return Health(await asyncio.to_thread(self._disk.volume, self._path))
+        except TimeoutError:
+            return Health(note=f"{self._path}: the disk did not say how it is within {within_s:g} s")
+        except OSError as error:
+            return Health(note=f"{self._path}: {error.strerror or error}")
 
     async def close(self) -> None:
         running, self._running = self._running, None

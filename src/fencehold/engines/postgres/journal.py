@@ -25,8 +25,10 @@ from fencehold.engines.postgres.crew import Crew
 from fencehold.engines.postgres.cursor import Cursor
 from fencehold.engines.postgres.link import Link
 from fencehold.engines.postgres.statements import statements_on
+from fencehold.engines.postgres.survey import survey
 from fencehold.engines.postgres.tables import make_tables
 from fencehold.errors import Unavailable, UsageError
+from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import Epoch, Position
@@ -115,6 +117,9 @@ class PostgresJournal:
 
     async def trim(self) -> None:
         await trimming.trim(self._opened().aside)
+
+    async def health(self, within_s: float) -> Health:
+        return Health(members=tuple(await survey(self._address, within_s)))
 
     async def close(self) -> None:
         running, self._running = self._running, None

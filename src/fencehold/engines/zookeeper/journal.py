@@ -21,9 +21,11 @@ from fencehold.engines.zookeeper.snapshots import Snapshots
 from fencehold.engines.zookeeper.trimming import Trimming
 from fencehold.engines.zookeeper.writes import Asker
 from fencehold.errors import Unavailable, UsageError
+from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import Epoch, Position
+from fencehold.zookeeper.survey import survey
 
 _ENTRY_BYTES_MAX = 900_000
 """A ZooKeeper as it comes takes 1 MiB (`jute.maxbuffer`), with the paths and the rest of a transaction."""
@@ -122,6 +124,11 @@ class ZookeeperJournal:
         running = self._opened()
         await running.epochs.catch_up()
         await running.trimming.trim(await running.snapshots.pointed())
+
+    async def health(self, within_s: float) -> Health:
+        seen = await survey(self._address, within_s)
+        members = tuple(EngineMember(one.host, one.is_up, one.mode, one.trouble) for one in seen)
+        return Health(members=members, quorum=len(members) // 2 + 1)
 
     async def close(self) -> None:
         running, self._running = self._running, None
