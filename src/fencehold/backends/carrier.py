@@ -14,7 +14,7 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
-from fencehold.client.aio.carrier import AtOnce
+from fencehold.client.aio.carrier import AtOnce, check_loop
 from fencehold.client.clock import Clock, clock
 from fencehold.client.identity import Owners, Who, name_of
 from fencehold.client.terms import Terms
@@ -55,6 +55,7 @@ class DirectCarrier:
         return await self._backend.acquire(Ask(terms, secrets.token_hex(16), name_of(who)))
 
     def release(self, grant: Grant) -> Awaitable[None]:
+        self._check_loop()
         task = self.loop.create_task(self._backend.release(cast(Lease, grant)))
         self._releases.add(task)
         task.add_done_callback(self._on_released)
@@ -64,6 +65,7 @@ class DirectCarrier:
         return awaited
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
+        self._check_loop()
         await self._backend.extend(cast(Lease, grant), ttl)
 
     async def explain(self, name: str, *, stale: bool = False) -> Explanation:
@@ -82,6 +84,10 @@ class DirectCarrier:
         await self._opened()
 
     async def close(self) -> None:
+        if self._is_closed and asyncio.get_running_loop() is not self.loop:
+            # Closed before, or made by a parent process: there is nothing to be done here.
+            return
+        check_loop(self.loop)
         self._is_closed = True
         if self._releases:
             await asyncio.wait(self._releases)
@@ -96,7 +102,11 @@ class DirectCarrier:
         self._why_closed = "this client was made before a fork: the child makes a client of its own"
         self._releases.clear()
 
+    def _check_loop(self) -> None:
+        check_loop(self.loop, self._why_closed if self._is_closed else "")
+
     async def _opened(self) -> None:
+        self._check_loop()
         if self._is_open:
             return
         async with self._opening:

@@ -84,6 +84,16 @@ class Carrier(Protocol):
         """Give everything back and disconnect."""
 
 
+def check_loop(loop: asyncio.AbstractEventLoop, unusable: str = "") -> None:
+    """Refuse what is asked on another event loop than a client lives on.
+
+    Args:
+        unusable: why the client cannot be used at all, which is said first.
+    """
+    if asyncio.get_running_loop() is not loop:
+        raise UsageError(unusable or "this client belongs to another event loop: connect inside the running one")
+
+
 def current_task() -> "asyncio.Task[Any]":
     """The task that asks."""
     task = asyncio.current_task()

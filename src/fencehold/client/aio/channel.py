@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fencehold.client import views
+from fencehold.client.aio.carrier import check_loop
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.identity import Owners, Who
@@ -35,7 +36,7 @@ class Channel:
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""
-        future: asyncio.Future[Any] = self.loop.create_future()
+        future = self._promise()
         request = self.protocol.acquire(terms, owner or self.owners.of(who), future, self.clock())
         self.driver.soon()
         try:
@@ -47,14 +48,14 @@ class Channel:
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
         """Give a grant back. It is done whether or not the future is awaited."""
-        future: asyncio.Future[None] = self.loop.create_future()
+        future = self._promise()
         self.protocol.release(grant, future, self.clock())
         self.driver.soon()
         return future
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
-        future: asyncio.Future[None] = self.loop.create_future()
+        future = self._promise()
         self.protocol.extend(grant, 0 if ttl is None else ms_of(ttl), future, self.clock())
         self.driver.soon()
         await future
@@ -73,25 +74,35 @@ class Channel:
 
     async def read(self, words: bytes) -> Any:
         """Send a command that may be sent twice, and return the reply as it came."""
-        future: asyncio.Future[Any] = self.loop.create_future()
+        future = self._promise()
         self.protocol.read(words, future, self.clock())
         self.driver.soon()
         return await future
 
     async def ready(self) -> None:
         """Wait until a session is open."""
-        future: asyncio.Future[None] = self.loop.create_future()
+        future = self._promise()
         self.protocol.ready(future, self.clock())
         self.driver.soon()
         await future
 
     async def close(self) -> None:
         """End the session, then everything."""
+        if self.protocol.unusable and asyncio.get_running_loop() is not self.loop:
+            # Closed before, or made by a parent process: there is nothing to be done here.
+            return
+        check_loop(self.loop)
         self.watches.end()
-        future: asyncio.Future[None] = self.loop.create_future()
+        future = self._promise()
         self.protocol.close(future, self.clock())
         self.driver.soon()
         try:
             await asyncio.shield(future)
         finally:
             await self.driver.wait_closed()
+
+    def _promise(self) -> "asyncio.Future[Any]":
+        """Where an answer goes, for whoever asks on the loop that this belongs to."""
+        # Before anything is asked: on another loop nobody would ever hear the answer.
+        check_loop(self.loop, self.protocol.unusable)
+        return self.loop.create_future()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 from fencehold.client import views
-from fencehold.client.aio.carrier import Carrier
+from fencehold.client.aio.carrier import Carrier, check_loop
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.deferred import Deferred
 from fencehold.client.aio.verbs import Verbs
@@ -87,11 +87,20 @@ class Client(Verbs):
             await carrier.ready()
 
     async def close(self) -> None:
-        """End the session: all it holds is free at once. Then no task, timer or socket is left."""
-        self._closed = True
-        async with AsyncExitStack() as stack:
-            for carrier in self._sources.values():
-                stack.push_async_callback(carrier.close)
+        """End the session: all it holds is free at once. Then no task, timer or socket is left.
+
+        Raises:
+            UsageError: the client belongs to another event loop, and cannot be closed on this one.
+        """
+        was_closed, self._closed = self._closed, True
+        try:
+            async with AsyncExitStack() as stack:
+                for carrier in self._sources.values():
+                    stack.push_async_callback(carrier.close)
+        except UsageError:
+            # Not here: it is still to be closed where it lives.
+            self._closed = was_closed
+            raise
 
     @property
     def _channel(self) -> Channel:
@@ -118,8 +127,13 @@ class Client(Verbs):
         if carrier is None:
             if self._closed:
                 raise UsageError("the client is closed")
-            carrier = self._sources[source] = Deferred(source) if self._lazy else source.carrier()
+            carrier = self._sources[source] = Deferred(source) if self._lazy else self._made(source)
         return carrier
+
+    def _made(self, source: Source) -> Carrier:
+        for other in self._sources.values():
+            check_loop(other.loop)
+        return source.carrier()
 
     def _is_open(self) -> bool:
         first = getattr(self, "_first", None)

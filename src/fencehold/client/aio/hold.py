@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from fencehold.client.aio.carrier import Carrier
+from fencehold.client.aio.carrier import Carrier, check_loop
 from fencehold.client.holding import Claiming, Holding
 from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
@@ -147,6 +147,7 @@ class Loss:
 
     async def wait(self, timeout: Duration | None = None) -> bool:
         """Wait for the loss; False if it did not happen in time. A hold that is released is never lost."""
+        check_loop(self._hold._carrier.loop)
         try:
             async with asyncio.timeout(wait_of(timeout)):
                 return await self._event.wait()
