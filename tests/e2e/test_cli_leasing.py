@@ -138,13 +138,13 @@ def test_a_busy_name_says_who_holds_it_since_when_and_how_many_wait(server: Serv
     tried = server.call("acquire", "lease:busy", "--try")
     assert (tried.code, tried.out) == (1, "")
     pattern = (
-        r"fencehold: lease:busy is busy: held by deploy 18 \(\w+\) on \S+ since \d\d:\d\d:\d\d \([\d.]+m?s\), "
+        r"fencehold: lease:busy is busy: held by \w+@\S+ \(deploy 18\) since \d\d:\d\d:\d\d \([\d.]+m?s\), "
         rf"until \d\d:\d\d:\d\d, fence {decode(token).fence}; 1 waits\n"
     )
     assert re.fullmatch(pattern, tried.err), tried.err
     told = json.loads(server.call("acquire", "lease:busy", "--timeout", "10ms", "--json").err)
     assert (told["error"], told["exit"], told["name"], told["waiter_count"]) == ("no", 1, "lease:busy", 1)
     assert told["holds"][0]["fence"] == decode(token).fence
-    assert told["message"].startswith("lease:busy was not acquired within 10ms: held by deploy 18")
+    assert re.match(r"lease:busy was not acquired within 10ms: held by \S+ \(deploy 18\) ", told["message"])
     server.call("release", token)
     server.call("release", ended(waiting).out.strip())

@@ -31,7 +31,7 @@ def test_names_are_listed_by_prefix(server: Served, held: str) -> None:
     (line,) = server.call("ls", "seen:").out.splitlines()
     name, mode, by, held_for, *rest = line.split("\t")
     assert (name, mode, rest) == ("seen:it", "exclusive", ["1", str(fence)])
-    assert by.startswith("fencehold acquire (")
+    assert by.endswith(f"@{socket.gethostname()} (fencehold acquire)")
     assert held_for.endswith("s")
     assert server.call("ls", "unseen").out == ""
     found = json.loads(server.call("ls", "seen:", "--json").out)
@@ -107,9 +107,12 @@ def test_events_are_seen_as_they_happen(server: Served) -> None:
         ("acquired", ["watched:a"]),
         ("released", ["watched:a"]),
     ]
+    assert {event["client"]["name"] for event in events} == {"fencehold acquire"}
     first = ended(server.start(*words)).out.splitlines()[0].split("\t")
-    assert first[1] == "acquired"
-    assert first[3:] == ["watched:a", f"fence {decode(token).fence}"]
+    assert first[1:3] == [events[0]["time"], "acquired"]
+    session = decode(token).session
+    assert first[3].endswith(f"@{socket.gethostname()} (fencehold acquire), session {session}")
+    assert first[4:] == ["watched:a", f"fence {decode(token).fence}"]
 
 
 def test_a_watcher_hears_of_the_servers_end_with_69(tmp_path: Path) -> None:

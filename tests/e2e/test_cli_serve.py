@@ -4,10 +4,12 @@ import json
 import re
 import signal
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from fencehold.cli.tokens import decode
 from tests.e2e.served import Served, ended, serving, start, until
 
 
@@ -39,13 +41,33 @@ def test_it_is_configured_by_the_environment_and_logs_json(tmp_path: Path) -> No
 
 
 def test_what_was_granted_is_there_after_a_restart(tmp_path: Path) -> None:
-    """A hold taken before is held after, and can be given back."""
+    """A hold taken before is held after, since then and not since the restart, and can be given back."""
     with serving(tmp_path, "--data", str(tmp_path / "data")) as server:
         token = server.call("acquire", "kept", "--ttl", "5m").out.strip()
+        before = json.loads(server.call("ls", "--json").out)
     with serving(tmp_path, "--data", str(tmp_path / "data")) as server:
-        assert json.loads(server.call("ls", "--json").out)["name"] == "kept"
+        after = json.loads(server.call("ls", "--json").out)
+        assert after["name"] == "kept"
+        assert after["hold"]["since"] == before["hold"]["since"]
+        held_for = datetime.now(UTC) - datetime.fromisoformat(after["hold"]["since"])
+        assert 0 < after["hold"]["for_s"] <= held_for.total_seconds() + 1
         assert server.call("release", token).code == 0
         assert server.call("ls").out == ""
+
+
+@pytest.mark.parametrize("tier", ["correctness", "efficiency"])
+def test_the_log_tells_who_broke_whose_hold(tmp_path: Path, tier: str) -> None:
+    """Of either tier: the name, its fence, who had it, and who took it away."""
+    with serving(tmp_path, "--memory", "--json") as server:
+        token = server.call("acquire", "kept", "--tier", tier).out.strip()
+        assert server.call("break", "kept", "--yes", "--tier", tier).code == 0
+        server.process.terminate()
+        lines = [json.loads(line) for line in ended(server.process).err.splitlines()]
+    (broken,) = [line for line in lines if line["event"] == "broken"]
+    assert (broken["level"], broken["name"], broken["fence"]) == ("warning", "kept", decode(token).fence)
+    host = socket.gethostname()
+    assert broken["holder"].endswith(f"@{host} (fencehold acquire)")
+    assert broken["by"].endswith(f"@{host} (fencehold break)")
 
 
 def test_a_port_in_use_is_69(tmp_path: Path) -> None:

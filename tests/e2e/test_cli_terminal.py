@@ -117,13 +117,13 @@ def test_run_says_whom_it_waits_for_each_time_that_is_another(server: Served) ->
     until(lambda: json.loads(server.call("info", "whom", "--json").out)["waiters"])
     words = ("run", "whom", "--name", "the third", "--", "sh", "-c", "echo ran; read line")
     with Terminal(*words, FENCEHOLD_URL=server.url) as screen:
-        screen.until("waiting: 'whom' is held by the first on ")
+        screen.until("(the first) for ")
         waiters = json.loads(server.call("info", "whom", "--json").out)["waiters"]
         assert [waiter["client"]["name"] for waiter in waiters] == ["the second", "the third"]
         quiet = server.start("run", "whom", "--timeout", "500ms", "--", "true")
         assert ended(quiet).err.count("fencehold:") == 1
         server.call("release", first)
-        screen.until("waiting: 'whom' is held by the second on ")
+        screen.until("(the second) for ")
         server.call("release", ended(next_).out.strip())
         screen.until("ran\n")
         (hold,) = json.loads(server.call("info", "whom", "--json").out)["holds"]

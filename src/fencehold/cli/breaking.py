@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fencehold.cli import shapes
+from fencehold.cli.caller import in_passing
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.looking import show
@@ -33,7 +34,7 @@ def break_(
         if not yes:
             _ask(view, as_json)
         seen = max(hold["fence"] for hold in view["holds"])
-        broken = wire.call("LOCK.BREAK", name, "FENCE", seen)
+        broken = wire.call("LOCK.BREAK", name, "FENCE", seen, "BY", in_passing("fencehold break"))
     if as_json:
         say_json({**broken, "holds": shapes.lock(view)["holds"]})
     elif broken["ended"]:

@@ -159,7 +159,7 @@ def _facts_of_journal(engine: str, password_file: Path | None, as_json: bool) ->
 
 
 def _facts(head: Head, contents: Contents) -> dict[str, Any]:
-    return {"made_at": instant(head.made_at_us), "made_by": head.made_by, **contents_shape(contents)}
+    return {"made_at": instant(head.made_at_us // 1_000), "made_by": head.made_by, **contents_shape(contents)}
 
 
 def _say_repaired(notes: tuple[str, ...]) -> None:

@@ -5,11 +5,7 @@ closed, with a grace as long as the ttl. The token that `acquire` prints is what
 """
 
 import contextlib
-import json
-import os
-import pwd
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -18,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from fencehold.cli import shapes
+from fencehold.cli.caller import in_passing
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import (
@@ -117,7 +114,7 @@ class Member:
         self.wire = connect(url, tier=tier)
         try:
             lives = ("TTL", _ms(ttl), "GRACE", _ms(ttl))
-            self._opened = self.wire.call("SESSION.OPEN", *lives, "META", _who(called))
+            self._opened = self.wire.call("SESSION.OPEN", *lives, "META", in_passing(called))
         except BaseException:
             self.close()
             raise
@@ -231,18 +228,6 @@ def _resume(wire: Wire, held: Token) -> Any:
     except SessionExpired:
         message = f"{clean(held.name)} with fence {held.fence} is not held any more: it ran out, or was released"
         raise fail(Exit.LOST, message) from None
-
-
-def _who(called: str) -> str:
-    """Who holds it, for whoever asks. No process: this one is gone in a moment, and its script may be soon."""
-    return json.dumps({"client": called, "user": _user(), "host": socket.gethostname()})
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 @contextlib.contextmanager

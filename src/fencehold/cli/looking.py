@@ -11,7 +11,7 @@ from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Name, Prefix, Tier, Url
 from fencehold.cli.output import ago, clean, console, left, say_facts, say_json, say_rows, tell, to_person
-from fencehold.cli.people import holder, unheld, who
+from fencehold.cli.people import began, holder, owner, unheld, who
 from fencehold.cli.wire import Wire, facts, wired
 
 HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
@@ -34,7 +34,7 @@ def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = Fal
 def row(name: dict[str, Any]) -> tuple[str, ...]:
     """A name in a list, with its oldest holder."""
     oldest = name["hold"]
-    held_for = ago(oldest["held_ms"]) if oldest else ""
+    held_for = ago(shapes.age_ms(oldest, "held_ms")) if oldest else ""
     by = holder(oldest, name["holders"])
     mode = shapes.MODES.get(name["mode"], "free")
     return clean(name["name"]), mode, by, held_for, str(name["waiters"]), str(name["fence"] or "")
@@ -65,9 +65,11 @@ def info(name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False) -> 
 
 def show(view: dict[str, Any]) -> None:
     """The holders of a name and its queue, for people."""
-    holds = [(hold["fence"], *_party(hold), ago(hold["held_ms"]), left(hold["left_ms"])) for hold in view["holds"]]
+    holds = [
+        (hold["fence"], *_party(hold), *began(hold, "held_ms"), left(hold["left_ms"])) for hold in view["holds"]
+    ]
     waiters = [
-        (place, *_party(waiter), ago(waiter["waited_ms"]), _patience(waiter))
+        (place, *_party(waiter), *began(waiter, "waited_ms"), _patience(waiter))
         for place, waiter in enumerate(view["waiters"], 1)
     ]
     if not to_person():
@@ -78,18 +80,14 @@ def show(view: dict[str, Any]) -> None:
     out.print(clean(view["name"]), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")
     if holds:
-        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE:", "LASTS"), holds, empty="")
+        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE", "FOR:", "LASTS"), holds, empty="")
     if waiters:
         out.print(f"\n{len(waiters)} waiting", style="bold")
-        say_rows(("#:", "MODE", "WHO…", "OWNER…", "WAITED:", "GIVES UP"), waiters, empty="")
+        say_rows(("#:", "MODE", "WHO…", "OWNER…", "SINCE", "FOR:", "GIVES UP"), waiters, empty="")
 
 
 def _party(one: dict[str, Any]) -> tuple[str, str, str]:
-    return shapes.MODES[one["mode"]], who(one), _owner(one)
-
-
-def _owner(one: dict[str, Any]) -> str:
-    return f"{one['session']}/{one['owner']}" if one["owner"] else str(one["session"])
+    return shapes.MODES[one["mode"]], who(one), owner(one)
 
 
 def _patience(waiter: dict[str, Any]) -> str:
@@ -109,14 +107,14 @@ def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
             who(one),
             one["session"],
             "yes" if one["connected"] else "no",
-            ago(one["opened_ms_ago"]),
+            *began(one, "opened_ms_ago"),
             ago(max(0, one["expires_in_ms"])),
             one["holds"],
             one["waits"],
         )
         for one in found
     ]
-    headers = ("WHO…", "SESSION:", "CONNECTED", "AGE:", "EXPIRES IN:", "HOLDS:", "WAITS:")
+    headers = ("WHO…", "SESSION:", "CONNECTED", "SINCE", "FOR:", "EXPIRES IN:", "HOLDS:", "WAITS:")
     say_rows(headers, rows, empty="no sessions")
 
 

@@ -12,7 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fencehold.cli.tables import table as fitting_table
@@ -143,11 +143,29 @@ def ago(ms: float) -> str:
 
 
 def clock_time(ms_from_now: float) -> str:
-    """The moment so long from now (or, below zero, ago) as a clock on the wall here shows it; with its day, if
-    that is another."""
+    """The moment so long from now as a clock on the wall here shows it."""
     now = datetime.now().astimezone()
-    at = now + timedelta(milliseconds=ms_from_now)
-    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+    return _clocked(now + timedelta(milliseconds=ms_from_now), now)
+
+
+def time_of_day(moment: datetime | None) -> str:
+    """A moment as a clock on the wall here shows it."""
+    return "unknown" if moment is None else _clocked(moment.astimezone(), datetime.now().astimezone())
+
+
+def field_of_time(moment: datetime | None) -> str:
+    """A moment as a field of a line: for a person as a clock shows it, in a pipe as ISO 8601, in UTC."""
+    return time_of_day(moment) if moment is None or to_person() else iso(moment)
+
+
+def iso(moment: datetime) -> str:
+    """A moment as programs read it."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _clocked(at: datetime, now: datetime) -> str:
+    """With its day, if that is another."""
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def left(ms: int) -> str:

@@ -2,21 +2,24 @@
 
 from typing import Any
 
-from fencehold.cli.output import ago, clean, clock_time
-from fencehold.cli.shapes import said_by
+from fencehold.cli.output import ago, clean, clock_time, field_of_time, time_of_day
+from fencehold.cli.shapes import age_ms, said_by
+from fencehold.client.views import party, time_of
 
 
 def who(seen: dict[str, Any]) -> str:
     """Who holds or waits, in a few words: what the client is called, whose it is, on which host, which process."""
-    known = said_by(seen)
-    if not isinstance(known, dict):
-        return clean(known or f"session {seen['session']}")
-    words = [str(known[key]) for key in ("client", "app", "name") if known.get(key)][:1]
-    words += [f"({known['user']})"] if known.get("user") else []
-    words += [f"on {known['host']}"] if known.get("host") else []
-    words += [f"pid {known['pid']}"] if known.get("pid") else []
-    words += [f"from {known['peer']}"] if known.get("peer") else []
-    return clean(" ".join(words)) or f"session {seen['session']}"
+    return clean(party(seen["session"], "", said_by(seen)).described())
+
+
+def owner(seen: dict[str, Any]) -> str:
+    """The session, and who in it: a task, a thread."""
+    return f"{seen['session']}/{clean(seen['owner'])}" if seen["owner"] else str(seen["session"])
+
+
+def began(seen: dict[str, Any], counted: str) -> tuple[str, str]:
+    """Since when, and for how long that is: two fields of a line."""
+    return field_of_time(time_of(seen.get("since_unix_ms"))), ago(age_ms(seen, counted))
 
 
 def holder(seen: dict[str, Any] | None, count: int) -> str:
@@ -33,9 +36,9 @@ def holding(view: dict[str, Any]) -> str:
         return unheld(view) + (waiting if view["waiters"] else "")
     first = view["holds"][0]
     more = f" and {len(view['holds']) - 1} more" if len(view["holds"]) > 1 else ""
-    began = f"since {clock_time(-first['held_ms'])} ({ago(first['held_ms'])})"
+    since, age = time_of_day(time_of(first.get("since_unix_ms"))), ago(age_ms(first, "held_ms"))
     ends = "" if first["left_ms"] < 0 else f", until {clock_time(first['left_ms'])}"
-    return f"held by {who(first)}{more} {began}{ends}, fence {first['fence']}{waiting}"
+    return f"held by {who(first)}{more} since {since} ({age}){ends}, fence {first['fence']}{waiting}"
 
 
 def unheld(view: dict[str, Any]) -> str:

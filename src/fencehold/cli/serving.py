@@ -18,8 +18,10 @@ from typing import Any
 
 from fencehold import __version__
 from fencehold.cli.exits import Exit
-from fencehold.cli.output import console
+from fencehold.cli.output import clean, console
 from fencehold.cli.roles import Change, Roles
+from fencehold.client.views import party
+from fencehold.core.events import Event
 from fencehold.engines.registry import shown
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
@@ -59,6 +61,7 @@ class Serving:
             self.was_ready = True
             self._on_port(server.port)
             self._say_ready(server)
+            server.node.on_broken = self._say_broken
             if server.is_clustered:
                 self._tell_roles(server)
             await self._until_stopped(server)
@@ -91,11 +94,26 @@ class Serving:
 
     def _say_change(self, change: Change) -> None:
         if self._greets:
-            at = time.strftime("%H:%M:%S")
-            console(stderr=True).print(f"  {at}    {change.words}", style="yellow" if change.is_trouble else "")
+            self._print(change.words, is_trouble=change.is_trouble)
         else:
             level = logging.WARNING if change.is_trouble else logging.INFO
             _LOG.log(level, change.event, extra={"facts": change.facts})
+
+    def _say_broken(self, event: Event) -> None:
+        """An operator took a hold away: who that was, and whose it was."""
+        holder = clean(party(event.session, event.owner, event.session_meta))
+        by = clean(party(0, "", event.by).described()) if event.by else "unknown"
+        (name,) = event.names
+        if self._greets:
+            held = f"held by {holder} with fence {event.fence}"
+            self._print(f"{clean(name)}, {held}, was broken by {by}", is_trouble=True)
+        else:
+            facts = {"name": name, "fence": event.fence, "holder": holder, "session": event.session, "by": by}
+            _LOG.warning("broken", extra={"facts": facts})
+
+    def _print(self, words: str, *, is_trouble: bool) -> None:
+        at = time.strftime("%H:%M:%S")
+        console(stderr=True).print(f"  {at}    {words}", style="yellow" if is_trouble else "")
 
     async def _until_stopped(self, server: Server) -> None:
         stopping = asyncio.create_task(self._stopping.wait())

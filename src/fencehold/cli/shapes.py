@@ -1,6 +1,7 @@
 """Shapes: what `--json` writes. One thing has one shape, in whichever command it appears.
 
-1. Instants are ISO 8601 in UTC, by the clock here: `since`, `until`. Durations are seconds: `for_s`, `left_s`.
+1. Instants are ISO 8601 in UTC: `since` and `time` by the clock of the node that led then, `until` by the clock
+   here. Durations are seconds: `for_s`, `left_s`.
 2. What there is none of is null: the `until` of a hold that lives as long as its session, the `pid` of a client
    that named none.
 3. Counts end in `_count`; whoever holds, waits or is connected is a `client`.
@@ -9,10 +10,11 @@ The shapes are documented in docs/reference/cli.md; `people` says the same in wo
 """
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
-from fencehold.runtime.calendar import now_us
+from fencehold.cli.output import iso
+from fencehold.client.views import time_of
+from fencehold.runtime.calendar import unix_ms
 
 Shape = dict[str, Any]
 
@@ -20,13 +22,10 @@ MODES = {"X": "exclusive", "S": "shared", "P": "semaphore"}
 _CLIENT_FACTS = ("client", "host", "pid", "user")
 
 
-def instant(at_us: int) -> str | None:
-    """A moment of the calendar; None if it lies outside of it."""
-    try:
-        at = datetime.fromtimestamp(at_us / 1_000_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def instant(at_unix_ms: int | None) -> str | None:
+    """A moment of the calendar; None if it is not known, or lies outside of it."""
+    moment = time_of(at_unix_ms)
+    return None if moment is None else iso(moment)
 
 
 def seconds(ms: float) -> float:
@@ -34,21 +33,21 @@ def seconds(ms: float) -> float:
 
 
 def since(seen: Shape, logical: str) -> Shape:
-    """When something began, and how long ago that was.
+    """When something began, as the server dates it, and how long ago that was."""
+    return {"since": instant(seen.get("since_unix_ms")), "for_s": seconds(age_ms(seen, logical))}
 
-    As the server dates it, if it does; else reckoned from its logical time, which the key names.
-    """
+
+def age_ms(seen: Shape, logical: str) -> int:
+    """How long ago something began; of a server that does not say, what it has counted of that, under this key."""
     ms: int = seen["age_ms"] if "age_ms" in seen else seen[logical]
-    unix_ms = seen.get("since_unix_ms")
-    began_us = now_us() - ms * 1_000 if unix_ms is None else unix_ms * 1_000
-    return {"since": instant(began_us), "for_s": seconds(ms)}
+    return ms
 
 
 def until(ms: int) -> Shape:
     """Something that ends so soon; below zero: not by itself."""
     if ms < 0:
         return {"until": None, "left_s": None}
-    return {"until": instant(now_us() + ms * 1_000), "left_s": seconds(ms)}
+    return {"until": instant(unix_ms() + ms), "left_s": seconds(ms)}
 
 
 def client(seen: Shape) -> Shape:
@@ -150,6 +149,21 @@ def session(seen: Shape) -> Shape:
         **until(max(0, seen["expires_in_ms"])),
         "hold_count": seen["holds"],
         "waiter_count": seen["waits"],
+    }
+
+
+def event(seen: Shape) -> Shape:
+    """Something that happened, as LOCK.WATCH tells it."""
+    by = seen.get("by")
+    return {
+        "kind": seen["kind"],
+        "position": seen["position"],
+        "time": instant(seen.get("unix_ms")),
+        "client": client(seen) if seen.get("session") else None,
+        "names": seen.get("names", []),
+        "fence": seen.get("fence") or None,
+        "detail": seen.get("detail") or None,
+        "by": client({"session": None, "session_meta": by}) if by else None,
     }
 
 

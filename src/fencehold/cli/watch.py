@@ -7,12 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from fencehold.cli import shapes
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url
-from fencehold.cli.output import clean, console, note, say, say_json, to_person
+from fencehold.cli.output import clean, columns, console, field_of_time, note, say, say_json, to_person
+from fencehold.cli.people import owner, who
+from fencehold.cli.tables import cells_of, shortened
 from fencehold.cli.wire import CannotConnect, Wire, wired
+from fencehold.client.views import time_of
 from fencehold.errors import Unavailable
 
 _AGAIN_S = 0.2
+_GAP = "  "
+_WHOM_LEAST = 8
+"""Columns that are left to say who it was, however narrow the terminal is."""
 _STYLES = {
     "acquired": "green",
     "queued": "yellow",
@@ -40,7 +47,7 @@ def watch(
         note(f"watching {'names that begin with ' + clean(prefix) if prefix else 'everything'}; ctrl-c ends it")
     for event in islice(Events(url, prefix, since, tier).follow(), count or None):
         if as_json:
-            say_json(event)
+            say_json(shapes.event(event))
         else:
             _show(event)
 
@@ -98,18 +105,30 @@ class Events:
 def _show(event: dict[str, Any]) -> None:
     kind = event["kind"]
     if kind == "gap":
-        fields = [
-            f"{event['position']:>8}",
-            f"{kind:<13}",
-            "events up to here are missing: too many at once, or a node that did not see them",
-        ]
-    else:
-        who = f"{event['session']}/{event['owner']}" if event["owner"] else str(event["session"])
-        fields = [f"{event['position']:>8}", f"{kind:<13}", f"session {clean(who):<10}"]
-        fields += [clean(", ".join(event["names"]))] if event["names"] else []
-        fields += [f"fence {event['fence']}"] if event["fence"] else []
-        fields += [f"({clean(event['detail'])})"] if event["detail"] else []
+        missing = "events up to here are missing: too many at once, or a node that did not see them"
+        _write(kind, [f"{event['position']:>8}", f"{kind:<13}", missing])
+        return
+    session = f"session {owner(event)}"
+    whom = f"{who(event)}, {session}" if event.get("session_meta") else session
+    when = field_of_time(time_of(event.get("unix_ms")))
+    before = [f"{event['position']:>8}", f"{when:<8}", f"{kind:<13}"]
+    after = [clean(", ".join(event["names"]))] if event["names"] else []
+    after += [f"fence {event['fence']}"] if event["fence"] else []
+    after += [f"({clean(event['detail'])})"] if event["detail"] else []
+    after += [f"by {who({'session': 0, 'session_meta': event['by']})}"] if event.get("by") else []
+    _write(kind, [*before, _fitting(whom, [*before, *after]), *after])
+
+
+def _fitting(whom: str, beside: list[str]) -> str:
+    """Who, shortened if the line would be too long for a terminal otherwise: the rest is what one must copy."""
+    if not to_person():
+        return whom
+    taken = sum(cells_of(field) + len(_GAP) for field in beside)
+    return shortened(whom, max(_WHOM_LEAST, columns() - taken))
+
+
+def _write(kind: str, fields: list[str]) -> None:
     if to_person():
-        console().print("  ".join(fields), style=_STYLES.get(kind, ""))
+        console().print(_GAP.join(fields), style=_STYLES.get(kind, ""))
     else:
         say("\t".join(field.strip() for field in fields))

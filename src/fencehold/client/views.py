@@ -29,18 +29,12 @@ class Party(NamedTuple):
         """Who started it, if it says so: the command line does."""
         return str(self.details.get("user", ""))
 
-    @property
-    def detached(self) -> bool:
-        """Whether what it holds outlives its process, as with `fencehold acquire`."""
-        return self.details.get("detached") is True
-
     def __str__(self) -> str:
         return self.described() + (f", {self.owner}" if self.owner else "")
 
     def described(self) -> str:
         """Which client it is, and where, in a few words."""
-        # A process that is gone, or about to be, has no pid worth looking for.
-        pid = f"pid {self.pid}" if self.pid and not self.detached else ""
+        pid = f"pid {self.pid}" if self.pid else ""
         if self.user:
             what = ", ".join(filter(None, (self.client, pid)))
             return (f"{self.user}@{self.host}" if self.host else self.user) + (f" ({what})" if what else "")
@@ -68,8 +62,6 @@ class Holder(NamedTuple):
     never to be decided by: clocks are wrong, and are set."""
     age: float = 0.0
     """Seconds since then, with those in which the service was away; `held_for` if that is not known."""
-    session_left: float | None = None
-    """Seconds until its session ends unless it is renewed; None: not known."""
 
     @property
     def trace(self) -> str:
@@ -243,7 +235,6 @@ def _holder(hold: dict[bytes, Any]) -> Holder:
         _left(hold[b"left_ms"]),
         _json(hold[b"meta"]),
         *_dated(hold, b"held_ms"),
-        _left(hold.get(b"session_left_ms", -1)),
     )
 
 

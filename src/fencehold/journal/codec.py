@@ -16,8 +16,8 @@ _decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 def encode(entry: Entry) -> bytes:
-    """The bytes a journal keeps."""
-    return _PREFIX + _encode(entry)
+    """The bytes a journal keeps. Most entries do not tell the time of day, and have no byte for it."""
+    return _PREFIX + _encode(entry if entry.unix_ms else (entry.elapsed_ms, entry.commands))
 
 
 def decode(data: bytes) -> Entry:

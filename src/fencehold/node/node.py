@@ -15,9 +15,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from fencehold.core.commands import Announce, Command, Entry, SetLimits
-from fencehold.core.events import Event
+from fencehold.core.events import Event, Kind, events_of
 from fencehold.core.limits import Limits
-from fencehold.core.outcomes import Applied, SessionEnded
+from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
 from fencehold.errors import NotAdmitted, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
@@ -94,6 +94,8 @@ class Node:
         """Called when it begins to lead."""
         self.on_deposed: Callable[[], None] = _ignore
         """Called when it led and does so no more, though it goes on."""
+        self.on_broken: Callable[[Event], None] = _ignore
+        """Called with each hold that was broken while it leads."""
         self.on_changed: Callable[[], None] = _ignore
         """Called when its role, whom it follows, or why it does neither may have changed."""
         self.epoch = Epoch(0)
@@ -368,9 +370,16 @@ class Node:
         self.ring.add(entry, applied, size_bytes)
         if applied.notices:
             self.routes.tell(applied)
+            if any(_is_broken(notice) for _, notice in applied.notices):
+                self._tell_broken(entry, applied)
         self.routes.wake()
         self._saver.consider(self.replica.machine, len(entry.commands))
         self._expect_next()
+
+    def _tell_broken(self, entry: Entry, applied: Applied) -> None:
+        for event in events_of(entry, applied, self.meta_of):
+            if event.kind is Kind.BROKEN:
+                self.on_broken(event)
 
     def _expect_next(self) -> None:
         """What comes due before the next tick is not made to wait for it."""
@@ -380,6 +389,10 @@ class Node:
             delay_s = max(_DUE_S_MIN, (due_at - state.now_at) / 1000)
             if delay_s < self._bounds.tick_s:
                 self._due.set(delay_s)
+
+
+def _is_broken(notice: Notice) -> bool:
+    return type(notice) is HoldEnded and notice.ending is Ending.BROKEN
 
 
 def _ignore(*_: object) -> None:

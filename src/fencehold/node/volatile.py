@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fencehold.core.commands import Entry, RaiseFence
+from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.engines.memory import MemoryJournal, MemoryStore
@@ -39,6 +40,7 @@ class Life(Node):
         self._store = MemoryStore()
         super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds, calendar=calendar)
         self._beside = beside
+        self.on_broken = self._tell_beside
 
     def begin_at(self, number: int) -> None:
         """Let its positions and fences be above a number. To be said before `run`."""
@@ -55,6 +57,10 @@ class Life(Node):
         if self.leads:
             return "leader"
         return "waiting" if self._beside.leads else self._beside.role
+
+    def _tell_beside(self, event: Event) -> None:
+        """Whoever is told of what is broken at the node beside it is told of it here, too."""
+        self._beside.on_broken(event)
 
     def refusal(self) -> Unavailable:
         """Why it answers nothing: mostly that another node leads."""

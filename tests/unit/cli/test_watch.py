@@ -1,9 +1,14 @@
-"""Watching over a change of leaders: nothing is shown twice, and nothing is left out without a word."""
+"""Watching: what is shown of each event; over a change of leaders nothing twice, and no gap without a word."""
 
 import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from fencehold.cli import output, watch
+from fencehold.cli.tables import cells_of
 from fencehold.cli.watch import Events
 from fencehold.cli.wire import CannotConnect
 from tests.unit.cli.test_wire import _HELLO, Scripted
@@ -49,3 +54,54 @@ def test_what_the_next_leader_does_not_know_is_a_gap() -> None:
     server = Scripted(_HELLO, BEGUN + push(6), then=(_HELLO, BEGUN + push(9, "gap") + push(10)))
     assert seen(server, since=3) == [(6, "acquired"), (9, "gap"), (10, "acquired")]
     assert server.heard[1].endswith(b"$4\r\nFROM\r\n$1\r\n3\r\n")
+
+
+BROKEN: dict[str, Any] = {
+    "kind": "broken",
+    "position": 1841,
+    "at": 4,
+    "session": 3,
+    "owner": "report#1",
+    "names": ["jobs:nightly"],
+    "fence": 7,
+    "detail": "",
+    "unix_ms": 1_767_268_800_000,
+    "session_meta": json.dumps({"client": "nightly", "host": "web1", "pid": 81}),
+    "by": json.dumps({"client": "fencehold break", "user": "alice", "host": "ops1"}),
+}
+
+
+def test_an_event_names_who_and_when_and_by_whom(capsys: pytest.CaptureFixture[str]) -> None:
+    """The client before its session's number; in a pipe the time is for programs, and one not known is said so."""
+    watch._show(BROKEN)
+    watch._show(BROKEN | {"unix_ms": None, "session_meta": "", "by": "", "owner": ""})
+    watch._show({"kind": "gap", "position": 1850})
+    first, second, third = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert first == [
+        "1841",
+        "2026-01-01T12:00:00.000Z",
+        "broken",
+        "nightly on web1 (pid 81), session 3/report#1",
+        "jobs:nightly",
+        "fence 7",
+        "by alice@ops1 (fencehold break)",
+    ]
+    assert second == ["1841", "unknown", "broken", "session 3", "jobs:nightly", "fence 7"]
+    assert third[:2] == ["1850", "gap"]
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_on_a_terminal_a_line_fits(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The local time, and who shortened in the middle where there is no room: never the name or the fence."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(output, "to_person", lambda: True)
+    monkeypatch.setattr(watch, "to_person", lambda: True)
+    output.console.cache_clear()
+    watch._show(BROKEN | {"by": "", "session_meta": json.dumps({"client": 60 * "x", "host": "web1"})})
+    output.console.cache_clear()
+    line = capsys.readouterr().out.rstrip()
+    assert cells_of(line) <= width
+    assert line.endswith("jobs:nightly  fence 7")
+    assert f"{datetime(2026, 1, 1, 12, tzinfo=UTC).astimezone():%Y-%m-%d %H:%M:%S}" in line

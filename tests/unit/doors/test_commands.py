@@ -302,7 +302,6 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
                 "left_ms": 4_850,
                 "meta": '{"task":1}',
                 "session_meta": '{"host":"a"}',
-                "session_left_ms": 49_850,
                 "since_unix_ms": NOON,
                 "age_ms": 150,
             }

@@ -229,10 +229,8 @@ def test_what_was_held_before_there_were_anchors_has_no_time_of_day() -> None:
         journal = MemoryJournal(store)
         await journal.open()
         epoch = await journal.lead()
-        # As the version before wrote it: an entry of two fields.
-        entry = (OpenSession(60_000, secret="s"), Acquire(1, ("old",)))
-        older = encode(Entry(0, entry)).replace(b"\x93", b"\x92", 1)[:-1]
-        await journal.append(older, epoch=epoch, position=Position(1))
+        older = Entry(0, (OpenSession(60_000, secret="s"), Acquire(1, ("old",))))
+        await journal.append(encode(older), epoch=epoch, position=Position(1))
         await journal.close()
         async with Server(_config(), journal=MemoryJournal(store), clock=clock, calendar=clock.unix_ms) as server:
             client = await _client(server)

@@ -68,6 +68,7 @@ def test_what_an_older_version_wrote_is_read() -> None:
     asked = (OpenSession(30_000, 1_000, "s", '{"client":"old"}'), Acquire(1, ("a",), 1, 0, "t1"))
     assert first == Entry(5, asked, unix_ms=0)
     assert second == Entry(7, (Acquire(1, ("a",), 2, 1), Break("a", 1, by="")))
+    assert encode(first) == b64decode(OLDER[0]), "what says nothing new has the bytes it always had"
 
 
 def test_an_older_version_reads_past_what_it_does_not_know() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fencehold.core.commands import Acquire, Break, Command, OpenSession, Release
+from fencehold.core.commands import Acquire, Break, CloseSession, Command, OpenSession, Release
+from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Broken, Granted, Opened, Queued, Refused, SessionEnded, WaitEnded
 from fencehold.core.state import State
@@ -29,10 +30,10 @@ QUICK = Bounds(tick_s=0.002)
 
 @asynccontextmanager
 async def serving(
-    journal: Journal, *, limits: Limits | None = None, clock: HandClock | None = None
+    journal: Journal, *, limits: Limits | None = None, clock: HandClock | None = None, bounds: Bounds = QUICK
 ) -> AsyncIterator[Node]:
     """A node that serves, until the end."""
-    node = Node(journal, clock or HandClock(), limits=limits, bounds=QUICK)
+    node = Node(journal, clock or HandClock(), limits=limits, bounds=bounds)
     running = asyncio.create_task(node.run())
     await asyncio.wait_for(node.ready(), 10)
     try:
@@ -342,6 +343,45 @@ def test_its_position_is_of_durable_entries_only() -> None:
             assert (node.replica.machine.position, node.position) == (1, 0)
             await journal.complete()
             assert (node.replica.machine.position, node.position) == (1, 1)
+
+    run(scenario())
+
+
+def test_a_client_is_known_while_its_end_is_under_way_and_after() -> None:
+    """Its session ends in an entry that is not durable yet: what is told meanwhile of what it did names it."""
+
+    async def scenario() -> None:
+        journal = HandJournal()
+        async with serving(journal, bounds=Bounds(tick_s=60)) as node:
+            for command in (OpenSession(60_000, meta="billing"), CloseSession(1)):
+                node.submit(command, lambda *_: None)
+                await settle()
+                assert node.position < node.replica.machine.position
+                assert [event.session_meta for event in node.events_since(0)] == ["billing"] * node.position
+                await journal.complete()
+            assert not node.replica.machine.state.sessions
+            assert {event.session_meta for event in node.events_since(0)} == {"billing"}
+            assert node.meta_of(1) == "billing"
+            assert node.meta_of(2) == ""
+
+    run(scenario())
+
+
+def test_what_is_broken_is_told_once_it_is_durable() -> None:
+    """Who had it, and who broke it; what ends by itself, or breaks nothing, is not."""
+
+    async def scenario() -> None:
+        heard: list[Event] = []
+        async with serving(MemoryJournal(MemoryStore())) as node:
+            node.on_broken = heard.append
+            await told(node, OpenSession(60_000, secret="s", meta="billing"))
+            await told(node, Acquire(1, ("a",)))
+            await told(node, Acquire(1, ("a",), request=1))
+            await told(node, Break("a", by="alice"))
+            await told(node, Release(1, ("a",), 3))
+            await told(node, Break("a", by="bob"))
+        assert [(event.names, event.fence, event.by) for event in heard] == [(("a",), 1, "alice")]
+        assert heard[0].session_meta == "billing"
 
     run(scenario())
 

@@ -113,7 +113,6 @@ def _hold(state: State, hold: Hold) -> dict[str, object]:
         "left_ms": hold.until_at - state.now_at if hold.until_at else -1,
         "meta": hold.meta,
         "session_meta": state.sessions[hold.session].meta,
-        "session_left_ms": state.sessions_until[hold.session] - state.now_at,
         **_dated(state, hold.since_at, granted_unix_ms(state, hold)),
     }
 
