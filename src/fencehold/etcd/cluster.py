@@ -40,7 +40,7 @@ _COMPACT: Method = attrgetter("kv.Compact")
 _RANGE: Method = attrgetter("kv.Range")
 _GRANT: Method = attrgetter("leases.LeaseGrant")
 _REVOKE: Method = attrgetter("leases.LeaseRevoke")
-_KEEP_ALIVE: Method = attrgetter("keep_alive")
+_KEEP_ALIVE: Method = attrgetter("renewals.renew")
 _TIME_TO_LIVE: Method = attrgetter("leases.LeaseTimeToLive")
 
 

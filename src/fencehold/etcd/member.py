@@ -17,6 +17,7 @@ from fencehold.etcd.failures import why_not_connected
 from fencehold.etcd.http2.channel import Channel
 from fencehold.etcd.http2.frames import Metadata
 from fencehold.etcd.http2.status import CallFailed, Code
+from fencehold.etcd.renewals import Renewals
 
 Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
 """How a member is called; a test has its own way, on which calls go wrong."""
@@ -50,6 +51,7 @@ class Member:
         self._cluster = services.Cluster(self._channel)
         self.id = 0
         """By which the other members know it; 0 until it has said so."""
+        self.renewals = Renewals(self.leases.LeaseKeepAlive)
         self.trouble = ""
         """Why it could not be had when it could not."""
 
@@ -84,18 +86,6 @@ class Member:
             return Standing.SILENT
         # It answered, if only that it tells its state to administrators alone.
         return Standing.FOLLOWS
-
-    async def keep_alive(self, request: Any, *, timeout: float, metadata: Metadata) -> Any:  # noqa: ASYNC109 - called as stubs are
-        """One renewal of a lease, as if it were a call of its own."""
-        talk = self.leases.LeaseKeepAlive(timeout=timeout, metadata=metadata)
-        try:
-            await talk.write(request)
-            answer = await talk.read()
-        finally:
-            talk.cancel()
-        if answer is None:
-            raise CallFailed(Code.UNAVAILABLE, "the stream ended")
-        return answer
 
     async def close(self) -> None:
         await self._channel.close()

@@ -141,11 +141,26 @@ class Talk:
         self._until = until
         self._line: Line | None = None
         self._stream: Stream | None = None
-        self._begun_at = 0.0
+        self._said_at = 0.0
         self._beginning = asyncio.Lock()
         self._heard: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._status: Status | None = None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether more may be said in it, and all was read that was said to it."""
+        return self._status is None and not self._heard and (self._line is None or self._line.is_open)
+
+    async def exchange(self, request: Any, timeout_s: float) -> Any:
+        """Say something, and hear what is said to it; None when it is over.
+
+        Raises:
+            CallFailed: it broke, or its time is up. What is said to it later will not be read.
+        """
+        self._until = deadline(timeout_s)
+        await self.write(request)
+        return await self.read()
 
     async def write(self, request: Any) -> None:
         """Say something; it is on its way when this returns.
@@ -157,6 +172,7 @@ class Talk:
         line, stream = await self._begun()
         if self._status is not None:
             raise failed(self._status)
+        self._said_at = asyncio.get_running_loop().time()
         line.send(stream, data)
 
     async def read(self) -> Any:
@@ -198,7 +214,6 @@ class Talk:
                 if self._status is not None:
                     raise failed(self._status)
                 self._line, self._stream = line, line.begin(self._block, self)
-                self._begun_at = asyncio.get_running_loop().time()
         return self._line, self._stream
 
     async def _await_news(self) -> None:
@@ -208,7 +223,7 @@ class Talk:
                 await self._news.wait()
         except TimeoutError:
             if self._status is None and self._line is not None and self._stream is not None:
-                self._line.on_late(self._stream, self._begun_at)
+                self._line.on_late(self._stream, self._said_at)
             self._status = Status(Code.DEADLINE_EXCEEDED, "no answer in time")
 
 
