@@ -6,7 +6,7 @@
     ├── UsageError (ValueError)        the call is wrong; nothing happened; trying again will not help
     ├── Unsupported                    what was asked cannot be given here; nothing happened
     ├── Refused                        the service said no; nothing happened
-    │   ├── LockTimeout (TimeoutError) it was not to be had in the time given
+    │   ├── LockTimeout (TimeoutError) not acquired within the time given
     │   ├── QueueFull                  too many wait for that name
     │   ├── Deadlock                   waiting would have closed a circle of owners, which it carries
     │   ├── LimitExceeded              a limit was reached; the message names it
@@ -53,7 +53,7 @@ class Refused(FenceholdError):
 
 
 class LockTimeout(Refused, TimeoutError):
-    """The names were not to be had in the time given. Nothing is held, nothing waits any more."""
+    """The names were not acquired within the time given. Nothing is held, nothing waits any more."""
 
     def __init__(self, message: str, *, names: Sequence[str] = (), explanation: object = None) -> None:
         super().__init__(message)

@@ -22,7 +22,7 @@ def break_(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """End the hold on a name, by an operator's word; whoever is next in the queue is granted.
+    """Force-release a name; whoever is next in the queue is granted.
 
     The old holder is not stopped by this: raise the marks of your guards to the fence this prints, and its writes
     are refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
@@ -39,7 +39,7 @@ def break_(
         say_json({**broken, "holds": shapes.lock(view)["holds"]})
     elif broken["ended"]:
         # No guard goes by a fence of the other tier.
-        guards = f"; the fence is now {broken['fence']}: raise your guards' marks to it"
+        guards = f"; tell your guards: minimum fence {broken['fence']}"
         say("broken" if tier == "EFFICIENCY" else f"broken{guards}")
     if not broken["ended"]:
         raise fail(Exit.NO, f"{clean(name)} has changed hands since: nothing was broken")

@@ -8,7 +8,8 @@
    so, and not at all if it names the one that was found silent since a node last served.
 """
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -49,7 +50,7 @@ def parse(url: str) -> Address:
     # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
     scheme, separator, rest = url.partition("://")
     if scheme not in SCHEMES or not separator:
-        raise UsageError(f"a URL starts with fencehold:// or fenceholds://, not {url[:20]!r}")
+        raise wrong_scheme(url, SCHEMES)
     login, _, hosts = rest.split("/", 1)[0].rpartition("@")
     user, _, secret = login.partition(":")
     nodes = tuple(endpoint(text) for text in hosts.split(",") if text)
@@ -58,13 +59,32 @@ def parse(url: str) -> Address:
     return Address(nodes, unquote(user), unquote(secret), scheme == "fenceholds")
 
 
+def wrong_scheme(url: str, schemes: Iterable[str]) -> UsageError:
+    """The error for a URL of no scheme that is known: the whole URL but for its secret, and what was meant."""
+    known = tuple(schemes)
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        meant, shown = known[0], _without_login(url)
+    else:
+        meant, shown = next(iter(difflib.get_close_matches(scheme.lower(), known, 1)), ""), _without_login(rest)
+    told = repr(f"{scheme}://{shown}" if separator else shown)
+    if meant and shown:
+        return UsageError(f"a URL begins with a scheme, not {told}: did you mean {meant}://{shown}?")
+    return UsageError(f"a URL begins with one of {', '.join(f'{each}://' for each in known)}, not {told}")
+
+
+def _without_login(rest: str) -> str:
+    login, separator, hosts = rest.rpartition("@")
+    return f"***@{hosts}" if separator and login else rest
+
+
 def endpoint(text: str, default_port: int = PORT) -> Endpoint:
     """Read `host` or `host:port`; an IPv6 host stands in brackets."""
     host, separator, port = text.rpartition(":")
     if not separator or port.endswith("]"):
         host, port = text, str(default_port)
     if not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise UsageError(f"a port is a number from 1 to 65535: {text!r}")
+        raise UsageError(f"a port is a number from 1 to 65535, got {text!r}")
     return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 
 

@@ -12,11 +12,10 @@ from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.proceeding import Proceeding, unassured
 from fencehold.client.breaker import Breaker, Pace
 from fencehold.client.driver import Driver
-from fencehold.client.endpoints import SCHEMES
+from fencehold.client.endpoints import SCHEMES, wrong_scheme
 from fencehold.client.identity import session_meta
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
-from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.types import Tier
 from fencehold.version import __version__
@@ -174,7 +173,6 @@ def source_of(making: Making) -> Source:
 
         return MemorySource(making)
     if scheme not in DIRECT or not separator:
-        known = ", ".join(f"{each}://" for each in (*SCHEMES, "memory", *DIRECT))
-        raise UsageError(f"a URL begins with one of {known}, not {making.url[:20]!r}")
+        raise wrong_scheme(making.url, (*SCHEMES, "memory", *DIRECT))
     Settings(making.ttl, making.grace, making.connect_timeout).checked()
     return DirectSource(making)

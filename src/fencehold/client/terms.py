@@ -100,17 +100,17 @@ class Terms:
 def one(name: str) -> tuple[str, ...]:
     """One name, checked."""
     if not isinstance(name, str) or not name:
-        raise UsageError(f"a name is text, and not empty: {name!r}")
+        raise UsageError(f"lock name must be a non-empty str, got {name!r}")
     return (name,)
 
 
 def several(names: Iterable[str]) -> tuple[str, ...]:
     """Several names, each once, in the one order every client uses."""
     if isinstance(names, str):
-        raise UsageError(f"several names are asked for, not one text: {names!r}")
+        raise UsageError(f"names must be several str, got one: {names!r}; use client.lock() for a single name")
     checked = tuple(sorted({one(name)[0] for name in names}))
     if not checked:
-        raise UsageError("at least one name is asked for")
+        raise UsageError("names must be at least one str, got none")
     return checked
 
 

@@ -184,10 +184,10 @@ def party(session: int, owner: str, said: Any) -> Party:
     return Party(session, owner, client, host, pid if isinstance(pid, int) else 0, details)
 
 
-def not_to_be_had(terms: Terms, seen: Explanation | None) -> LockTimeout:
+def not_acquired(terms: Terms, seen: Explanation | None) -> LockTimeout:
     """The error for names that were not granted in time, saying who has them, if that is known."""
-    who = f": {seen}" if seen is not None else ""
-    message = f"{terms.label} was not to be had in {terms.timeout or 0:g} s{who}"
+    within = f"not acquired within {terms.timeout:g} s" if terms.timeout else "not acquired"
+    message = f"{within}: {seen}" if seen is not None else f"{terms.label} {within}"
     return LockTimeout(message, names=terms.names, explanation=seen)
 
 

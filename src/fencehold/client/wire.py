@@ -114,5 +114,14 @@ def _deadlock(detail: str) -> Deadlock:
         circle = [Link(**link) for link in json.loads(detail)["circle"]]
     except (ValueError, KeyError, TypeError):
         return Deadlock(detail)
-    steps = [f"{link.owner or link.session} waits for {link.name!r}" for link in circle]
-    return Deadlock("waiting would close a circle: " + ", ".join(steps), circle=circle)
+    if len(circle) == 1:
+        held = f" (fence {circle[0].fence})" if circle[0].fence else ""
+        again = "use client.rlock() to take it again; on an event loop use fencehold.aio"
+        return Deadlock(f"this thread or task already holds {circle[0].name!r}{held}: {again}", circle=circle)
+    steps = [f"{link.owner or link.session} waits for {link.name!r}{_held(link)}" for link in circle]
+    return Deadlock("waiting would be a deadlock: " + ", ".join(steps), circle=circle)
+
+
+def _held(link: Link) -> str:
+    since = link.since_ms_ago / 1000
+    return f" (fence {link.fence}, held for {since:.1f} s)" if link.fence else ""

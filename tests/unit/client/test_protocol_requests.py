@@ -73,7 +73,7 @@ def test_a_deadlock_names_its_circle() -> None:
     talk.fail(f'DEADLOCK {{"circle": [{link}]}}')
     assert isinstance(slot.error, Deadlock)
     assert slot.error.circle[0].name == "b"
-    assert "t waits for 'b'" in str(slot.error)
+    assert "already holds 'b' (fence 3): use client.rlock()" in str(slot.error)
 
 
 def test_a_queued_acquire_is_answered_by_a_push_and_settled() -> None:

@@ -287,7 +287,7 @@ def test_names_may_be_bytes(client: fencehold.Client) -> None:
     with Lock(client, "ä".encode()):
         assert Lock(client, "ä").locked()
     for name in (b"\xff", "", 7):
-        with pytest.raises(UsageError, match="a name is text"):
+        with pytest.raises(UsageError, match="lock name must be"):
             Lock(client, name)
 
 

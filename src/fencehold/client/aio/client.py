@@ -15,6 +15,7 @@ from fencehold.client.aio.deferred import Deferred
 from fencehold.client.aio.verbs import Verbs
 from fencehold.client.aio.watch import Watch
 from fencehold.client.aio.wrapping import channel_of
+from fencehold.client.calls import AsyncOnly, by_name
 from fencehold.client.configuring import Said, planned
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
@@ -26,7 +27,7 @@ from fencehold.guarantees import Guarantees
 from fencehold.types import Tier
 
 
-class Client(Verbs):
+class Client(AsyncOnly, Verbs):
     """A client on one event loop. Made by `connect`; closed by `close` or at the end of `async with`.
 
     Any number of tasks may use it at once. It keeps its session alive by itself, reconnects by itself, and opens a
@@ -155,7 +156,7 @@ class Client(Verbs):
             warnings.warn("a Fencehold client was not closed", ResourceWarning, 2, source=self)
 
 
-class Connecting:
+class Connecting(AsyncOnly):
     """A client to be: `await` it, or enter it with `async with`."""
 
     def __init__(self, plan: Plan) -> None:
@@ -207,6 +208,7 @@ def connect(
 def connect(url: str | None = None, *, lazy: Literal[True], **options: Unpack[ConnectOptions]) -> Client: ...
 
 
+@by_name
 def connect(
     url: str | None = None,
     *,

@@ -14,6 +14,7 @@ from fencehold.client import views
 from fencehold.client.admission import admit
 from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim
+from fencehold.client.calls import AsyncOnly
 from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
 from fencehold.client.made import Bodies, Holds
@@ -33,7 +34,7 @@ Job: TypeAlias = Callable[Given, Coroutine[Any, Any, Result]]
 """A coroutine function."""
 
 
-class Lock(Generic[Held]):
+class Lock(AsyncOnly, Generic[Held]):
     """Names under certain terms. Use it with `async with`, by `acquire`, or as a decorator."""
 
     __slots__ = ("_acquired", "_carrier", "_entered", "_held", "_on_lost", "_terms")
@@ -189,7 +190,7 @@ class Lock(Generic[Held]):
         # Saying who holds it is a courtesy: the answer is that it was not to be had.
         with suppress(FenceholdError):
             seen = await self._carrier.explain(self.name, stale=True)
-        return views.not_to_be_had(self._terms, seen)
+        return views.not_acquired(self._terms, seen)
 
 
 class UntimedLock(Lock[Held]):

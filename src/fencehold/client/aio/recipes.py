@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from fencehold.client.admission import admit
 from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.lock import Held, Lock, OnLost, UntimedLock, lock_on
+from fencehold.client.calls import AsyncOnly
 from fencehold.client.current import Body
 from fencehold.client.made import Bodies, Levels
 from fencehold.client.terms import Forever, Terms
@@ -50,7 +51,7 @@ class UntimedRWLock(RWLock[Held]):
         def write(self) -> UntimedLock[Held]: ...
 
 
-class RLock(Generic[Held]):
+class RLock(AsyncOnly, Generic[Held]):
     """A lock that the task which has it may take again, with the same fence. Other tasks are strangers."""
 
     __slots__ = ("_entered", "_levels", "_lock")

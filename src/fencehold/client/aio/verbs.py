@@ -13,6 +13,7 @@ from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Job, Lock, OnLost, UntimedLock, lock_on
 from fencehold.client.aio.once import once
 from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
+from fencehold.client.calls import by_name
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
@@ -93,6 +94,7 @@ class Verbs:
         self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[LockOptions]
     ) -> Lock[Claim]: ...
 
+    @by_name
     def lock(
         self,
         name: str,
@@ -149,6 +151,7 @@ class Verbs:
         self, names: Iterable[str], *, timeout: Duration, tier: Tier | str, **options: Unpack[MultiOptions]
     ) -> Lock[Claim]: ...
 
+    @by_name
     def multi(
         self,
         names: Iterable[str],
@@ -194,6 +197,7 @@ class Verbs:
         self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RWLock[Claim]: ...
 
+    @by_name
     def rwlock(
         self,
         name: str,
@@ -243,6 +247,7 @@ class Verbs:
         self, name: str, limit: int, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> Lock[Claim]: ...
 
+    @by_name
     def semaphore(
         self,
         name: str,
@@ -288,6 +293,7 @@ class Verbs:
         self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RLock[Claim]: ...
 
+    @by_name
     def rlock(
         self,
         name: str,
@@ -321,6 +327,7 @@ class Verbs:
         tier: Tier | str,
     ) -> Election[Claim]: ...
 
+    @by_name
     def election(
         self,
         name: str,
@@ -334,6 +341,7 @@ class Verbs:
         held = Leadership if _held(carrier, tier) is Hold else Claim
         return Election(carrier, terms, held, self._is_closed)
 
+    @by_name
     def once(
         self,
         name: str,

@@ -16,6 +16,7 @@ from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.portal import Portal, portal_to
 from fencehold.client.blocking.recipes import Watch
 from fencehold.client.blocking.verbs import Verbs
+from fencehold.client.calls import BlockingOnly, by_name
 from fencehold.client.configuring import Said, planned
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
@@ -27,7 +28,7 @@ from fencehold.guarantees import Guarantees
 from fencehold.types import Tier
 
 
-class Client(Verbs):
+class Client(BlockingOnly, Verbs):
     """A client for threads. Made by `connect`; closed by `close` or at the end of `with`.
 
     Any number of threads may use it at once. A child process that inherits it by a fork gets a session of its own
@@ -151,6 +152,7 @@ class Client(Verbs):
             warnings.warn("a Fencehold client was not closed", ResourceWarning, 2, source=self)
 
 
+@by_name
 def connect(
     url: str | None = None,
     *,

@@ -10,6 +10,7 @@ from fencehold.client import views
 from fencehold.client.admission import admit
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lines import Line
+from fencehold.client.calls import BlockingOnly
 from fencehold.client.current import Body
 from fencehold.client.decoration import (
     Async,
@@ -33,7 +34,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class Lock(Generic[Held]):
+class Lock(BlockingOnly, Generic[Held]):
     """Names under certain terms. Use it with `with`, by `acquire`, or as a decorator."""
 
     __slots__ = ("_acquired", "_entered", "_held", "_line", "_terms")
@@ -178,7 +179,7 @@ class Lock(Generic[Held]):
         # Saying who holds it is a courtesy: the answer is that it was not to be had.
         with suppress(FenceholdError):
             seen = self._line.portal().explain(self.name, stale=True)
-        return views.not_to_be_had(self._terms, seen)
+        return views.not_acquired(self._terms, seen)
 
 
 class UntimedLock(Lock[Held]):

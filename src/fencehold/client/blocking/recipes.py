@@ -10,6 +10,7 @@ from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held, Lock, UntimedLock, lock_on
 from fencehold.client.blocking.portal import one_by_one
+from fencehold.client.calls import BlockingOnly
 from fencehold.client.current import Body
 from fencehold.client.identity import this_thread
 from fencehold.client.made import Bodies, Levels
@@ -53,7 +54,7 @@ class UntimedRWLock(RWLock[Held]):
         def write(self) -> UntimedLock[Held]: ...
 
 
-class RLock(Generic[Held]):
+class RLock(BlockingOnly, Generic[Held]):
     """A lock that the thread which has it may take again. The fence is the same inside."""
 
     __slots__ = ("_entered", "_levels", "_lock")

@@ -13,6 +13,7 @@ from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Lock, UntimedLock, lock_on
 from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
+from fencehold.client.calls import by_name
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
@@ -89,6 +90,7 @@ class Verbs:
         self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[LockOptions]
     ) -> Lock[Claim]: ...
 
+    @by_name
     def lock(
         self,
         name: str,
@@ -143,6 +145,7 @@ class Verbs:
         self, names: Iterable[str], *, timeout: Duration, tier: Tier | str, **options: Unpack[MultiOptions]
     ) -> Lock[Claim]: ...
 
+    @by_name
     def multi(
         self,
         names: Iterable[str],
@@ -187,6 +190,7 @@ class Verbs:
         self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RWLock[Claim]: ...
 
+    @by_name
     def rwlock(
         self,
         name: str,
@@ -233,6 +237,7 @@ class Verbs:
         self, name: str, limit: int, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> Lock[Claim]: ...
 
+    @by_name
     def semaphore(
         self,
         name: str,
@@ -277,6 +282,7 @@ class Verbs:
         self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
     ) -> RLock[Claim]: ...
 
+    @by_name
     def rlock(
         self,
         name: str,
@@ -309,6 +315,7 @@ class Verbs:
         tier: Tier | str,
     ) -> Election[Claim]: ...
 
+    @by_name
     def election(
         self,
         name: str,
@@ -322,6 +329,7 @@ class Verbs:
         held = Leadership if _held(line, tier) is Hold else Claim
         return Election(line, terms, held, self._is_closed)
 
+    @by_name
     def once(
         self,
         name: str,

@@ -63,9 +63,9 @@ def name_of(name: object) -> str:
         try:
             name = name.decode()
         except UnicodeDecodeError:
-            raise UsageError(f"a name is text, or text in UTF-8, not {name!r}") from None
+            raise UsageError(f"lock name must be str, or bytes in UTF-8, got {name!r}") from None
     if not isinstance(name, str) or not name:
-        raise UsageError(f"a name is text, and not empty: {name!r}")
+        raise UsageError(f"lock name must be a non-empty str, got {name!r}")
     return name
 
 

@@ -35,16 +35,45 @@ def shown(word: bytes) -> str:
     return ascii(word[:40].decode(errors="replace"))
 
 
+_USAGE = {
+    usage.split(" ", 1)[0].encode(): usage
+    for usage in (
+        "LOCK.ACQUIRE name [WAIT ms] [TTL ms] [MODE X|S] [LIMIT n] [DELAY ms] [ATLEAST ms] [OWNER o] [META json]",
+        "LOCK.MACQUIRE n name ... [WAIT ms] [TTL ms] [MODE X|S] [OWNER o] [META json]",
+        "LOCK.CANCEL request",
+        "LOCK.RELEASE name fence",
+        "LOCK.MRELEASE n name ... fence",
+        "LOCK.EXTEND name fence ttl_ms",
+        "LOCK.MEXTEND n name ... fence ttl_ms",
+        "LOCK.SETTLE request ...",
+        "LOCK.BREAK name [FENCE fence] [BY meta]",
+        "LOCK.INFO name",
+        "LOCK.WATCH prefix [FROM position]",
+        "LOCK.UNWATCH prefix",
+        "SESSION.RESUME id secret",
+        "ECHO text",
+        "SELECT 0",
+        "CONFIG GET name",
+    )
+}
+"""How commands are written that need arguments, for whoever left them out."""
+
+
 def at_least(words: list[bytes], count: int) -> None:
     """See that a command has its arguments."""
     if len(words) <= count:
-        raise Wrong(f"{shown(words[0])} needs {count} argument{'s' if count > 1 else ''} or more")
+        raise Wrong(_usage(words, f"needs {count} argument{'s' if count > 1 else ''} or more"))
 
 
 def exactly(words: list[bytes], *counts: int) -> None:
     if len(words) - 1 not in counts:
         wanted = " or ".join(map(str, counts))
-        raise Wrong(f"{shown(words[0])} takes {wanted} arguments, not {len(words) - 1}")
+        raise Wrong(_usage(words, f"takes {wanted} arguments, not {len(words) - 1}"))
+
+
+def _usage(words: list[bytes], otherwise: str) -> str:
+    usage = _USAGE.get(words[0].upper())
+    return usage if usage is not None else f"{shown(words[0])} {otherwise}"
 
 
 def names(words: list[bytes]) -> tuple[tuple[str, ...], int]:
