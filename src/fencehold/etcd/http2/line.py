@@ -18,6 +18,8 @@ _SILENCE_S = 10.0
 _SILENCE_S_MAX = 320.0
 """Servers of gRPC that were told nothing want to be asked no more often than every 5 minutes."""
 _SIGN_S = 3.0
+_UNTAKEN_BYTES_MAX = 64 << 20
+"""More than a server of gRPC ever has room for: what is answered to one that asks and does not listen piles up."""
 _FAREWELL_S = 1.0
 """How long who broke the rules has to read why it is left."""
 
@@ -181,6 +183,8 @@ class Line(asyncio.Protocol):
             self._is_slowed = True
             self._pace.slow_down()
         self._flush()
+        if self._transport.get_write_buffer_size() > _UNTAKEN_BYTES_MAX:
+            self._break("it asks and does not listen")
 
     def eof_received(self) -> None:
         # The transport closes now, and takes nothing more: what would begin until that is done was never sent.

@@ -404,6 +404,30 @@ def test_who_breaks_the_rules_and_does_not_listen_is_left_all_the_same(
     run(main())
 
 
+def test_who_asks_and_does_not_listen_is_left(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ping is answered, and answers that nobody takes are kept only up to a bound."""
+    monkeypatch.setattr(lines, "_UNTAKEN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(lines, "_FAREWELL_S", 0.05)
+
+    async def main() -> None:
+        async with serving() as (server, channel):
+            server.is_mute = True
+            waiting = asyncio.create_task(call(channel))
+            await server.until(lambda: server.of(DataReceived))
+            line = channel._line
+            assert line is not None
+            server.writers[0].transport.pause_reading()
+            line._transport.write(bytes(64 << 20))
+            server.writers[0].write(frames.frame(frames.PING, payload=bytes(8)))
+            with pytest.raises(CallFailed, match="does not listen") as caught:
+                await asyncio.wait_for(waiting, 20)
+            assert caught.value.is_sent
+            async with asyncio.timeout(20):
+                await line._over
+
+    run(main())
+
+
 class Strict(Server):
     """Hangs up on its first two callers when they ask for a sign of life, in the words of servers of gRPC."""
 
