@@ -111,7 +111,7 @@ def _attributes(constructor: ast.FunctionDef) -> Iterator[Signature]:
     for node in ast.walk(constructor):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                name = target.attr if isinstance(target, ast.Attribute) else "_"
+                name = target.attr if isinstance(target, ast.Attribute) and _words(target.value) == "self" else "_"
                 if not name.startswith("_"):
                     yield Signature(name, (), _words(types.get(name)) or "str", False, False)
 

@@ -22,7 +22,7 @@ from fencehold.backends.store import Asker, Busy
 from fencehold.client.aio.carrier import Answer
 from fencehold.client.identity import Who, name_of
 from fencehold.client.terms import Terms
-from fencehold.client.trust import NEVER, Grant
+from fencehold.client.trust import CLOSED, NEVER, Grant
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class AtOnce:
         return Answer(lease, is_known=True)
 
     def _too_late(self, lease: Lease) -> Answer:
-        lease.lose("the client was closed")
+        lease.lose(CLOSED)
         with suppress(FenceholdError):
             self._asker.give(lease)
         return UNKNOWN

@@ -10,11 +10,13 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
 from fencehold.client.aio.carrier import AtOnce, check_loop
+from fencehold.client.aio.waits import LongWaits
 from fencehold.client.clock import Clock, clock
 from fencehold.client.identity import Owners, Who, name_of
 from fencehold.client.terms import Terms
@@ -25,12 +27,16 @@ from fencehold.guarantees import Guarantees
 
 _LOOK_S = 0.5
 """How often it is looked whether a name has changed hands."""
+_LOOKS = 4
+"""How often those who wait are looked at in the time after which a wait is long."""
 
 
 class DirectCarrier:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, backend: Backend, settings: Settings, clock: Clock = clock) -> None:
+    def __init__(
+        self, backend: Backend, settings: Settings, clock: Clock = clock, *, long_wait: float = inf
+    ) -> None:
         self._backend = backend
         self._settings = settings
         self.clock = clock
@@ -40,6 +46,10 @@ class DirectCarrier:
         self._is_open = self._is_closed = False
         self._why_closed = "the client is closed"
         self._releases: set[asyncio.Task[None]] = set()
+        self._waits = LongWaits(backend.look, long_wait)
+        self._waiting: dict[str, tuple[Terms, float]] = {}
+        """By token: who waits, and since when."""
+        self._looking: asyncio.TimerHandle | None = None
         _all.add(self)
 
     @property
@@ -52,7 +62,16 @@ class DirectCarrier:
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         await self._opened()
-        return await self._backend.acquire(Ask(terms, secrets.token_hex(16), name_of(who)))
+        ask = Ask(terms, secrets.token_hex(16), name_of(who))
+        if terms.timeout == 0 or self._waits.after_s == inf:
+            return await self._backend.acquire(ask)
+        self._waiting[ask.token] = (terms, self.clock())
+        if self._looking is None:
+            self._look_later()
+        try:
+            return await self._backend.acquire(ask)
+        finally:
+            del self._waiting[ask.token]
 
     def release(self, grant: Grant) -> Awaitable[None]:
         self._check_loop()
@@ -89,12 +108,16 @@ class DirectCarrier:
             return
         check_loop(self.loop)
         self._is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+        self._waits.stop()
         if self._releases:
             await asyncio.wait(self._releases)
         async with self._opening:
             if self._is_open:
                 self._is_open = False
                 await self._backend.close()
+        await self._waits.stopped()
 
     def on_forked(self) -> None:
         """In a child: nothing here is its own, and nothing is said to the backend."""
@@ -124,6 +147,15 @@ class DirectCarrier:
                 f"{self.guarantees.backend}:// was not reached in {self._settings.connect_timeout:g} s"
             ) from error
         self._is_open = True
+
+    def _look_later(self) -> None:
+        self._looking = self.loop.call_later(self._waits.after_s / _LOOKS, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._waiting and not self._is_closed:
+            self._waits.look(self._waiting.values(), self.clock())
+            self._look_later()
 
     async def _ticks(self) -> AsyncIterator[object]:
         while not self._is_closed:

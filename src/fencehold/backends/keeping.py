@@ -15,7 +15,7 @@ from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.store import Store, Taken
 from fencehold.client.clock import Clock
-from fencehold.client.trust import Trust, margin
+from fencehold.client.trust import CLOSED, Trust, margin
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 _LOG = logging.getLogger("fencehold")
@@ -102,7 +102,7 @@ class Keeping:
             self._arming.cancel()
         left = list(self.leases)
         for lease in left:
-            self.leases.lose(lease, "the client was closed")
+            self.leases.lose(lease, CLOSED)
         return left
 
     async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:

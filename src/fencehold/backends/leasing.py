@@ -24,6 +24,7 @@ from fencehold.backends.keeping import Keeping
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.store import Busy, Store, Taken
 from fencehold.client.clock import Clock, clock
+from fencehold.client.trust import CLOSED
 from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
@@ -186,7 +187,7 @@ class Leasing:
         if self._is_open:
             self.keeping.take(lease)
         else:
-            lease.lose("the client was closed")
+            lease.lose(CLOSED)
             self.withdraw(lease.ask, lease.ttl)
 
     def is_awaited(self, name: str) -> bool:

@@ -13,6 +13,7 @@
 import os
 import ssl
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ class Said(NamedTuple):
     name: str | None = None
     meta: Mapping[str, object] | None = None
     connect_timeout: Duration | None = None
+    long_wait: Duration | None = None
 
     @property
     def says_where(self) -> bool:
@@ -56,7 +58,7 @@ class Said(NamedTuple):
         return Said(**nearest | {"rules": {**(farther.rules or {}), **(self.rules or {})}})
 
 
-DEFAULTS = Said(on_unavailable="raise", ttl=30.0, grace=1.0, name="", connect_timeout=5.0)
+DEFAULTS = Said(on_unavailable="raise", ttl=30.0, grace=1.0, name="", connect_timeout=5.0, long_wait=60.0)
 
 
 def planned(said: Said, config: str | os.PathLike[str] | None = None, tls: ssl.SSLContext | None = None) -> Plan:
@@ -70,6 +72,7 @@ def planned(said: Said, config: str | os.PathLike[str] | None = None, tls: ssl.S
     assert known.ttl is not None
     assert known.grace is not None
     assert known.connect_timeout is not None
+    assert known.long_wait is not None
     making = Making(
         "",
         seconds_of("ttl", known.ttl),
@@ -78,6 +81,7 @@ def planned(said: Said, config: str | os.PathLike[str] | None = None, tls: ssl.S
         known.meta,
         seconds_of("connect_timeout", known.connect_timeout),
         tls,
+        long_wait=seconds_of("long_wait", known.long_wait) or inf,
     )
     return plan_of(
         making,
@@ -179,6 +183,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "name": _text,
     "meta": _table,
     "connect_timeout": _seconds,
+    "long_wait": _seconds,
 }
 """What can be said in a file: all that a program can say, but for what only a program has."""
 

@@ -9,12 +9,14 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Callable
 from math import inf
 from typing import cast
 from weakref import WeakSet
 
 from fencehold.client import troubles
 from fencehold.client.clock import Clock, clock
+from fencehold.client.connection_log import ConnectionLog
 from fencehold.client.endpoints import Endpoint
 from fencehold.client.orders import Connect, Drop
 from fencehold.client.protocol import SessionProtocol
@@ -82,6 +84,9 @@ class Driver:
         # Looked up once: they are called in every turn of the loop.
         self._call_soon, self._act = loop.call_soon, self.act
         self._idle: asyncio.Event = asyncio.Event()
+        self._log = ConnectionLog()
+        self.on_wake: Callable[[float], None] | None = None
+        """Called whenever the timer went off."""
         self.endpoint: Endpoint | None = None
         """Where the last connection went, or was to go."""
         _drivers.add(self)
@@ -204,12 +209,14 @@ class Driver:
         connection.wanted = False
         self._connection = None
         self.protocol.on_disconnected(self.clock(), why)
+        self._tell_down()
         self.act()
 
     def _drop(self, park: bool) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        self._tell_down()
         connection.wanted = False
         if connection.transport is None:
             for attempt in self._attempts:
@@ -225,7 +232,13 @@ class Driver:
             self._parked.pop(0).abort()
             self.protocol.on_connection_closed(self.clock())
 
+    def _tell_down(self) -> None:
+        if not self.protocol.unusable:
+            self._log.on_down(self.protocol.reach, self.clock())
+
     def _sweep(self) -> None:
+        if self.protocol.attached:
+            self._log.on_up(self.protocol.reach, self.protocol.session, self.clock())
         for connection in self._parked:
             connection.abort()
         self._parked.clear()
@@ -241,7 +254,10 @@ class Driver:
     def _on_timer(self) -> None:
         self._timer = None
         self._timer_at = inf
-        self.protocol.on_timer(self.clock())
+        now = self.clock()
+        self.protocol.on_timer(now)
+        if self.on_wake is not None:
+            self.on_wake(now)
         self.act()
 
 

@@ -167,6 +167,10 @@ class Rotation:
         if self._last in self._endpoints:
             self._troubles[self._last] = why
 
+    def trouble(self) -> str:
+        """Why the last one taken was not reached, as far as it is known."""
+        return self._troubles.get(self._last, SILENT)
+
     def troubles(self) -> str:
         """Why none of those given was reached."""
         known = self._troubles

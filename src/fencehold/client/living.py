@@ -16,6 +16,7 @@ from fencehold.client.orders import Sweep
 from fencehold.client.reach import Phase
 from fencehold.client.requests import Expected
 from fencehold.client.session import Session
+from fencehold.client.trust import CLOSED
 from fencehold.client.wire import command
 from fencehold.errors import SessionExpired
 
@@ -131,6 +132,6 @@ def shut(protocol: "SessionProtocol") -> None:
     protocol.reach.rest(Phase.CLOSED)
     protocol.reach.orders.append(Sweep())
     protocol.session.trust.on_over()
-    protocol.session.lose_all("the client was closed")
+    protocol.session.lose_all(CLOSED)
     for request in protocol.pipeline.take_all(protocol.session):
         request.fail(SessionExpired("the client was closed"))

@@ -7,6 +7,7 @@ import os
 import random
 import ssl
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import NamedTuple, Self
 
 from fencehold.client.clock import Clock, clock
@@ -40,6 +41,8 @@ class Making(NamedTuple):
     """A number between 0 and 1, drawn by lot."""
     tier: str = ""
     """`EFFICIENCY` or `CORRECTNESS`, to be said to a service that has both; empty: nothing is said."""
+    long_wait: float = inf
+    """Seconds after which an acquire that waits is worth a warning."""
 
     def checked(self) -> Self:
         """The same, if it makes sense; with a TLS context if the URL asks for one."""
@@ -55,6 +58,7 @@ class Making(NamedTuple):
             ttl=self.ttl,
             grace=self.grace,
             connect_timeout=self.connect_timeout,
+            long_wait=self.long_wait,
             name=self.name,
             meta=session_meta(self.name, self.meta, __version__),
             user=address.user,

@@ -49,7 +49,7 @@ from fencehold.client.requests import DONE, UNSENT, Acquire, Expected, Extend, P
 from fencehold.client.session import Session
 from fencehold.client.settings import Settings
 from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
+from fencehold.client.trust import CLOSED, Grant
 from fencehold.client.wire import command, refused
 from fencehold.errors import UsageError
 
@@ -155,7 +155,7 @@ class SessionProtocol:
         elif len(self.closers) == 1:
             # The server lets go when it hears of this, and the answer comes later: trust ends with the asking.
             self.session.trust.on_over()
-            self.session.lose_all("the client was closed")
+            self.session.lose_all(CLOSED)
             self.deadlines.close_by = now + self.settings.connect_timeout
             self.wake_by(self.deadlines.close_by)
             self.submit(Close(None, now))
@@ -261,6 +261,8 @@ class SessionProtocol:
         if request.terms.ttl is not None and b"at" in reply:
             self.session.trust.on_answer(request.sent_at, reply[b"at"])
             beat_sooner(self, request.terms.ttl)
+        # The shell looks then whether it still waits.
+        self.wake_by(request.asked_at + self.settings.long_wait)
         timeout = request.terms.timeout
         if timeout is not None and not request.repeated:
             late_at = request.asked_at + timeout + LATE_S

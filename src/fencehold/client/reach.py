@@ -86,6 +86,16 @@ class Reach:
         self._rotation.on_trouble(why)
 
     @property
+    def patience(self) -> float:
+        """How long a call waits for the service to be reached."""
+        return self._timeout
+
+    @property
+    def trouble(self) -> str:
+        """Why the node that was tried last is not connected to."""
+        return self._rotation.trouble()
+
+    @property
     def node(self) -> str:
         """The node that was tried last."""
         return str(self._rotation.last)

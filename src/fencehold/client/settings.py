@@ -1,5 +1,6 @@
 """Settings: what a client was told when it was made, and how it introduces itself."""
 
+from math import inf
 from typing import NamedTuple
 
 from fencehold.client.wire import command
@@ -19,6 +20,8 @@ class Settings(NamedTuple):
     """…and that long after its connection was closed, unless it is taken up again."""
     connect_timeout: float = 5.0
     """How long a call waits for the service to be reached."""
+    long_wait: float = inf
+    """How long an acquire waits before that is worth a warning."""
     name: str = ""
     meta: str = ""
     user: str = ""

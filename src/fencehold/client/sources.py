@@ -99,7 +99,8 @@ class DirectSource:
     def carrier(self) -> Carrier:
         from fencehold.backends.carrier import DirectCarrier  # noqa: PLC0415 - not needed by those who use a service
 
-        return DirectCarrier(self._backend(), self._settings(), self._making.clock)
+        making = self._making
+        return DirectCarrier(self._backend(), self._settings(), making.clock, long_wait=making.long_wait)
 
     def _backend(self) -> "Backend":
         from fencehold.backends.registry import backend_of  # noqa: PLC0415

@@ -28,6 +28,8 @@ from fencehold.client.terms import Terms
 from fencehold.errors import HoldLost, NotOwner
 
 NEVER = -inf
+CLOSED = "the client was closed"
+"""Why a hold is lost that its own client gave up, with all others."""
 
 
 class State(Enum):

@@ -27,6 +27,7 @@ from fencehold.backends.etcd.watches import Watches
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.client.clock import Clock, clock
+from fencehold.client.trust import CLOSED
 from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 from fencehold.etcd.address import Address
@@ -102,7 +103,7 @@ class EtcdBackend:
             return
         self._is_open = False
         session = await self._sessions.close()
-        self._leases.lose_all("the client was closed")
+        self._leases.lose_all(CLOSED)
         for turn in self._turns.values():
             turn.wake()
         await self._calls.batches.end()

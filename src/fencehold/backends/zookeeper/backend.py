@@ -30,6 +30,7 @@ from fencehold.backends.zookeeper.queueing import Queueing
 from fencehold.backends.zookeeper.requests import Answer, Lost, create, delete, exists, get, proof
 from fencehold.backends.zookeeper.session import Session
 from fencehold.client.clock import Clock, clock
+from fencehold.client.trust import CLOSED
 from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
@@ -105,7 +106,7 @@ class ZookeeperBackend:
         for lease in self._leases:
             self._leases.remove(lease)
             entry_of(lease).unwatch()
-            lease.lose("the client was closed")
+            lease.lose(CLOSED)
         await self._link.close()
         await self._leaving.chores.end()
 

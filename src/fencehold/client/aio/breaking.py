@@ -18,12 +18,11 @@ from fencehold.client.aio.carrier import Answer, AtOnce, Carrier
 from fencehold.client.aio.wrapping import Wrapping
 from fencehold.client.breaker import Breaker, Circuit, Permit
 from fencehold.client.identity import Who
+from fencehold.client.log import BREAKERS
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
-
-_LOG = logging.getLogger("fencehold")
 
 Result = TypeVar("Result")
 
@@ -95,13 +94,14 @@ class Breaking(Wrapping):
 
     def _on_reached(self, permit: Permit) -> None:
         if self._breaker.on_reached(permit):
-            _LOG.info("%s:// is reached again", self.guarantees.backend)
+            BREAKERS.tell(logging.INFO, "%s:// is reached again", self.guarantees.backend)
 
     def _on_unreached(self, permit: Permit, why: str) -> None:
         self._why = why
         if self._breaker.on_unreached(permit, self.clock()):
             in_s = self._breaker.next_try_in(self.clock())
-            _LOG.warning("%s:// is not reached; next try in %.1f s: %s", self.guarantees.backend, in_s, why)
+            message = "%s:// is not reached; next try in %.1f s: %s"
+            BREAKERS.tell(logging.WARNING, message, self.guarantees.backend, in_s, why)
 
     def _turn_away(self, permit: Permit | None) -> NoReturn:
         if permit is not None:

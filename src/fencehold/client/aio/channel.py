@@ -4,10 +4,12 @@ future."""
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 from fencehold.client import views
 from fencehold.client.aio.carrier import check_loop
+from fencehold.client.aio.waits import LongWaits
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.identity import Owners, Who
@@ -23,7 +25,7 @@ class Channel:
 
     at_once = None
 
-    __slots__ = ("clock", "driver", "guarantees", "loop", "owners", "protocol", "watches")
+    __slots__ = ("clock", "driver", "guarantees", "loop", "owners", "protocol", "waits", "watches")
 
     def __init__(self, protocol: SessionProtocol, driver: Driver, guarantees: Guarantees) -> None:
         self.protocol = protocol
@@ -33,6 +35,8 @@ class Channel:
         self.owners = Owners()
         self.guarantees = guarantees
         self.watches = Watches(self)
+        self.waits = LongWaits(partial(self.explain, stale=True), protocol.settings.long_wait)
+        driver.on_wake = self._on_wake
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""
@@ -72,6 +76,11 @@ class Channel:
     def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
         return Watch(self, self.watches, name, is_wanted=lambda event: views.may_concern(event, name))
 
+    def _on_wake(self, now: float) -> None:
+        waiting = self.protocol.session.waiting
+        if waiting:
+            self.waits.look([(request.terms, request.asked_at) for request in waiting.values()], now)
+
     async def read(self, words: bytes) -> Any:
         """Send a command that may be sent twice, and return the reply as it came."""
         future = self._promise()
@@ -93,6 +102,7 @@ class Channel:
             return
         check_loop(self.loop)
         self.watches.end()
+        self.waits.stop()
         future = self._promise()
         self.protocol.close(future, self.clock())
         self.driver.soon()
@@ -100,6 +110,7 @@ class Channel:
             await asyncio.shield(future)
         finally:
             await self.driver.wait_closed()
+            await self.waits.stopped()
 
     def _promise(self) -> "asyncio.Future[Any]":
         """Where an answer goes, for whoever asks on the loop that this belongs to."""

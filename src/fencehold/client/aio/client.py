@@ -194,6 +194,7 @@ class ConnectOptions(TypedDict, total=False):
     name: str | None
     meta: Mapping[str, object] | None
     connect_timeout: Duration | None
+    long_wait: Duration | None
     tls: ssl.SSLContext | None
     config: str | os.PathLike[str] | None
 
@@ -221,6 +222,7 @@ def connect(
     name: str | None = None,
     meta: Mapping[str, object] | None = None,
     connect_timeout: Duration | None = None,
+    long_wait: Duration | None = None,
     tls: ssl.SSLContext | None = None,
     config: str | os.PathLike[str] | None = None,
     lazy: bool = False,
@@ -247,6 +249,7 @@ def connect(
         name: what this client is called when others ask who holds something.
         meta: more to be said of it.
         connect_timeout: how long a call waits for the service to be reached; 5.
+        long_wait: how long an acquire waits before the log warns, saying who holds the name; 0: never; 60.
         tls: the TLS context to connect with.
         config: a TOML file with a table ``[client]``; None: the one that ``$FENCEHOLD_CONFIG`` names, if any.
         lazy: connect when it is first used; what `connect` would raise is raised then.
@@ -255,6 +258,8 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: on entering; no node was reached in time.
     """
-    said = Said(url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout)
+    said = Said(
+        url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout, long_wait
+    )
     plan = planned(said, config, tls)
     return Client(plan, lazy=True) if lazy else Connecting(plan)

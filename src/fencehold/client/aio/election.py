@@ -12,6 +12,7 @@ from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Held
 from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
 from fencehold.client.current import Body
+from fencehold.client.log import campaign_failed
 from fencehold.client.terms import Forever, Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Holder
@@ -136,8 +137,9 @@ class Election(Generic[Held]):
         while not self._is_closed():
             try:
                 grant = await self._carrier.acquire(self._terms, current_task())
-            except AWAY:
+            except AWAY as error:
                 if not self._is_closed():
+                    campaign_failed(self.name, error)
                     await asyncio.sleep(pauses.next())
             except UsageError:
                 if not self._is_closed():

@@ -12,6 +12,7 @@ from typing import Any
 
 from fencehold.client.aio.carrier import Carrier, check_loop
 from fencehold.client.holding import Claiming, Holding
+from fencehold.client.log import claim_lost, hold_lost
 from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
 from fencehold.durations import Duration
@@ -23,10 +24,17 @@ class Claim(Claiming):
 
     __slots__ = ("_cancelling", "_carrier", "_loss", "_task")
 
+    _tell_loss = staticmethod(claim_lost)
+    """No method: a grant that knew its hold would keep it from being collected when it is forgotten."""
+
     def __init__(self, carrier: Carrier, grant: Grant) -> None:
         self._carrier = carrier
         super().__init__(grant, carrier.clock)
         self._loss: Loss | None = None
+        grant.on_lost = self._tell_loss
+        if grant.ending:
+            # Lost on the way here.
+            self._tell_loss(grant)
         self._task: asyncio.Task[Any] | None = None
         """The task whose body is cancelled when the hold is lost."""
         self._cancelling = -1
@@ -105,7 +113,8 @@ class Claim(Claiming):
             return False
         return task.uncancel() <= self._cancelling
 
-    def _on_lost(self, _: Grant) -> None:
+    def _on_lost(self, grant: Grant) -> None:
+        self._tell_loss(grant)
         if self._task is not None:
             self._cancelling = self._task.cancelling()
             self._task.cancel()
@@ -117,6 +126,8 @@ class Hold(Claim, Holding):
     """Having names. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
 
     __slots__ = ()
+
+    _tell_loss = staticmethod(hold_lost)
 
 
 class Loss:

@@ -19,7 +19,7 @@ from fencehold.client.trust import Grant, Trust
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
 
-_LOG = logging.getLogger("fencehold")
+_LOG = logging.getLogger("fencehold.proceed")
 _LOG_EVERY_S = 10.0
 
 

@@ -165,6 +165,7 @@ def connect(
     name: str | None = None,
     meta: Mapping[str, object] | None = None,
     connect_timeout: Duration | None = None,
+    long_wait: Duration | None = None,
     tls: ssl.SSLContext | None = None,
     config: str | os.PathLike[str] | None = None,
     lazy: bool = False,
@@ -188,6 +189,7 @@ def connect(
         name: what this client is called when others ask who holds something.
         meta: more to be said of it.
         connect_timeout: how long a call waits for the service to be reached; 5.
+        long_wait: how long an acquire waits before the log warns, saying who holds the name; 0: never; 60.
         tls: the TLS context to connect with.
         config: a TOML file with a table ``[client]``; None: the one that ``$FENCEHOLD_CONFIG`` names, if any.
         lazy: connect when it is first used; what `connect` would raise is raised then. For a client that a module
@@ -198,7 +200,9 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: no node was reached in time.
     """
-    said = Said(url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout)
+    said = Said(
+        url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout, long_wait
+    )
     client = Client(planned(said, config, tls))
     if lazy:
         _lazy_clients.add(client)

@@ -14,6 +14,7 @@ from fencehold.client.blocking.lock import Held
 from fencehold.client.blocking.portal import Portal, one_by_one
 from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
 from fencehold.client.current import Body
+from fencehold.client.log import campaign_failed
 from fencehold.client.terms import Forever, Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Holder
@@ -156,8 +157,9 @@ class Election(Generic[Held]):
         """What was granted; None if the service is away, after a pause, which ends when the client is closed."""
         try:
             return portal.acquire(self._terms)
-        except AWAY:
+        except AWAY as error:
             if not self._is_closed():
+                campaign_failed(self.name, error)
                 portal.run(asyncio.sleep(pauses.next()))
             return None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.holding import Claiming, Holding
+from fencehold.client.log import claim_lost, hold_lost
 from fencehold.client.terms import ttl_of, wait_of
 from fencehold.client.trust import Grant
 from fencehold.durations import Duration
@@ -18,10 +19,17 @@ class Claim(Claiming):
 
     __slots__ = ("_loss", "_portal")
 
+    _tell_loss = staticmethod(claim_lost)
+    """No method: a grant that knew its hold would keep it from being collected when it is forgotten."""
+
     def __init__(self, portal: Portal, grant: Grant) -> None:
         self._portal = portal
         super().__init__(grant, portal.channel.clock)
         self._loss: Loss | None = None
+        grant.on_lost = self._tell_loss
+        if grant.ending:
+            # Lost on the way here.
+            self._tell_loss(grant)
 
     @property
     def lost(self) -> "Loss":
@@ -74,7 +82,8 @@ class Claim(Claiming):
             if failure is not error:
                 error.add_note(str(failure))
 
-    def _on_lost(self, _: Grant) -> None:
+    def _on_lost(self, grant: Grant) -> None:
+        self._tell_loss(grant)
         if self._loss is not None:
             self._loss._fire()
 
@@ -83,6 +92,8 @@ class Hold(Claim, Holding):
     """Having names. Pass `fence` to whatever the names protect; call `check` before each step."""
 
     __slots__ = ()
+
+    _tell_loss = staticmethod(hold_lost)
 
 
 class Loss:
