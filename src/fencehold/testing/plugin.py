@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from fencehold.client.aio.client import Client as AsyncClient
     from fencehold.client.blocking.client import Client
     from fencehold.testing.service import Service
 
@@ -30,3 +31,11 @@ def fencehold_client(fencehold_service: "Service") -> "Iterator[Client]":
     """A blocking client of `fencehold_service`."""
     with fencehold_service.connect() as client:
         yield client
+
+
+@pytest.fixture
+def fencehold_aio_client(fencehold_service: "Service") -> "AsyncClient":
+    """An async client of `fencehold_service`: it connects on the loop of the test, and is closed with it."""
+    from fencehold.testing.looped import client_of  # noqa: PLC0415
+
+    return client_of(fencehold_service.url)
