@@ -18,6 +18,7 @@ import fencehold
 from fencehold import Client, State
 from fencehold.client.blocking.portal import portal_to
 from fencehold.client.making import where
+from fencehold.durations import Duration
 from fencehold.errors import Deadlock, HoldLost, LockTimeout, NotOwner, SessionExpired, Unavailable, UsageError
 from tests.unit.client.service import service_on_a_thread, until_true
 
@@ -496,3 +497,13 @@ def _collect(things: list[Any]) -> None:
 def test_every_public_name_is_there(name: str) -> None:
     """All that the package says it exports can be had from it."""
     assert getattr(fencehold, name) is not None
+
+
+@pytest.mark.parametrize("nothing", [0, "0s", timedelta(0), 0.0004])
+def test_a_hold_is_not_extended_by_nothing(nothing: Duration) -> None:
+    """That is no time, and must not be taken for all the time of its session."""
+    with service_on_a_thread() as url, fencehold.connect(url) as client:
+        with client.lock("a", ttl=30) as hold:
+            with pytest.raises(UsageError, match=r"ttl is at least 0.001 s"):
+                hold.extend(nothing)
+            assert client.explain("a").holders[0].left is not None

@@ -2,9 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, aclosing
-from pathlib import Path
 
 import pytest
 
@@ -15,23 +13,12 @@ from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, Trust
 from tests.unit.client.service import PATIENCE_S, Cable, run, service, service_on_a_thread, until, until_true
 
-
-@pytest.fixture(params=["fencehold", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A service, and a backend that is used directly."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/locks.db"
-        return
-    with service_on_a_thread() as url:
-        yield url
-
-
 # Threads.
 
 
-def test_a_term_that_is_left_is_resigned_and_the_next_one_follows(url: str) -> None:
+def test_a_term_that_is_left_is_resigned_and_the_next_one_follows(any_url: str) -> None:
     """Each has a greater epoch, and between two of them another may lead."""
-    with fencehold.connect(url) as one, fencehold.connect(url) as other:
+    with fencehold.connect(any_url) as one, fencehold.connect(any_url) as other:
         epochs = []
         for term in one.election("e").terms():
             with term:
@@ -47,9 +34,9 @@ def test_a_term_that_is_left_is_resigned_and_the_next_one_follows(url: str) -> N
         assert one.explain("e").holders == ()
 
 
-def test_a_lost_term_does_not_end_the_loop(url: str) -> None:
+def test_a_lost_term_does_not_end_the_loop(any_url: str) -> None:
     """The body is told by `check`, which it need not catch; a body that does not ask is told nothing."""
-    with fencehold.connect(url, ttl=1) as one, fencehold.connect(url) as other:
+    with fencehold.connect(any_url, ttl=1) as one, fencehold.connect(any_url) as other:
         epochs = []
         for term in one.election("e").terms():
             with term:
@@ -64,9 +51,9 @@ def test_a_lost_term_does_not_end_the_loop(url: str) -> None:
         assert epochs == sorted(set(epochs))
 
 
-def test_what_else_a_body_raises_ends_the_loop(url: str) -> None:
+def test_what_else_a_body_raises_ends_the_loop(any_url: str) -> None:
     """The term is resigned first. The loss of another lock is such a thing."""
-    with fencehold.connect(url) as client:
+    with fencehold.connect(any_url) as client:
         with pytest.raises(KeyError):
             for term in client.election("e").terms():
                 with term:
@@ -79,9 +66,9 @@ def test_what_else_a_body_raises_ends_the_loop(url: str) -> None:
         assert client.explain("e").holders == ()
 
 
-def test_a_loop_that_is_left_holds_nothing(url: str) -> None:
+def test_a_loop_that_is_left_holds_nothing(any_url: str) -> None:
     """Also if its terms were never entered."""
-    with fencehold.connect(url) as client:
+    with fencehold.connect(any_url) as client:
         election = client.election("e")
         for term in election.terms():
             with term:
@@ -96,9 +83,9 @@ def test_a_loop_that_is_left_holds_nothing(url: str) -> None:
         until_true(lambda: not client.explain("e").holders)
 
 
-def test_a_body_may_resign_by_itself(url: str) -> None:
+def test_a_body_may_resign_by_itself(any_url: str) -> None:
     """By the election, or by the term: the loop goes on."""
-    with fencehold.connect(url) as client:
+    with fencehold.connect(any_url) as client:
         election = client.election("e")
         terms = election.terms()
         with next(terms):
@@ -113,7 +100,7 @@ def test_a_body_may_resign_by_itself(url: str) -> None:
 
 
 @pytest.mark.parametrize("is_leading", [True, False])
-def test_the_loop_ends_when_the_client_is_closed(url: str, is_leading: bool) -> None:
+def test_the_loop_ends_when_the_client_is_closed(any_url: str, is_leading: bool) -> None:
     """Whether it leads at that moment, or campaigns."""
     led: list[bool] = []
 
@@ -124,10 +111,10 @@ def test_the_loop_ends_when_the_client_is_closed(url: str, is_leading: bool) -> 
                 term.lost.wait()
                 led.append(term.lost.is_set())
 
-    with fencehold.connect(url) as rival, ExitStack() as stack:
+    with fencehold.connect(any_url) as rival, ExitStack() as stack:
         if not is_leading:
             stack.enter_context(rival.lock("e"))
-        with fencehold.connect(url) as client:
+        with fencehold.connect(any_url) as client:
             thread = threading.Thread(target=lead, args=(client,))
             thread.start()
             until_true(lambda: bool(led if is_leading else rival.explain("e").queue))
@@ -188,11 +175,11 @@ def test_terms_to_avoid_work_have_no_epoch() -> None:
 # Tasks.
 
 
-def test_losing_a_term_cancels_the_body_and_the_loop_goes_on(url: str) -> None:
+def test_losing_a_term_cancels_the_body_and_the_loop_goes_on(any_url: str) -> None:
     """The task is not cancelled by it: what follows can wait as ever."""
 
     async def main() -> None:
-        async with aio.connect(url, ttl=1) as one, aio.connect(url) as other:
+        async with aio.connect(any_url, ttl=1) as one, aio.connect(any_url) as other:
             epochs = []
             async for term in one.election("e").terms():
                 async with term:
@@ -213,11 +200,11 @@ def test_losing_a_term_cancels_the_body_and_the_loop_goes_on(url: str) -> None:
     run(main())
 
 
-def test_a_body_that_ends_resigns(url: str) -> None:
+def test_a_body_that_ends_resigns(any_url: str) -> None:
     """And its rival leads before it does again."""
 
     async def main() -> None:
-        async with aio.connect(url) as one, aio.connect(url) as other:
+        async with aio.connect(any_url) as one, aio.connect(any_url) as other:
             epochs = []
             async for term in one.election("e").terms():
                 async with term:
@@ -231,11 +218,11 @@ def test_a_body_that_ends_resigns(url: str) -> None:
     run(main())
 
 
-def test_what_else_the_body_of_a_task_raises_ends_the_loop(url: str) -> None:
+def test_what_else_the_body_of_a_task_raises_ends_the_loop(any_url: str) -> None:
     """A cancellation from elsewhere, too; the term is resigned first."""
 
     async def main() -> None:
-        async with aio.connect(url) as client:
+        async with aio.connect(any_url) as client:
             with pytest.raises(KeyError):
                 async for term in client.election("e").terms():
                     async with term:
@@ -316,13 +303,13 @@ async def _fail_when_cancelled() -> None:
 
 
 @pytest.mark.parametrize("is_leading", [True, False])
-def test_the_loop_of_a_task_ends_when_the_client_is_closed(url: str, is_leading: bool) -> None:
+def test_the_loop_of_a_task_ends_when_the_client_is_closed(any_url: str, is_leading: bool) -> None:
     """Whether it leads at that moment, or campaigns."""
 
     async def main() -> None:
-        async with aio.connect(url) as rival:
+        async with aio.connect(any_url) as rival:
             held = None if is_leading else await rival.lock("e").acquire()
-            client = await aio.connect(url)
+            client = await aio.connect(any_url)
             leading = asyncio.Event()
 
             async def lead() -> str:

@@ -303,3 +303,23 @@ def test_children_may_use_a_lazy_async_client_that_was_not_used_before() -> None
             await unused.close()
 
         asyncio.run(main())
+
+
+def test_a_lazy_async_client_says_so_when_another_loop_uses_it() -> None:
+    """It belongs to the first one, also when that is over."""
+    with service_on_a_thread() as url:
+        client = aio.connect(url, lazy=True)
+
+        async def use() -> None:
+            async with client.lock("a"):
+                pass
+
+        async def use_and_close() -> None:
+            await use()
+            with pytest.raises(UsageError, match="another event loop"):
+                await asyncio.to_thread(asyncio.run, use())
+            await client.close()
+
+        asyncio.run(use_and_close())
+        with pytest.raises(UsageError):
+            asyncio.run(use())

@@ -5,8 +5,6 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +20,6 @@ from fencehold.client.session import Session
 from fencehold.client.terms import Terms
 from fencehold.client.views import Explanation
 from tests.unit.client.service import PATIENCE_S, Cable, run, service, service_on_a_thread, until, until_true
-
-
-@pytest.fixture(params=["fencehold", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A service, and a backend that is used directly."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/locks.db"
-        return
-    with service_on_a_thread() as url:
-        yield url
 
 
 @pytest.fixture
@@ -103,9 +91,9 @@ def test_a_flapping_connection_does_not_flood_the_log(log: pytest.LogCaptureFixt
 # Losses.
 
 
-def test_a_lost_hold_is_an_error_and_a_lost_claim_a_warning(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_a_lost_hold_is_an_error_and_a_lost_claim_a_warning(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """Each is told once, with its fence and the reason; whether or not anybody is inside a body."""
-    with fencehold.connect(url, ttl=1) as one, fencehold.connect(url) as other:
+    with fencehold.connect(any_url, ttl=1) as one, fencehold.connect(any_url) as other:
         hold = one.lock("plain").acquire()
         claim = one.lock("claim", tier=EFFICIENCY).acquire()
         other.break_hold("plain")
@@ -123,11 +111,11 @@ def test_a_lost_hold_is_an_error_and_a_lost_claim_a_warning(url: str, log: pytes
         assert len(told(log, "fencehold.hold")) == 3
 
 
-def test_a_task_that_loses_its_hold_is_told_of_once(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_loses_its_hold_is_told_of_once(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """Though its body is cancelled and `HoldLost` raised, too."""
 
     async def main() -> None:
-        async with aio.connect(url, ttl=1) as one, aio.connect(url) as other:
+        async with aio.connect(any_url, ttl=1) as one, aio.connect(any_url) as other:
             with pytest.raises(fencehold.HoldLost):
                 async with one.lock("a") as hold:
                     hold.lost.add_callback(lambda _: None)
@@ -138,18 +126,18 @@ def test_a_task_that_loses_its_hold_is_told_of_once(url: str, log: pytest.LogCap
     assert [level for level, _ in told(log, "fencehold.hold")] == ["ERROR"]
 
 
-def test_what_ends_with_its_client_is_no_alarm(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_what_ends_with_its_client_is_no_alarm(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """Whoever closes it knows what it holds."""
-    with fencehold.connect(url) as client:
+    with fencehold.connect(any_url) as client:
         hold = client.lock("a").acquire()
     with pytest.raises(fencehold.HoldLost):
         hold.check()
     assert [level for level, _ in told(log, "fencehold.hold")] == ["INFO"]
 
 
-def test_what_is_released_is_not_told(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_what_is_released_is_not_told(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """Nor is anything else that goes well."""
-    with fencehold.connect(url) as client, client.lock("a"), client.lock("b") as hold:
+    with fencehold.connect(any_url) as client, client.lock("a"), client.lock("b") as hold:
         hold.release()
     assert log.records == []
 
@@ -229,10 +217,10 @@ def test_a_breaker_tells_no_password(log: pytest.LogCaptureFixture) -> None:
 # Waits.
 
 
-def test_a_long_wait_is_told_with_who_holds_the_name(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_a_long_wait_is_told_with_who_holds_the_name(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """All who wait for the same name at once, and again when it has taken twice as long."""
     options: dict[str, Any] = {"long_wait": "50ms", "connect_timeout": "400ms"}
-    with fencehold.connect(url, name="holder") as holder, fencehold.connect(url, **options) as client:
+    with fencehold.connect(any_url, name="holder") as holder, fencehold.connect(any_url, **options) as client:
         with holder.lock("a"):
             waiters = [threading.Thread(target=_take, args=(client,)) for _ in range(3)]
             for waiter in waiters:
@@ -252,18 +240,18 @@ def _take(client: fencehold.Client) -> None:
         pass
 
 
-def test_a_task_that_waits_for_long_is_told_of(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_waits_for_long_is_told_of(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """And leaves no task behind when it is cancelled, or its client closed."""
 
     async def main() -> None:
-        async with aio.connect(url, name="holder") as holder, holder.lock("a"):
-            async with aio.connect(url, long_wait=0.05) as client:
+        async with aio.connect(any_url, name="holder") as holder, holder.lock("a"):
+            async with aio.connect(any_url, long_wait=0.05) as client:
                 waiting = asyncio.create_task(client.lock("a").acquire())
                 await until(lambda: bool(told(log, "fencehold.wait")))
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-            async with aio.connect(url, long_wait=0) as client:
+            async with aio.connect(any_url, long_wait=0) as client:
                 before = len(told(log, "fencehold.wait"))
                 assert await client.lock("a").acquire(timeout="100ms") is None
                 assert len(told(log, "fencehold.wait")) == before
@@ -271,9 +259,13 @@ def test_a_task_that_waits_for_long_is_told_of(url: str, log: pytest.LogCaptureF
     run(main())
 
 
-def test_who_does_not_wait_is_not_told_of(url: str, log: pytest.LogCaptureFixture) -> None:
+def test_who_does_not_wait_is_not_told_of(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """However often it asks."""
-    with fencehold.connect(url) as holder, fencehold.connect(url, long_wait="10ms") as client, holder.lock("a"):
+    with (
+        fencehold.connect(any_url) as holder,
+        fencehold.connect(any_url, long_wait="10ms") as client,
+        holder.lock("a"),
+    ):
         for _ in range(5):
             assert client.lock("a").acquire(blocking=False) is None
         assert told(log, "fencehold.wait") == []

@@ -193,8 +193,8 @@ class Lock(AsyncOnly, Generic[Held]):
         return views.not_acquired(self._terms, seen)
 
 
-class UntimedLock(Lock[Held]):
-    """A lock that was made without a timeout: `acquire()` waits until it has the names, and never returns None."""
+class Untimed(Generic[Held]):
+    """What was made without a timeout: `acquire()` waits until it has the names, and never returns None."""
 
     __slots__ = ()
 
@@ -211,6 +211,12 @@ class UntimedLock(Lock[Held]):
         async def acquire(
             self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
         ) -> Held | None: ...
+
+
+class UntimedLock(Untimed[Held], Lock[Held]):
+    """A lock that was made without a timeout."""
+
+    __slots__ = ()
 
 
 def lock_on(carrier: Carrier, terms: Terms, held: type[Held], on_lost: OnLost) -> Lock[Held]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from fencehold.client.admission import admit
 from fencehold.client.aio.carrier import Carrier, current_task
-from fencehold.client.aio.lock import Held, Lock, OnLost, UntimedLock, lock_on
+from fencehold.client.aio.lock import Held, Lock, OnLost, Untimed, UntimedLock, lock_on
 from fencehold.client.calls import AsyncOnly
 from fencehold.client.current import Body
 from fencehold.client.made import Bodies, Levels
@@ -135,21 +135,7 @@ class RLock(AsyncOnly, Generic[Held]):
             await left[0]._leave(error)
 
 
-class UntimedRLock(RLock[Held]):
-    """A re-entrant lock that was made without a timeout: `acquire()` never returns None."""
+class UntimedRLock(Untimed[Held], RLock[Held]):
+    """A re-entrant lock that was made without a timeout."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @overload
-        async def acquire(self, *, blocking: Literal[True] = True, timeout: Forever = ...) -> Held: ...
-
-        @overload
-        async def acquire(
-            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
-        ) -> Held | None: ...
-
-        async def acquire(
-            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
-        ) -> Held | None: ...

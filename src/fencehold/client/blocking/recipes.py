@@ -8,7 +8,7 @@ from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.watch import Watch as AsyncWatch
 from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.blocking.lines import Line
-from fencehold.client.blocking.lock import Held, Lock, UntimedLock, lock_on
+from fencehold.client.blocking.lock import Held, Lock, Untimed, UntimedLock, lock_on
 from fencehold.client.blocking.portal import one_by_one
 from fencehold.client.calls import BlockingOnly
 from fencehold.client.current import Body
@@ -132,24 +132,10 @@ class RLock(BlockingOnly, Generic[Held]):
             left[0]._leave(error)
 
 
-class UntimedRLock(RLock[Held]):
-    """A re-entrant lock that was made without a timeout: `acquire()` never returns None."""
+class UntimedRLock(Untimed[Held], RLock[Held]):
+    """A re-entrant lock that was made without a timeout."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @overload
-        def acquire(self, *, blocking: Literal[True] = True, timeout: Forever = ...) -> Held: ...
-
-        @overload
-        def acquire(
-            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
-        ) -> Held | None: ...
-
-        def acquire(
-            self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
-        ) -> Held | None: ...
 
 
 class Watch:
