@@ -1,5 +1,6 @@
 """A terminal of a test's own: what a person would see, and keys to press."""
 
+import codecs
 import os
 import pty
 import re
@@ -17,7 +18,10 @@ _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """The command, or a shell, started on a terminal of 100 columns; ended with the test."""
 
-    def __init__(self, *words: str, shell: bool = False, **variables: str) -> None:
+    def __init__(
+        self, *words: str, shell: bool = False, place: str | os.PathLike[str] | None = None, **variables: str
+    ) -> None:
+        """Start it, in this folder if there is one."""
         self._ours, theirs = pty.openpty()
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("FENCEHOLD_", "NO_COLOR"))}
         self.process = subprocess.Popen(
@@ -26,10 +30,13 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
+            cwd=place,
             env=kept | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"} | variables,
         )
         os.close(theirs)
         self.raw = ""
+        # A character may come in two parts.
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
     @property
     def seen(self) -> str:
@@ -62,7 +69,7 @@ class Terminal:
         except OSError:
             # How Linux says that nobody has the other end any more.
             return False
-        self.raw += data.decode(errors="replace")
+        self.raw += self._decode(data)
         return bool(data)
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ def test_serve_greets_and_stops_at_ctrl_c(tmp_path: Path) -> None:
     """Where it listens, where the data is, what was recovered, and how to try it: as pasted into any shell."""
     with Terminal("serve", "--port", "0", "--data", str(tmp_path / "data")) as screen:
         seen = screen.until("ctrl-c stops it")
-        pasted = seen.partition("try it")[2].splitlines()[0].strip()
+        pasted = seen.partition("try it")[2].partition("ctrl-c stops it")[0].strip()
         told = subprocess.run(["sh", "-c", pasted], cwd="/", env={}, capture_output=True, text=True, check=False)
         screen.press("\x03")
         assert screen.code() == 0

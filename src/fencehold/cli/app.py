@@ -1,7 +1,9 @@
 """The application: which command lives in which module. Only the module of the command asked for is loaded."""
 
+import inspect
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -114,12 +116,18 @@ def _add(app: typer.Typer, name: str) -> None:
     module, function, panel = COMMANDS[name]
     found = getattr(import_module(f"fencehold.cli.{module}"), function)
     if not isinstance(found, dict):
-        app.command(name, rich_help_panel=panel)(guarded(found))
+        app.command(name, help=_help(found), rich_help_panel=panel)(guarded(found))
         return
     group = _typer(name, GROUPS[name])
     for inner, command in found.items():
-        group.command(inner)(guarded(command))
+        group.command(inner, help=_help(command))(guarded(command))
     app.add_typer(group, rich_help_panel=panel)
+
+
+def _help(command: Callable[..., None]) -> str:
+    """What its docstring says, each paragraph in one line: how wide those may be is for the terminal to say."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _show_version(wanted: bool) -> None:

@@ -19,12 +19,13 @@ import typer
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
-from fencehold.cli.output import console, say_json, to_person
+from fencehold.cli.output import console, hanging, say_json, to_person
 from fencehold.cli.teller import balance, open_wallet
 from fencehold.errors import Unavailable
 
 _START, _FIRST, _SECOND = 100, 50, 70
 _PATIENCE_S = 15.0
+_MARGIN = 10
 
 
 class Outcome(NamedTuple):
@@ -56,7 +57,7 @@ class Stage:
         if self._silent:
             return
         self._out.print(f"  {who:<8}", style=f"bold {style}".strip(), end="")
-        self._out.print(text, style=style)
+        self._out.print(hanging(text, _MARGIN) if to_person() else text, style=style)
         time.sleep(self._pace_s)
 
     def head(self, text: str) -> None:

@@ -52,7 +52,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        _in_json.set(bool(kwargs.get("as_json")))
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
@@ -73,6 +72,7 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        before = _in_json.set(bool(kwargs.get("as_json")))
         try:
             command(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -80,6 +80,8 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
         except Exception:
             traceback.print_exc()
             raise fail(Exit.INTERNAL, "this is a bug of Fencehold: please report it, with what is above") from None
+        finally:
+            _in_json.reset(before)
 
     return run
 

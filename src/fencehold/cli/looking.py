@@ -10,8 +10,20 @@ from fencehold.cli import shapes
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Name, Prefix, Tier, Url
-from fencehold.cli.output import ago, clean, console, left, say_facts, say_json, say_rows, tell, to_person
+from fencehold.cli.output import (
+    ago,
+    clean,
+    columns,
+    console,
+    left,
+    say_facts,
+    say_json,
+    say_rows,
+    tell,
+    to_person,
+)
 from fencehold.cli.people import began, holder, owner, unheld, who
+from fencehold.cli.tables import cells_of, shortened
 from fencehold.cli.wire import Wire, facts, wired
 
 HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
@@ -77,10 +89,11 @@ def show(view: dict[str, Any]) -> None:
         return
     out = console()
     state = "held" if holds else unheld(view)
-    out.print(clean(view["name"]), style="bold", end="")
+    # As one line, whatever the name is: whoever asked for it knows it.
+    out.print(shortened(clean(view["name"]), max(20, columns() - cells_of(state) - 2)), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")
     if holds:
-        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE", "FOR:", "LASTS"), holds, empty="")
+        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE", "FOR:", "LASTS "), holds, empty="")
     if waiters:
         out.print(f"\n{len(waiters)} waiting", style="bold")
         say_rows(("#:", "MODE", "WHO…", "OWNER…", "SINCE", "FOR:", "GIVES UP"), waiters, empty="")
@@ -114,7 +127,7 @@ def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
         )
         for one in found
     ]
-    headers = ("WHO…", "SESSION:", "CONNECTED", "SINCE", "FOR:", "EXPIRES IN:", "HOLDS:", "WAITS:")
+    headers = ("WHO…", "SESSION:", "ONLINE", "SINCE", "FOR:", "ENDS IN:", "HOLDS:", "WAITS:")
     say_rows(headers, rows, empty="no sessions")
 
 

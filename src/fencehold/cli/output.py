@@ -64,8 +64,10 @@ def _wrapped(line: str, indent: str) -> str:
 
 def hanging(text: str, margin: int) -> str:
     """A sentence for a person that begins at a margin, and goes on there."""
-    lines = textwrap.wrap(text, max(columns() - margin, 40), break_long_words=False, break_on_hyphens=False)
-    return ("\n" + " " * margin).join(lines)
+    width = max(columns() - margin, 40)
+    ends = text[len(text.rstrip("\n")) :]
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * margin).join(lines) + ends
 
 
 def say(text: str) -> None:

@@ -88,7 +88,8 @@ def run(
         ),
     ] = 5.0,
     busy_exit: Annotated[
-        int, typer.Option(min=0, max=255, help="The exit code if the lock is not to be had.")
+        int,
+        typer.Option(min=0, max=255, metavar="CODE", help="The exit code if the lock is not acquired."),
     ] = Exit.NO,
     called: ClientName = "fencehold run",
     tier: Tier = "",

@@ -18,7 +18,7 @@ from typing import Any
 
 from fencehold import __version__
 from fencehold.cli.exits import Exit
-from fencehold.cli.output import clean, console
+from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.client.views import party
 from fencehold.core.events import Event
@@ -26,6 +26,7 @@ from fencehold.engines.registry import shown
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
 
+_MARGIN = 14
 _LOG = logging.getLogger("fencehold")
 
 
@@ -188,9 +189,8 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     if config.insecure:
         _line(out, "insecure", "whoever can connect can take and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
-    # Not wrapped: it is to be pasted.
-    command = f"{_program()} run{where} hello -- sh -c 'echo my fence is $FENCEHOLD_FENCE'"
-    _line(out, "try it", command, soft_wrap=True)
+    command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
+    _line(out, "try it", _to_paste(*command))
     out.print("  ctrl-c stops it", style="dim")
 
 
@@ -215,9 +215,16 @@ def _program() -> str:
     return shlex.quote(str(own)) if own.name == "fencehold" else f"{shlex.quote(sys.executable)} -m fencehold.cli"
 
 
-def _line(out: Any, label: str, text: str, style: str = "", *, soft_wrap: bool = False) -> None:
+def _to_paste(*parts: str) -> str:
+    """A command in one line, or in as many as it needs, so that a shell still takes it for one."""
+    line = " ".join(parts)
+    return line if _MARGIN + len(line) <= columns() else (" \\\n" + " " * (_MARGIN + 2)).join(parts)
+
+
+def _line(out: Any, label: str, text: str, style: str = "") -> None:
     out.print(f"  {label:<12}", style="dim", end="")
-    out.print(text, style=style, soft_wrap=soft_wrap)
+    # What is no word of a sentence (an address, a path) may be longer than the rest of the line, and stays whole.
+    out.print(text if "\n" in text else hanging(text, _MARGIN), style=style)
 
 
 def _log_to_stderr(as_json: bool) -> None:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 ELLIPSIS = "…"
 _GAP = 2
 _LEAST = 8
-"""Of a column that may be shortened; and of prose, which could else be a column of letters."""
-_PROSE_LEAST = 16
+"""Of a column that may be shortened, or of prose, which could else be a column of letters."""
 
 
 def table(
@@ -64,19 +63,24 @@ def fitted(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
     columns = [[header.rstrip(f":{ELLIPSIS} "), *(row[at] for row in rows)] for at, header in enumerate(headers)]
     widths = [max(map(cells_of, column)) for column in columns]
     least = [_least(header, wide) for header, wide in zip(headers, widths, strict=True)]
-    too_much = sum(widths) + _GAP * (len(widths) - 1) - width
-    for _ in range(max(0, too_much)):
-        spare = [(wide, at) for at, wide in enumerate(widths) if wide > least[at]]
+    return shares(widths, width - _GAP * (len(widths) - 1), least)
+
+
+def shares(widths: Sequence[int], room: int, least: Sequence[int]) -> list[int]:
+    """The widths as they are, or, if there is less room, with the widest made narrower, down to its least."""
+    found = list(widths)
+    for _ in range(max(0, sum(widths) - room)):
+        spare = [(wide, at) for at, wide in enumerate(found) if wide > least[at]]
         if not spare:
             break
-        widths[max(spare)[1]] -= 1
-    return widths
+        found[max(spare)[1]] -= 1
+    return found
 
 
 def _least(header: str, wide: int) -> int:
     if header.endswith(ELLIPSIS):
         return min(wide, max(_LEAST, len(header) - 1))
-    return min(wide, _PROSE_LEAST) if header.endswith(" ") else wide
+    return min(wide, _LEAST) if header.endswith(" ") else wide
 
 
 def _cell(header: str, text: str, width: int) -> str:

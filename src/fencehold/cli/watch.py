@@ -9,16 +9,16 @@ import typer
 
 from fencehold.cli import shapes
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url
-from fencehold.cli.output import clean, columns, console, field_of_time, note, say, say_json, to_person
+from fencehold.cli.output import clean, columns, console, field_of_time, hanging, note, say, say_json, to_person
 from fencehold.cli.people import owner, who
-from fencehold.cli.tables import cells_of, shortened
+from fencehold.cli.tables import cells_of, shares, shortened
 from fencehold.cli.wire import CannotConnect, Wire, wired
 from fencehold.client.views import time_of
 from fencehold.errors import Unavailable
 
 _AGAIN_S = 0.2
 _GAP = "  "
-_WHOM_LEAST = 8
+_LEAST = 10
 """Columns that are left to say who it was, however narrow the terminal is."""
 _STYLES = {
     "acquired": "green",
@@ -106,25 +106,29 @@ def _show(event: dict[str, Any]) -> None:
     kind = event["kind"]
     if kind == "gap":
         missing = "events up to here are missing: too many at once, or a node that did not see them"
-        _write(kind, [f"{event['position']:>8}", f"{kind:<13}", missing])
+        _write(kind, [f"{event['position']:>8}", f"{kind:<13}", hanging(missing, 25) if to_person() else missing])
         return
     session = f"session {owner(event)}"
     whom = f"{who(event)}, {session}" if event.get("session_meta") else session
     when = field_of_time(time_of(event.get("unix_ms")))
-    before = [f"{event['position']:>8}", f"{when:<8}", f"{kind:<13}"]
-    after = [clean(", ".join(event["names"]))] if event["names"] else []
-    after += [f"fence {event['fence']}"] if event["fence"] else []
-    after += [f"({clean(event['detail'])})"] if event["detail"] else []
-    after += [f"by {who({'session': 0, 'session_meta': event['by']})}"] if event.get("by") else []
-    _write(kind, [*before, _fitting(whom, [*before, *after]), *after])
+    by = who({"session": 0, "session_meta": event["by"]}) if event.get("by") else ""
+    # What one must copy is whole; the others are as short as the terminal is narrow.
+    free = [whom, clean(", ".join(event["names"])), f"by {by}" if by else ""]
+    whole = [f"{event['position']:>8}", f"{when:<8}", f"{kind:<13}"]
+    rest = [f"fence {event['fence']}" if event["fence"] else ""]
+    rest += [f"({clean(event['detail'])})" if event["detail"] else ""]
+    whom, names, by = _fitting(free, [*whole, *rest]) if to_person() else free
+    _write(kind, [*whole, *filter(None, [whom, names, *rest, by])])
 
 
-def _fitting(whom: str, beside: list[str]) -> str:
-    """Who, shortened if the line would be too long for a terminal otherwise: the rest is what one must copy."""
-    if not to_person():
-        return whom
-    taken = sum(cells_of(field) + len(_GAP) for field in beside)
-    return shortened(whom, max(_WHOM_LEAST, columns() - taken))
+def _fitting(free: list[str], beside: list[str]) -> list[str]:
+    """Who, what and by whom, shortened if the line would be too long for a terminal with those beside them."""
+    room = columns() + len(_GAP) - sum(cells_of(field) + len(_GAP) for field in beside if field)
+    widths = [cells_of(text) + len(_GAP) if text else 0 for text in free]
+    least = [min(width, _LEAST) for width in widths]
+    # The names last: they are what one watches.
+    fitting = shares(shares(widths, room, [least[0], widths[1], least[2]]), room, least)
+    return [text and shortened(text, width - len(_GAP)) for text, width in zip(free, fitting, strict=True)]
 
 
 def _write(kind: str, fields: list[str]) -> None:

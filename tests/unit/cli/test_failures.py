@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from fencehold.cli.app import build, prepared
 from fencehold.cli.exits import Exit
+from fencehold.cli.failures import fail
 
 _NOWHERE = "fencehold://127.0.0.1:1"
 
@@ -54,3 +55,10 @@ def test_the_json_of_a_command_that_is_run_is_its_own() -> None:
     code, _, err = _failed("run", "name", "--limit", "x", "--", "cmd", "--json")
     assert code == Exit.USAGE
     assert not err.startswith("{")
+
+
+def test_what_one_command_was_asked_for_is_not_what_the_next_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """In one process, as tests and programs call them."""
+    _failed("ls", "--url", _NOWHERE, "--json")
+    fail(Exit.NO, "outside of any command")
+    assert capsys.readouterr().err == "fencehold: outside of any command\n"
