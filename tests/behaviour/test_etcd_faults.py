@@ -13,7 +13,7 @@ import pytest
 
 from fencehold import HoldLost, OutcomeUnknown, Unavailable, UsageError, aio
 from fencehold.backends.etcd import EtcdBackend
-from fencehold.backends.etcd.keys import Keys
+from fencehold.backends.etcd.keys import Keys, is_tombstone
 from fencehold.backends.port import Ask, Settings
 from fencehold.client.terms import Terms
 from fencehold.etcd import messages
@@ -356,6 +356,101 @@ def test_a_request_that_comes_after_the_release_is_swept_away(ground: Ground, na
             lease = await backend.acquire(ask_for(name, "another", timeout=0))
             assert lease is not None
             assert not lease.ending
+
+    asyncio.run(main())
+
+
+KEEPING: dict[str, Any] = {"ttl": 60, "at_least": 30}
+
+
+@pytest.mark.parametrize("timeout", [0, 5])
+def test_a_lost_reply_is_settled_where_a_name_is_kept(ground: Ground, name: str, timeout: float) -> None:
+    """It is had once, and after its release the tombstone stands alone, where nobody who comes gets past it."""
+
+    async def main() -> None:
+        middle = Middle()
+        async with behind(middle, ground) as backend, raw(ground) as etcd:
+            middle.plan = ["lose"]
+            lease = await backend.acquire(ask_for(name, timeout=timeout, **KEEPING))
+            assert lease is not None
+            assert [each.create_revision for each in await etcd.queue(name)] == [lease.fence] * 2
+            await backend.release(lease)
+            (left,) = await etcd.queue(name)
+            assert is_tombstone(left.key)
+            assert await backend.acquire(ask_for(name, "another", timeout=0)) is None
+            assert await backend.break_hold(name, 0) > lease.fence
+            assert await etcd.queue(name) == []
+
+    asyncio.run(main())
+
+
+def test_a_request_that_comes_late_ends_no_least_time(ground: Ground, name: str) -> None:
+    """The first asking arrives when the name is kept: it leaves the tombstone on the lease that it is on."""
+
+    async def main() -> None:
+        middle = Middle()
+        async with behind(middle, ground) as backend, raw(ground) as etcd:
+            middle.plan = ["hold"]
+            lease = await backend.acquire(ask_for(name, timeout=5, **KEEPING))
+            assert lease is not None
+            before = {each.key: each.lease for each in await etcd.queue(name)}
+            await middle.late[0]()
+            assert {each.key: each.lease for each in await etcd.queue(name)} == before
+            assert len(set(before.values())) == 2
+            await backend.release(lease)
+            await middle.late[0]()
+            assert [is_tombstone(each.key) for each in await etcd.queue(name)] == [True]
+            await backend.break_hold(name, 0)
+
+    asyncio.run(main())
+
+
+def test_an_ask_that_is_given_up_keeps_nothing(ground: Ground, name: str) -> None:
+    """Neither while it waits nor when its outcome is unknown; nor does one that an operator takes away."""
+
+    async def main() -> None:
+        middle = Middle()
+        async with behind(middle, ground) as backend, connect(ground) as other, raw(ground) as etcd:
+            hold = await held(other, name)
+            waiting = asyncio.create_task(backend.acquire(ask_for(name, **KEEPING)))
+            await etcd.queued(name, 3)
+            waiting.cancel()
+            await etcd.queued(name, 1)
+            deleted = asyncio.create_task(backend.acquire(ask_for(name, "deleted", **KEEPING)))
+            (_, *mine) = await etcd.queued(name, 3)
+            (key,) = (each.key for each in mine if not is_tombstone(each.key))
+            await etcd.cluster.delete(key, b"")
+            await hold.release()
+            with pytest.raises(OutcomeUnknown, match="taken away"):
+                await deleted
+            await etcd.queued(name, 0)
+            middle.plan = ["lose"] * 1_000
+            with pytest.raises(OutcomeUnknown):
+                await backend.acquire(ask_for(name, "unknown", timeout=0, **KEEPING))
+            middle.plan = []
+            await etcd.queued(name, 0)
+
+    asyncio.run(main())
+
+
+def test_a_least_time_outlives_its_session(ground: Ground, name: str) -> None:
+    """The hold is lost with the lease of its session, and its name is kept all the same."""
+
+    async def main() -> None:
+        async with behind(Middle(), ground) as backend, raw(ground) as etcd:
+            lease = await backend.acquire(ask_for(name, **KEEPING))
+            assert lease is not None
+            (session,) = {each.lease for each in await etcd.queue(name) if not is_tombstone(each.key)}
+            await etcd.cluster.revoke_lease(session)
+            await until(lambda: lease.ending)
+            (left,) = await etcd.queue(name)
+            assert is_tombstone(left.key)
+            seen = await backend.look(name)
+            assert seen.holders == ()
+            assert seen.kept is not None
+            assert seen.kept.fence == lease.fence
+            await backend.break_hold(name, lease.fence)
+            await etcd.queued(name, 0)
 
     asyncio.run(main())
 

@@ -14,8 +14,10 @@ from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Lock
 from fencehold.client.making import Making
 from fencehold.client.plan import service_plan
+from fencehold.client.terms import Terms
 from fencehold.core.commands import Mode
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
+from fencehold.types import CORRECTNESS
 from tests.simulation.history import NEVER, Ask, Held
 from tests.simulation.process import Process
 
@@ -58,6 +60,11 @@ class Wanted(NamedTuple):
     ttl_s: float | None
     timeout_s: float | None
     delay_s: float
+
+    @property
+    def at_least_s(self) -> float:
+        """Those with a delay keep their name for a least time, too: what is shared cannot."""
+        return 0.3 if self.delay_s and self.mode is Mode.EXCLUSIVE else 0.0
 
 
 class Notes:
@@ -376,6 +383,9 @@ def _lock(client: Client, wanted: Wanted) -> Lock[Hold]:
         return client.semaphore(wanted.names[0], wanted.limit, ttl=ttl_s, timeout=timeout_s)
     if len(wanted.names) > 1:
         return client.multi(wanted.names, ttl=ttl_s, timeout=timeout_s)
+    if wanted.at_least_s:
+        terms = Terms(wanted.names, ttl=ttl_s, timeout=timeout_s, delay=wanted.delay_s, at_least=wanted.at_least_s)
+        return client._lock(terms, CORRECTNESS)
     return client.lock(wanted.names[0], ttl=ttl_s, timeout=timeout_s, shared=shared, delay=wanted.delay_s)
 
 

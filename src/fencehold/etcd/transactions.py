@@ -16,6 +16,11 @@ def transaction(
     return TxnRequest(compare=so, success=then, failure=otherwise)
 
 
+def nested(request: Message) -> Message:
+    """A transaction as a step of another."""
+    return RequestOp(request_txn=request)
+
+
 def copy_of(request: Message) -> Message:
     """The same transaction, to be changed."""
     made = TxnRequest()

@@ -11,9 +11,8 @@ import asyncio
 from typing import NamedTuple
 
 from fencehold.errors import FenceholdError
-from fencehold.etcd import messages
 from fencehold.etcd.cluster import Answer, Cluster
-from fencehold.etcd.transactions import Message, transaction
+from fencehold.etcd.transactions import Message, nested, transaction
 
 _CALLS_MAX = 2
 """Calls under way, beyond which others gather."""
@@ -111,7 +110,7 @@ def told_of(answer: Answer) -> Told:
 def _as_one(requests: list[Message]) -> Message:
     if len(requests) == 1:
         return requests[0]
-    return transaction(then=[messages.RequestOp(request_txn=each) for each in requests])
+    return transaction(then=[nested(each) for each in requests])
 
 
 def _apart(answer: Answer, count: int) -> list[Told]:

@@ -148,10 +148,10 @@ class EtcdBackend:
         turn = self._turns[ask.token] = Turn(self._calls, session, ask, queue, stamp)
         lease: Lease | None = None
         try:
-            while lease is None and await self._is_granted(turn, until):
-                # If it was taken away before that is so, it asks again.
-                if not turn.keeps or await turn.keep():
-                    lease = self._granted(turn)
+            if await self._is_granted(turn, until):
+                if turn.keeps:
+                    await turn.keep()
+                lease = self._granted(turn)
         finally:
             if lease is None:
                 self._turns.pop(ask.token, None)

@@ -19,9 +19,11 @@ from fencehold.etcd.transactions import (
     Message,
     delete,
     has_none_before,
+    is_absent,
     is_created_at,
     is_empty,
     keys_in,
+    nested,
     newest,
     oldest,
     put,
@@ -53,9 +55,12 @@ class Await(NamedTuple):
 
 
 def enter_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
-    """As `enter`, with a tombstone; where it stands in the queue must be looked for."""
+    """As `enter`, with a tombstone; where it stands in the queue must be looked for.
+
+    Sent twice, and late, it must not put a tombstone back on the session's lease that has one of its own.
+    """
     mine = [put(each, value, lease) for each in (key, tombstone(key))]
-    return transaction([is_empty(*queue)], mine, mine)
+    return transaction([is_empty(*queue)], mine, [nested(transaction([is_absent(tombstone(key))], mine))])
 
 
 def attempt_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
@@ -64,10 +69,9 @@ def attempt_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Messag
 
 
 def keep(key: bytes, mine: int, value: bytes, lease: int) -> Message:
-    """Have a tombstone last as long as a lease, if it and the key are still those that were made; else delete
-    both."""
+    """Have a tombstone last as long as a lease, if it and the key are still those that were made."""
     so = [is_created_at(each, mine) for each in (key, tombstone(key))]
-    return transaction(so, [put(tombstone(key), value, lease)], remove(key, with_tombstone=True))
+    return transaction(so, [put(tombstone(key), value, lease)])
 
 
 def remove(key: bytes, *, with_tombstone: bool) -> list[Message]:
@@ -92,7 +96,7 @@ def entered(told: Told, key: bytes) -> Seen:
     revision = told.revision
     if told.succeeded:
         return Seen(revision, (), revision)
-    latest, *first = (keys_in(each) for each in told.responses[1:]) if told.responses else ([],)
+    latest, *first = [keys_in(each) for each in told.responses[1:]] or [[]]
     if not latest or latest[0][0] != key:
         return Seen(0, (), revision)
     before = tuple(each for each, _ in latest[1:])

@@ -79,8 +79,8 @@ class Turn:
             Unavailable, OutcomeUnknown: as ever.
         """
         if self.keeps and self.is_entered:
-            # Its key was deleted by hand. What is left of its tombstone would stand before it.
-            await self._cluster.delete(keys.tombstone(self.key), b"")
+            # Its key was deleted by hand, and what is left of its tombstone would stand before it.
+            raise self._taken()
         if self.keeps:
             make = queues.enter_keeping if waits else queues.attempt_keeping
         else:
@@ -107,11 +107,11 @@ class Turn:
         self.fence = seen.mine
         return None if self._is_had(seen) else seen
 
-    async def keep(self) -> bool:
-        """Have the name kept for its least time from now on; False if it was taken away meanwhile.
+    async def keep(self) -> None:
+        """Have the name kept for its least time from now on.
 
         Raises:
-            OutcomeUnknown: it may be so; withdrawing it ends that.
+            OutcomeUnknown: it may be so, or was taken away before; withdrawing it ends that.
         """
         lease = secrets.randbits(62) + 1
         at_least = self.ask.terms.at_least
@@ -119,9 +119,11 @@ class Turn:
             await self._cluster.grant_lease(lease, ttl_s_of(at_least))
             # From here on it is not the session that ends it.
             request = queues.keep(self.key, self.fence, self.value(at_least), lease)
-            return bool((await self._cluster.transact(request)).message.succeeded)
+            is_kept = (await self._cluster.transact(request)).message.succeeded
         except (Unavailable, NoLease) as error:
             raise OutcomeUnknown(f"{self.ask.terms.label} may have been granted: {error}") from error
+        if not is_kept:
+            raise self._taken()
 
     async def look(self) -> Seen | None:
         """See where it stands; None if it is granted. Its key may be gone: then `mine` is 0.
@@ -205,6 +207,9 @@ class Turn:
         other = limit_in(seen.first) if seen.first and seen.first != self.key else 0
         if other and self.limit and other != self.limit:
             raise UsageError(f"{self.ask.terms.label} is in use with a limit of {other}, not {self.limit}")
+
+    def _taken(self) -> OutcomeUnknown:
+        return OutcomeUnknown(f"{self.ask.terms.label} was taken away as it was asked for; it is withdrawn")
 
     def _lost(self) -> Over:
         self.session.end("its lease is gone: it had expired, or was revoked")
