@@ -14,6 +14,7 @@ import os
 import threading
 
 from fencehold.client.aio.channel import Channel
+from fencehold.client.blocking.thread import LoopThread
 from fencehold.client.making import Making
 from fencehold.client.sources import ServiceSource
 from fencehold.guarantees import Guarantees
@@ -56,39 +57,22 @@ class MemorySource(ServiceSource):
             raise
 
 
-class _Host:
+class _Host(LoopThread):
     """One server on one thread."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.url = url
         self.users = 0
-        self._loop = asyncio.new_event_loop()
-        self._server: Server | None = None
-        self._thread = threading.Thread(target=self._run, name="fencehold memory", daemon=True)
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        self._server = Server(Config(port=0))
+        self.run(self._server.start())
 
     @property
     def port(self) -> int:
-        return 0 if self._server is None else self._server.port
+        return self._server.port
 
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
-
-    async def _start(self) -> None:
-        self._server = Server(Config(port=0))
-        await self._server.start()
-
-    async def _stop(self) -> None:
-        if self._server is not None:
-            await self._server.stop()
+    async def end(self) -> None:
+        await self._server.stop()
 
 
 class _Hosts:
@@ -113,7 +97,7 @@ class _Hosts:
             host.users -= 1
             if not host.users and self._hosts.get(host.url) is host:
                 del self._hosts[host.url]
-                host.stop()
+                host.close()
 
     def on_forked(self) -> None:
         """In a child: the threads are not here. Their loops must not be closed: what they watch is shared."""
@@ -125,18 +109,25 @@ class _Hosts:
 class _HostedChannel(Channel):
     """A channel that keeps its host for as long as it is open."""
 
-    __slots__ = ("_host",)
+    __slots__ = ("_has_left", "_host")
 
     def __init__(self, host: _Host, making: Making, guarantees: Guarantees) -> None:
         self._host = host
+        self._has_left = False
         channel = ServiceSource(making).carrier()
         super().__init__(channel.protocol, channel.driver, guarantees)
 
     async def close(self) -> None:
+        if asyncio.get_running_loop() is not self.loop:
+            await super().close()
+            return
         try:
             await super().close()
         finally:
-            await asyncio.shield(asyncio.to_thread(_hosts.leave, self._host))
+            # Once: others may be on the same host.
+            if not self._has_left:
+                self._has_left = True
+                await asyncio.shield(asyncio.to_thread(_hosts.leave, self._host))
 
 
 _hosts = _Hosts()

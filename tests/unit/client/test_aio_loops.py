@@ -126,6 +126,23 @@ def test_a_client_whose_loop_is_closed_hangs_nobody(url: str) -> None:
     gc.collect()
 
 
+def test_what_is_closed_twice_or_elsewhere_ends_no_other_client() -> None:
+    """Clients of one `memory://` share a server, which lives as long as one of them does."""
+    elsewhere = Elsewhere("memory://shared")
+
+    async def use() -> None:
+        async with aio.connect("memory://shared") as other:
+            with pytest.raises(UsageError, match=ELSEWHERE):
+                await elsewhere.client.close()
+            elsewhere.close()
+            for _ in range(2):
+                await elsewhere.client.close()
+            async with other.lock("a") as hold:
+                hold.check()
+
+    asyncio.run(use())
+
+
 def test_a_closed_client_is_closed_on_every_loop(home: str) -> None:
     """Closing it again does nothing, and whoever asks hears that it is closed."""
     elsewhere = Elsewhere(home)

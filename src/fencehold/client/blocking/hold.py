@@ -1,10 +1,12 @@
 """A claim and a hold, for threads. See the async ones for the rules; here a body is not cancelled: it asks."""
 
-import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from fencehold.client.blocking.gates import Gate
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.holding import Claiming, Holding
 from fencehold.client.log import claim_lost, hold_lost
@@ -99,16 +101,18 @@ class Hold(Claim, Holding):
 class Loss:
     """The loss of one hold: wait for it like for a `threading.Event`, or be called back."""
 
-    __slots__ = ("_callbacks", "_event", "_hold")
+    __slots__ = ("_callbacks", "_gates", "_hold", "_is_set")
 
     def __init__(self, hold: Claim) -> None:
         self._hold = hold
-        self._event = threading.Event()
-        self._callbacks: list[Callable[[Any], object]] = []
+        self._is_set = False
+        self._gates: dict[Gate, Any] = {}
+        """Of those who wait."""
+        self._callbacks: deque[Callable[[], object]] = deque()
 
     def is_set(self) -> bool:
         """Whether the hold is lost."""
-        return self._event.is_set()
+        return self._is_set
 
     @property
     def reason(self) -> str:
@@ -117,18 +121,28 @@ class Loss:
 
     def wait(self, timeout: Duration | None = None) -> bool:
         """Wait for the loss; False if it did not happen in time. A hold that is released is never lost."""
-        return self._event.wait(wait_of(timeout))
+        gate = self._hold._portal.threads.gate()
+        self._gates[gate] = None
+        try:
+            # After the gate was noted: either this is seen here, or the gate is seen there.
+            return self._is_set or gate.wait(wait_of(timeout)) or self._is_set
+        finally:
+            self._gates.pop(gate, None)
 
     def add_callback(self, callback: Callable[[Any], object]) -> None:
         """Have this called when the hold is lost, in a thread of its own; at once if it is."""
-        self._callbacks.append(callback)
-        if self.is_set():
+        # Not in the portal's thread: a callback that blocks must not stop the heart of the other holds.
+        call = self._hold._portal.threads.caller()
+        self._callbacks.append(lambda: call(partial(callback, self._hold)))
+        if self._is_set:
             self._fire()
 
     def _fire(self) -> None:
         """The hold is lost."""
-        self._event.set()
+        self._is_set = True
+        for gate in list(self._gates):
+            # Opened by whoever takes it out: that is done once.
+            if self._gates.pop(gate, self) is None:
+                gate.open()
         while self._callbacks:
-            # Not in the portal's thread: a callback that blocks must not stop the heart of the other holds.
-            call = self._callbacks.pop()
-            threading.Thread(target=call, args=(self._hold,), name="fencehold lost", daemon=True).start()
+            self._callbacks.popleft()()

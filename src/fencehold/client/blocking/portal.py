@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
+from fencehold.client.blocking.gates import Threads
 from fencehold.client.blocking.thread import LoopThread, Slip
 from fencehold.client.clock import clock
 from fencehold.client.identity import Owners, this_thread
@@ -30,6 +31,10 @@ class Portal(Protocol):
 
     @property
     def channel(self) -> Carrier: ...
+
+    @property
+    def threads(self) -> Threads:
+        """What the application's threads are."""
 
     def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
         """Acquire for the calling thread, or for an owner made `anew`."""
@@ -71,7 +76,7 @@ class CarrierPortal(LoopThread):
             self.channel: Carrier = self.run(_made(source))
         except BaseException:
             self.loop.call_soon_threadsafe(self._stop)
-            self._thread.join()
+            self._join()
             raise
         self.owners = self.channel.owners
 
@@ -115,7 +120,7 @@ class ServicePortal(CarrierPortal):
         self._driver = self.channel.driver
 
     def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
-        slip = Slip()
+        slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
             self.post(self._acquire, slip, terms, owner or self.owners.of(this_thread()))
@@ -125,12 +130,12 @@ class ServicePortal(CarrierPortal):
             raise
 
     def release(self, grant: Grant) -> None:
-        slip = Slip()
+        slip = self.slip()
         self.post(self._call, slip, self.protocol.release, grant, slip)
         slip.wait()
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
-        slip = Slip()
+        slip = self.slip()
         self.post(self._call, slip, self.protocol.extend, grant, 0 if ttl is None else ms_of(ttl), slip)
         slip.wait()
 

@@ -1,17 +1,18 @@
 """A thread with an event loop, on which what a blocking client talks through lives, and the way in and out of it.
 
-1. Callers hand over what they want and sleep on a plain lock; no task and no future is made for it.
+1. Callers hand over what they want and wait at a gate; no task and no future is made for it.
 2. What several threads hand over at once wakes the loop once.
 3. A child process has no such thread: threads do not survive a fork. It starts its own.
 """
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
+from fencehold.client.blocking.gates import Gate, threads
 from fencehold.client.requests import Acquire
 from fencehold.errors import UsageError
 
@@ -19,13 +20,12 @@ Result = TypeVar("Result")
 
 
 class Slip:
-    """A promise that a thread sleeps on."""
+    """A promise that a thread waits for."""
 
-    __slots__ = ("_done", "_error", "_lock", "_result", "request")
+    __slots__ = ("_done", "_error", "_gate", "_result", "request")
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self._done = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -37,15 +37,15 @@ class Slip:
 
     def set_result(self, result: Any, /) -> None:
         self._result, self._done = result, True
-        self._lock.release()
+        self._gate.open()
 
     def set_exception(self, error: BaseException, /) -> None:
         self._error, self._done = error, True
-        self._lock.release()
+        self._gate.open()
 
     def wait(self) -> Any:
-        """Sleep until it is kept. An interrupt ends the sleep, not what was asked."""
-        self._lock.acquire()
+        """Wait until it is kept. An interrupt ends the waiting, not what was asked."""
+        self._gate.wait()
         if self._error is not None:
             raise self._error
         return self._result
@@ -57,9 +57,22 @@ class LoopThread:
     def __init__(self) -> None:
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = self._closing = self._over = False
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="fencehold", daemon=True)
-        self._thread.start()
+        self.threads = threads()
+        started = self.slip()
+        self._join = self.threads.start(partial(self._run, started))
+        try:
+            # Made on its own thread: gevent's loops belong to the thread that makes them.
+            self.loop: asyncio.AbstractEventLoop = started.wait()
+        except BaseException:
+            # Seen there when the loop is made, or it is made and can be told.
+            self._over = True
+            if hasattr(self, "_made"):
+                self._made.call_soon_threadsafe(self._made.stop)
+            raise
+
+    def slip(self) -> "Slip":
+        """Something for the calling thread to wait for."""
+        return Slip(self.threads.gate())
 
     # Called by any thread.
 
@@ -86,7 +99,7 @@ class LoopThread:
         if self.loop.is_closed():
             coroutine.close()
             raise closed()
-        slip = Slip()
+        slip = self.slip()
         tasks: list[asyncio.Task[Result]] = []
         try:
             self.post(self._start, slip, coroutine, tasks)
@@ -98,7 +111,7 @@ class LoopThread:
     def run_soon(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Have a coroutine run on the loop, whatever becomes of it; not at all if the client is closed."""
         try:
-            self.post(self._start, Slip(), coroutine, [])
+            self.post(self._start, self.slip(), coroutine, [])
         except UsageError:
             coroutine.close()
 
@@ -115,7 +128,7 @@ class LoopThread:
             self.run(self.end())
         finally:
             self.loop.call_soon_threadsafe(self._stop)
-            self._thread.join()
+            self._join()
 
     # On the loop's thread.
 
@@ -126,13 +139,20 @@ class LoopThread:
     def act(self) -> None:
         """After what was handed over at once."""
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
+    def _run(self, started: Slip) -> None:
         try:
-            self.loop.run_forever()
-            self.loop.run_until_complete(self._end_tasks())
+            loop = self._made = self.threads.new_loop()
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        asyncio.set_event_loop(loop)
+        started.set_result(loop)
+        try:
+            if not self._over:
+                loop.run_forever()
+            loop.run_until_complete(self._end_tasks())
         finally:
-            self.loop.close()
+            loop.close()
             self._refuse_posted()
 
     def _stop(self) -> None:
