@@ -151,6 +151,11 @@ class JournalError(FenceholdError):
 class Sealed(JournalError):
     """A newer epoch exists. Whoever led under the older one must stop serving at once."""
 
+    def __init__(self, message: str, *, newest: int = 0) -> None:
+        super().__init__(message)
+        self.newest = newest
+        """The newest epoch there is, where that is known; else 0."""
+
 
 class OutOfPlace(JournalError):
     """The journal's next position is not the one named. Nothing happened; read before going on."""

@@ -1,8 +1,12 @@
 """Epochs: taking one seals every older one, on every handle, for ever."""
 
+import asyncio
+from contextlib import AsyncExitStack
+
 import pytest
 
 from fencehold.errors import AlreadyOwned, Sealed, UsageError
+from fencehold.journal.port import Journal
 from fencehold.types import Epoch, Position
 from tests.contract.harness import Harness, entry, fill, leading, opened, read_all, run
 
@@ -78,6 +82,31 @@ def test_of_two_leaders_at_once_only_the_newest_appends(harness: Harness) -> Non
             assert await read_all(journal) == records
 
     run(shared() if harness.handle().declared.shared else owned())
+
+
+def test_of_several_that_take_over_on_the_same_knowledge_one_does(harness: Harness) -> None:
+    """Who names the epoch that it knows as the newest takes the next, or is told that another has."""
+
+    async def attempt(journal: Journal, known: Epoch) -> Epoch | str:
+        try:
+            return await journal.lead(known)
+        except Sealed as sealed:
+            return f"epoch {sealed.newest} stands"
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            shared = harness.handle().declared.shared
+            count = 4 if shared else 1
+            handles = [await stack.enter_async_context(opened(harness.handle())) for _ in range(count)]
+            for known in range(3):
+                tries = [attempt(journal, Epoch(known)) for journal in handles * 2]
+                answers = await asyncio.gather(*tries)
+                assert answers.count(Epoch(known + 1)) == 1
+                assert answers.count(f"epoch {known + 1} stands") == len(answers) - 1
+            assert await handles[0].lead() == 4
+            assert await attempt(handles[-1], Epoch(1)) == "epoch 4 stands"
+
+    run(work())
 
 
 @pytest.mark.guarantee("G10")

@@ -102,8 +102,8 @@ class Store:
         memory = self.memory
         return Opened(memory.snapshot, memory.epoch, memory.end)
 
-    def lead(self, node: str) -> Epoch:
-        epoch = step(self._engine.lead())
+    def lead(self, node: str, known: Epoch | None = None) -> Epoch:
+        epoch = step(self._engine.lead(known))
         self.leads.append(Led(self.now_ns, epoch, node))
         return epoch
 
@@ -356,10 +356,10 @@ class SimulatedJournal:
             self._store.unwatch(tail)
             self._tails.pop(tail, None)
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         self._check()
         node = self._process.host
-        return await self._ask(lambda: self._store.lead(node), OutcomeUnknown)  # type: ignore[no-any-return]
+        return await self._ask(lambda: self._store.lead(node, known), OutcomeUnknown)  # type: ignore[no-any-return]
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         self._check()

@@ -78,9 +78,11 @@ class MemoryJournal:
             else:
                 await self._hear(store)
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         store = self._opened()
         self._faults.reach("lead.before")
+        if known is not None and store.epoch > known:
+            raise Sealed(f"epoch {store.epoch} was taken before", newest=store.epoch)
         store.epoch = Epoch(store.epoch + 1)
         self._faults.reach("lead.stored")
         return store.epoch

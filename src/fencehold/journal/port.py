@@ -96,10 +96,14 @@ class Journal(Protocol):
         """
         ...
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         """Take the next epoch: from its return on, no append under an older one succeeds anywhere.
 
+        With `known`, the next after that one and no other: of several that take over at once, on the same
+        knowledge, one does. Compared and taken in one atomic step.
+
         Raises:
+            Sealed: a newer epoch than `known` stands (its `newest`). None was taken, or only one that is sealed.
             Unavailable: no epoch was taken.
             OutcomeUnknown: one may have been taken. Calling again is safe: it takes a newer one.
         """

@@ -86,8 +86,10 @@ class Node:
         """The state is that of the journal a moment ago, and may be looked at."""
         self._was_admitted = False
         """The engine has let it lead, or follow another, before."""
-        self._overdue: tuple[Member, int] | None = None
-        """Whom it was to replace and where the journal ended then, until it has taken the epoch."""
+        self._overdue: tuple[Member, int, Epoch] | None = None
+        """Whom it was to replace, where the journal ended and which epoch was the newest then, until it has taken
+        the next."""
+        self._standing: StandingBy | None = None
         self._saver = Saver(journal)
         self._due: Alarm | None = None
         self.on_promoted: Callable[[], None] = _ignore
@@ -178,6 +180,8 @@ class Node:
     def refusal(self) -> Unavailable:
         """Why it answers nothing, when it does not lead."""
         address = self.leader.address
+        if self._standing is not None and self._standing.awaits_taker:
+            return Unavailable("another node takes over")
         if self._follows and address and address != self.member.address:
             return NotLeader(f"this node stands by; ask {address}", leader=address)
         return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
@@ -249,15 +253,8 @@ class Node:
         self.position = self.replica.machine.position
         self.ring.forget(self.position)
         snapshot_at = opened.snapshot.position if opened.snapshot else 0
-        if (
-            self._line is not None
-            and not self._is_overdue()
-            and not await self._stand_by(self._line, opened.epoch)
-        ):
+        if not await self._take_epoch(opened.epoch):
             return
-        self._overdue = (self.leader, self.position)
-        self.epoch = await self.journal.lead()
-        self._overdue = None
         # Only now: what an older epoch appended before it was sealed must be known, and no more can come.
         async for record in self.journal.read(after=Position(self.replica.machine.position)):
             self._on_record(record)
@@ -265,18 +262,51 @@ class Node:
         if not self._stopping:
             await self._lead(self._made_leader())
 
-    def _is_overdue(self) -> bool:
-        """Whether it was to lead before, could not take the epoch, and nobody has written anything since."""
-        return self._overdue == (self.leader, self.position) and not self._stopping
+    async def _take_epoch(self, newest: Epoch) -> bool:
+        """Take the next epoch: alone at once, among others when it is this node's turn. False if it is to stop."""
+        if self._line is None:
+            self.epoch = await self.journal.lead()
+            return True
+        while True:
+            if not self._is_overdue(newest):
+                due = await self._stand_by(self._line, newest)
+                if due is None:
+                    return False
+                newest = due
+            self._overdue = (self.leader, self.position, newest)
+            try:
+                self.epoch = await self.journal.lead(newest)
+            except Sealed as sealed:
+                # Another was faster, and gets its time to write: to take the next would seal it at once.
+                newest, self._overdue = Epoch(sealed.newest), None
+            else:
+                self._overdue = None
+                return True
 
-    async def _stand_by(self, line: Line, epoch: Epoch) -> bool:
-        """Follow until this node is to lead; False if it was stopped before."""
+    def _is_overdue(self, newest: Epoch) -> bool:
+        """Whether it was to lead before, could not take the epoch, and nobody has written anything since.
+
+        One epoch may have been taken meanwhile: by itself, without its hearing of it.
+        """
+        if self._overdue is None or self._stopping:
+            return False
+        leader, position, known = self._overdue
+        return (leader, position) == (self.leader, self.position) and newest <= known + 1
+
+    async def _stand_by(self, line: Line, newest: Epoch) -> Epoch | None:
+        """Follow until this node is to lead; then the newest epoch that is known, or None if it is to stop."""
         self._follows = True
         self._was_admitted = self._was_admitted or self.leader.address not in ("", self.member.address)
         self._settled.set()
         self.on_changed()
-        standing = StandingBy(
-            self.replica, self.member, line, patience=self._patience, on_record=self._on_record, epoch=epoch
+        standing = self._standing = StandingBy(
+            self.replica,
+            self.member,
+            line,
+            patience=self._patience,
+            on_record=self._on_record,
+            epoch=newest,
+            vain_epochs=self._vain_epochs(newest),
         )
         due = asyncio.create_task(standing.until_due())
         stopped = asyncio.create_task(self._stopped.wait())
@@ -288,8 +318,15 @@ class Node:
             for task in (due, stopped):
                 task.cancel()
             await asyncio.gather(due, stopped, return_exceptions=True)
-            self._follows = False
-        return not self._stopping
+            self._follows, self._standing = False, None
+        return None if self._stopping else standing.epoch
+
+    def _vain_epochs(self, newest: Epoch) -> int:
+        """How many epochs others have taken since the last entry was written, as far as that is known."""
+        written = self.replica.epoch
+        if written is None or newest == self.epoch:
+            return 0
+        return max(0, newest - written)
 
     def _made_leader(self) -> Leader:
         leader = Leader(

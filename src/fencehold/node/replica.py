@@ -13,7 +13,7 @@ from fencehold.core.outcomes import Applied
 from fencehold.errors import Damaged, SnapshotUnreadable
 from fencehold.journal.codec import decode
 from fencehold.journal.port import Journal, Opened, Record
-from fencehold.types import Position
+from fencehold.types import Epoch, Position
 
 
 class Replica:
@@ -22,6 +22,8 @@ class Replica:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.machine = Machine()
+        self.epoch: Epoch | None = Epoch(0)
+        """Under which the last entry was written; None if a snapshot stands in its place."""
 
     async def open(self, on_followed: Callable[[Applied], None] | None = None) -> Opened:
         """Open the journal and come up to its end; `on_followed` is told of each entry on the way.
@@ -32,6 +34,7 @@ class Replica:
         """
         opened = await self.journal.open()
         self.machine = _machine_of(opened)
+        self.epoch = Epoch(0) if opened.snapshot is None else None
         async for record in self.journal.read(after=Position(self.machine.position)):
             _, applied = self.follow(record)
             if on_followed is not None:
@@ -42,9 +45,11 @@ class Replica:
         """Apply the next entry of the journal."""
         try:
             entry = decode(record.entry)
-            return entry, self.machine.apply(record.position, entry)
+            applied = self.machine.apply(record.position, entry)
         except Damaged as error:
             raise Damaged(f"position {record.position}: {error}") from error
+        self.epoch = record.epoch
+        return entry, applied
 
 
 def _machine_of(opened: Opened) -> Machine:

@@ -52,14 +52,16 @@ class StandingBy:
         patience: Patience,
         on_record: Callable[[Record], object],
         epoch: Epoch,
+        vain_epochs: int = 0,
     ) -> None:
+        """`epoch` is the newest there is; `vain_epochs` have been taken by others since the last entry."""
         self._replica = replica
         self._member = member
         self._line = line
         self._on_record = on_record
         self._loop = asyncio.get_running_loop()
-        self._suspicion = Suspicion(patience, self._loop.time())
-        self._epoch = epoch
+        self._suspicion = Suspicion(patience, self._loop.time(), vain_epochs=vain_epochs)
+        self.epoch = epoch
         """The newest that was seen."""
         self._news = asyncio.Event()
         """The leader is another one."""
@@ -71,12 +73,17 @@ class StandingBy:
         state = self._replica.machine.state
         return Member(state.leader, state.leader_address)
 
+    @property
+    def awaits_taker(self) -> bool:
+        """Whether another node takes over at the moment."""
+        return self._suspicion.awaits_taker
+
     async def until_due(self) -> None:
         """Return when this node is to take the next epoch.
 
         Raises: what the journal raised.
         """
-        if self.leader.address in ("", self._member.address):
+        if self._is_headless():
             return
         following = asyncio.create_task(self._follow())
         lining = asyncio.create_task(self._hold_line())
@@ -90,6 +97,10 @@ class StandingBy:
                 task.cancel()
             await asyncio.gather(following, lining, return_exceptions=True)
 
+    def _is_headless(self) -> bool:
+        """Whether there is nobody to wait for: the leader that was announced last is this node, or none was."""
+        return self.leader.address in ("", self._member.address) and not self.awaits_taker
+
     async def _wait(self, following: asyncio.Task[None], seconds: float) -> None:
         self._sooner.clear()
         looking = asyncio.create_task(self._sooner.wait())
@@ -98,9 +109,11 @@ class StandingBy:
 
     def _left_s(self) -> float:
         """Seconds until it is due, as things stand."""
+        if self._is_headless():
+            return 0.0
         now, due_at = self._loop.time(), self._suspicion.due_at()
         if self._suspicion.was_asleep(due_at, now):
-            self._suspicion.start_over(now)
+            self._suspicion.count_anew(now)
             due_at = self._suspicion.due_at()
         return due_at - now
 
@@ -109,18 +122,26 @@ class StandingBy:
             before = self.leader
             self._on_record(record)
             now = self._loop.time()
-            if self.leader != before or record.epoch > self._epoch:
+            if record.epoch < self.epoch:
+                # Whoever wrote it is sealed: it says nothing of the one that is to come.
+                continue
+            if self.leader != before or record.epoch > self.epoch or self.awaits_taker:
                 # Another one, or the same anew, which was started again: until it led, it said that it does not.
-                self._epoch = max(self._epoch, record.epoch)
+                self.epoch = record.epoch
                 self._suspicion.start_over(now)
                 self._news.set()
-            elif record.epoch == self._epoch:
+                self._sooner.set()
+            else:
                 self._suspicion.on_entry(now)
 
     async def _hold_line(self) -> None:
         """Keep a line to whoever leads."""
         while True:
             self._news.clear()
+            if self.awaits_taker:
+                # Who it is will be known when it has written.
+                await self._news.wait()
+                continue
             calling = asyncio.create_task(self._call(self.leader.address))
             moving = asyncio.create_task(self._news.wait())
             try:

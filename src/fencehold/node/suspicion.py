@@ -11,6 +11,9 @@ connection. So detection may be fast, but should not be nervous:
 5. *Standbys do not run into one another*: each waits longer by its rank among them, which the leader told it.
 6. *Nobody announced itself yet, or the one that did was this node*: at once.
 7. Who was asleep itself counts anew: the silence may have been its own.
+8. *Another has taken the next epoch and written nothing yet*: it gets the leader timeout to begin, whatever is
+   known of the leader before it; and twice as long after each epoch that was taken in vain. Otherwise nodes that
+   take over while the engine is slow would seal one another, and nobody come to write.
 """
 
 from math import inf
@@ -29,19 +32,34 @@ class Patience(NamedTuple):
     """Between one standby's turn and the next one's: more than a take-over takes."""
     asleep_s: float = 0.5
     """A look at the clock that comes so much too late was kept from it."""
+    taking_factor_max: int = 4
+    """Whoever took an epoch gets at most so many leader timeouts to write: the calls that it takes, at their
+    slowest, have ended by then."""
 
 
 class Suspicion:
     """What one standby thinks of one leader."""
 
-    def __init__(self, patience: Patience, now: float, *, rank: int = 1) -> None:
+    def __init__(self, patience: Patience, now: float, *, rank: int = 1, vain_epochs: int = 0) -> None:
         self._patience = patience
         self._rank = rank
         """Before the leader told it, it lets one go first."""
-        self.start_over(now)
+        self._vain_epochs = vain_epochs
+        """Epochs taken since the last entry was written."""
+        self.count_anew(now)
+
+    @property
+    def awaits_taker(self) -> bool:
+        """Whether somebody has taken an epoch, and is to write under it."""
+        return self._vain_epochs > 0
 
     def start_over(self, now: float) -> None:
-        """There is another leader, or this node was asleep: nothing is held against anybody."""
+        """There is another leader: what was seen of the one before says nothing about it."""
+        self._vain_epochs = 0
+        self.count_anew(now)
+
+    def count_anew(self, now: float) -> None:
+        """Hold nothing against anybody."""
         self._entry_at = self._heard_at = now
         self._was_heard = False
         self._broken_at = inf
@@ -71,6 +89,9 @@ class Suspicion:
         """When to take over, as things stand."""
         patience = self._patience
         timeout_s = patience.leader_timeout_s
+        if self.awaits_taker:
+            factor = min(1 << (self._vain_epochs - 1), patience.taking_factor_max)
+            return self._entry_at + timeout_s * factor + self._rank * patience.stagger_s
         reasons = (
             self._gone_at,
             self._broken_at if self._was_heard else max(self._broken_at, self._entry_at + patience.confirm_s),

@@ -45,12 +45,14 @@ class SharedMembers:
 
 
 class Middle(Between):
-    """Stands between a journal and its members, and makes the tries of appends go wrong on the way.
+    """Stands between a journal and its members, and makes the tries of some calls go wrong on the way.
 
     The plan has a word for each try to come: `lose` its reply, `refuse` it, `hold` it back; others pass.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, puts: bytes = b"/entries/") -> None:
+        """Of those transactions that put one key, with this in its name: by default appends."""
+        self._puts = puts
         self.plan: list[str] = []
         self.tries = 0
         self.on_lost: Callable[[], Awaitable[object]] | None = None
@@ -58,7 +60,7 @@ class Middle(Between):
         self._held: list[GoOn] = []
 
     async def on_call(self, path: str, request: Any, go_on: GoOn) -> Any:
-        if not _is_append(path, request):
+        if not self._is_meant(path, request):
             return await go_on()
         self.tries += 1
         word = self.plan.pop(0) if self.plan else "pass"
@@ -82,11 +84,10 @@ class Middle(Between):
             await self.on_lost()
         raise CallFailed(Code.UNAVAILABLE, "it hung up")
 
-
-def _is_append(path: str, request: Any) -> bool:
-    if path != "/etcdserverpb.KV/Txn" or len(request.success) != 1:
-        return False
-    return b"/entries/" in request.success[0].request_put.key
+    def _is_meant(self, path: str, request: Any) -> bool:
+        if path != "/etcdserverpb.KV/Txn" or len(request.success) != 1:
+            return False
+        return self._puts in request.success[0].request_put.key
 
 
 class EtcdHarness:

@@ -77,7 +77,7 @@ class Busy(MemoryJournal):
             store.records.clear()
             store.trimmed = store.snapshot.position
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         raise AssertionError("a backup takes no epoch")
 
 

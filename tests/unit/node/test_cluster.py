@@ -189,7 +189,7 @@ def test_a_standby_that_could_not_take_over_tries_again_without_waiting_anew() -
         async with cluster("a", "b") as (nodes, (a, b)):
             lead, held = b.node.journal.lead, _hold_back(nodes, a)
 
-            async def failing() -> Any:
+            async def failing(known: Any = None) -> Any:
                 b.node.journal.lead = lead  # type: ignore[method-assign]
                 # From here on, silence is no reason any more.
                 b.node._patience = Patience(leader_timeout_s=1_000, confirm_s=1_000)
@@ -234,6 +234,54 @@ async def _replies(reader: asyncio.StreamReader, count: int) -> list[Any]:
         parser.feed(await reader.read(65_536))
         replies += iter(parser.gets, False)
     return replies
+
+
+def test_nodes_that_take_over_at_once_do_not_seal_one_another() -> None:
+    """One of them takes the epoch; however long it takes to write, the others wait for it and then follow it."""
+
+    async def scenario() -> None:
+        async with cluster("a") as (nodes, (a,)):
+            # From the moment the leader is gone, silence is no reason for anybody.
+            patient = Patience(leader_timeout_s=1_000, confirm_s=1_000, stagger_s=0.001)
+            others = [await nodes.start(name, patient) for name in ("b", "c", "d")]
+            for standby in others:
+                await nodes.stands_by(standby, a)
+            written = [_hold_back(nodes, standby) for standby in others]
+            await a.stop()
+            await until(lambda: nodes.store.epoch == a.node.epoch + 1)
+            await until(lambda: sum(standby.node.role == "standby" for standby in others) == 2)
+            # Said by those who wait: there is nobody to be sent to.
+            for standby in others:
+                if standby.node.role == "standby":
+                    assert str(standby.node.refusal()) == "another node takes over"
+            for free in written:
+                free.set()
+            await until(lambda: any(standby.node.leads and standby.node.appends for standby in others))
+            (leader,) = [standby for standby in others if standby.node.leads]
+            for standby in others:
+                if standby is not leader:
+                    await nodes.stands_by(standby, leader)
+            assert nodes.store.epoch == leader.node.epoch == a.node.epoch + 1
+
+    run(scenario())
+
+
+def test_a_node_that_led_before_waits_for_the_one_that_takes_over() -> None:
+    """It is the one that was announced last, and opens the journal anew; another has the next epoch already."""
+
+    async def scenario() -> None:
+        async with cluster("a") as (nodes, (a,)):
+            a.node._patience = Patience(leader_timeout_s=1_000, confirm_s=1_000)
+            epoch = await _take_over(nodes)
+            await until(lambda: a.node.role == "standby")
+            assert str(a.node.refusal()) == "another node takes over"
+            b = await nodes.start("b")
+            # Nobody knows when the one that took it will write: those who are less patient take the next.
+            await until(lambda: b.node.leads)
+            assert b.node.epoch == epoch + 1
+            await nodes.stands_by(a, b)
+
+    run(scenario())
 
 
 def _hold_back(nodes: Cluster, server: Server) -> asyncio.Event:

@@ -87,3 +87,35 @@ def test_who_was_asleep_itself_knows() -> None:
     due_at = suspicion.due_at()
     assert not suspicion.was_asleep(due_at, due_at + 0.4)
     assert suspicion.was_asleep(due_at, due_at + 10)
+
+
+def test_who_has_taken_an_epoch_gets_its_time_to_write() -> None:
+    """Whatever is seen of the leader before it says nothing of the one that takes over."""
+    suspicion = Suspicion(PATIENCE, 10.0, rank=0, vain_epochs=1)
+    suspicion.on_broken(10.0)
+    suspicion.on_goodbye(10.0)
+    assert suspicion.awaits_taker
+    assert suspicion.due_at() == 11.0
+
+
+def test_after_epochs_taken_in_vain_the_next_one_gets_longer_but_not_for_ever() -> None:
+    """Where taking over takes longer than the leader timeout, somebody comes to write all the same."""
+    waits = [Suspicion(PATIENCE, 0.0, rank=0, vain_epochs=vain).due_at() for vain in range(1, 7)]
+    assert waits == [1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
+
+
+def test_who_wrote_under_its_epoch_is_a_leader_like_any_other() -> None:
+    """From its first entry on the usual reasons count."""
+    suspicion = Suspicion(PATIENCE, 0.0, rank=0, vain_epochs=3)
+    suspicion.start_over(2.0)
+    assert not suspicion.awaits_taker
+    assert suspicion.due_at() == 3.0
+    suspicion.on_goodbye(2.5)
+    assert suspicion.due_at() == 2.5
+
+
+def test_who_was_asleep_itself_still_waits_for_the_one_that_takes_over() -> None:
+    """It missed the time that the other had, so it gives it anew."""
+    suspicion = Suspicion(PATIENCE, 0.0, rank=0, vain_epochs=2)
+    suspicion.count_anew(100.0)
+    assert suspicion.due_at() == 102.0

@@ -105,8 +105,8 @@ class EtcdJournal:
             tail.close()
             running.tails.discard(tail)
 
-    async def lead(self) -> Epoch:
-        return await self._opened().lead()
+    async def lead(self, known: Epoch | None = None) -> Epoch:
+        return await self._opened().lead(known)
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()
@@ -169,8 +169,8 @@ class _Running:
         if not answer.message.succeeded:
             _settle(answer, value, epoch, position)
 
-    async def lead(self) -> Epoch:
-        newest, is_doubted = self._epoch, False
+    async def lead(self, known: Epoch | None) -> Epoch:
+        newest, is_doubted = self._epoch if known is None else known, False
         for _ in range(_LEAD_TURNS_MAX):
             try:
                 answer = await self.cluster.transact(self._taking(newest))
@@ -183,7 +183,10 @@ class _Running:
                 return self._epoch
             # An earlier try may have taken the one that stands now. Another is taken then, and that one is lost.
             is_doubted = is_doubted or answer.doubted
-            newest = epoch_in(value_in(answer.message.responses[0]))
+            stands = epoch_in(value_in(answer.message.responses[0]))
+            if known is not None and stands > newest + answer.doubted:
+                raise Sealed(f"epoch {stands} was taken before", newest=stands)
+            newest = stands
         raise (OutcomeUnknown if is_doubted else Unavailable)("others took epochs first, time and again")
 
     async def end(self) -> None:

@@ -93,9 +93,9 @@ class FileJournal:
             for record in await running.aside(cursor.step, running.log.end):
                 yield record
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         running = self._opened()
-        return await running.on_appender(running.log.lead)
+        return await running.on_appender(running.log.lead, known)
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()

@@ -66,9 +66,11 @@ class Log:
         self.end, self.epoch = opened.end, opened.epoch
         return opened
 
-    def lead(self) -> Epoch:
+    def lead(self, known: Epoch | None = None) -> Epoch:
         """Take the next epoch."""
         self.refuse_if_stopped()
+        if known is not None and self.epoch > known:
+            raise Sealed(f"epoch {self.epoch} was taken before", newest=self.epoch)
         epoch = Epoch(self.epoch + 1)
         try:
             write_epoch(self._directory, epoch)

@@ -45,22 +45,28 @@ class Appender:
         else:
             _judge(rows, epoch, position)
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None) -> Epoch:
         """Take the next epoch. Raises as the port says."""
         until = self._until()
         lost: Lost | None = None
+        may_be_ours = 0
         while True:
             try:
-                rows = await self._link.ask(self._statements.lead, until=until)
+                if known is None:
+                    return Epoch(_only(await self._link.ask(self._statements.lead, until=until))[0])
+                if rows := await self._link.ask(self._statements.lead_after, known, until=until):
+                    return Epoch(rows[0][0])
+                stands = _only(await self._link.ask(self._statements.state, 0, until=until))[1]
+                if stands > known + may_be_ours:
+                    raise Sealed(f"epoch {stands} was taken before", newest=stands)
+                known, may_be_ours = Epoch(stands), 0
             except Lost as error:
-                lost = error
+                lost, may_be_ours = error, 1
                 await self._pause(until, lost)
             except Unavailable as error:
                 if lost is None:
                     raise
                 await self._pause(until, error)
-            else:
-                return Epoch(_only(rows)[0])
 
     async def _settle(self, entry: bytes, epoch: Epoch, position: Position, until: float, why: Exception) -> None:
         while True:

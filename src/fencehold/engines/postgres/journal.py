@@ -99,9 +99,9 @@ class PostgresJournal:
             for record in await running.following(cursor):
                 yield record
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         running = self._opened()
-        return await running.crew.begin(running.appender.lead())
+        return await running.crew.begin(running.appender.lead(known))
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()

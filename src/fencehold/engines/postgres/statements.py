@@ -52,6 +52,8 @@ class Statements(NamedTuple):
         FROM {schema}.journal LEFT JOIN {schema}.entries ON position = $1 WHERE one
     """
     lead: str = "UPDATE {schema}.journal SET epoch = epoch + 1 WHERE one RETURNING epoch"
+    # $1 epoch -> the next one; nothing if that is not the newest.
+    lead_after: str = "UPDATE {schema}.journal SET epoch = epoch + 1 WHERE one AND epoch = $1 RETURNING epoch"
 
     # $1 position -> format, the newest epoch, trimmed, the end, the epoch of the entry at the position.
     state: str = """

@@ -10,7 +10,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 
 from fencehold.engines.zookeeper.layout import Layout
 from fencehold.engines.zookeeper.writes import Asker, Written, failed, transaction
-from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.errors import OutcomeUnknown, Sealed, Unavailable, UsageError
 from fencehold.types import Epoch
 
 
@@ -46,12 +46,15 @@ class Epochs:
             if not 0 < epoch <= newest:
                 raise UsageError(f"epoch {epoch} was never taken: the newest is {newest}")
 
-    async def take(self, deadline_at: float) -> Epoch:
-        """Take the next epoch."""
-        doubtful = False
+    async def take(self, deadline_at: float, known: Epoch | None) -> Epoch:
+        """Take the next epoch; with `known`, none but the next after that."""
+        doubtful, may_be_ours = False, 0
         while True:
             try:
-                written = await self._set(await self.newest(deadline_at), deadline_at)
+                newest = await self.newest(deadline_at)
+                if known is not None and newest > known + may_be_ours:
+                    raise Sealed(f"epoch {newest} was taken before", newest=newest)
+                written = await self._set(newest, deadline_at)
             except Unavailable as error:
                 if doubtful:
                     raise OutcomeUnknown("an epoch may have been taken before the connection was lost") from error
@@ -62,7 +65,8 @@ class Epochs:
             if not written.failed.is_a(BadVersionError):
                 raise self._gone()
             # By us, or by another: the next attempt finds a newer one.
-            doubtful = doubtful or written.doubtful
+            doubtful, may_be_ours = doubtful or written.doubtful, int(written.doubtful)
+            known = None if known is None else newest
 
     async def _set(self, newest: Epoch, deadline_at: float) -> Written:
         return await self._asker.write(

@@ -99,9 +99,9 @@ class ZookeeperJournal:
             if self._running is running:
                 raise
 
-    async def lead(self) -> Epoch:
+    async def lead(self, known: Epoch | None = None) -> Epoch:
         running = self._opened()
-        return await running.epochs.take(self._deadline_at(running))
+        return await running.epochs.take(self._deadline_at(running), known)
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()

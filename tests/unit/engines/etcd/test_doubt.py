@@ -171,3 +171,20 @@ def test_the_same_entry_appended_twice_is_out_of_place() -> None:
                 await journal.append(b"early", epoch=Epoch(epoch + 1), position=Position(2))
 
     run(work())
+
+
+def test_an_epoch_whose_taking_was_not_answered_is_followed_by_the_next() -> None:
+    """It may be this node's own: nobody else is to have it, and nobody waits for who may not exist."""
+
+    async def work() -> None:
+        address, middle = fresh_address(), Middle(puts=b"/epoch")
+        async with leading(address, connect=middle.connect) as (journal, epoch):
+            middle.plan = ["lose"]
+            assert await journal.lead(epoch) == epoch + 2
+            async with leading(address) as (_, newest):
+                middle.plan = ["lose"]
+                with pytest.raises(Sealed) as sealed:
+                    await journal.lead(epoch)
+                assert sealed.value.newest == newest
+
+    run(work())

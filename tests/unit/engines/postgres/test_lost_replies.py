@@ -222,3 +222,21 @@ def test_an_epoch_whose_taking_was_not_answered_is_followed_by_another() -> None
             assert await read_all(journal) == records
 
     run(work())
+
+
+def test_an_epoch_whose_taking_was_not_answered_is_followed_by_the_next() -> None:
+    """It may be this node's own: nobody else is to have it, and nobody waits for who may not exist."""
+
+    async def work() -> None:
+        schema = fresh_schema()
+        async with Valve() as valve, leading(journal_at(schema, host=valve.address)) as (journal, epoch):
+            # The first time the statement is prepared, and the reply that is lost would be to that.
+            known = await journal.lead(epoch)
+            valve.loses_reply = True
+            assert await journal.lead(known) == known + 2
+            async with leading(journal_at(schema)) as (_, newest):
+                with pytest.raises(Sealed) as sealed:
+                    await journal.lead(known)
+                assert sealed.value.newest == newest
+
+    run(work())

@@ -229,6 +229,13 @@ def test_an_epoch_whose_answer_was_lost_is_followed_by_a_newer_one() -> None:
         with pytest.raises(Sealed):
             await scene.append()
         await scene.leader.append(entry(6), epoch=newer, position=Position(6))
+        scene.front.lose_reply()
+        assert await scene.leader.lead(newer) == newer + 2
+        await scene.seal()
+        scene.front.lose_reply()
+        with pytest.raises(Sealed) as sealed:
+            await scene.leader.lead(newer)
+        assert sealed.value.newest == scene.newer
 
     on_stage(work)
 
