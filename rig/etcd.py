@@ -108,6 +108,10 @@ class EtcdCluster:
         await_true(look, "an etcd member leads")
         return found[0]
 
+    def log(self, index: int, size: int = 2_000) -> str:
+        """The end of what a member wrote."""
+        return self._members[index].tail(size)
+
     def status(self, index: int) -> dict[str, Any]:
         """What a member says of itself: sizes of its database, its leader, its revision. Numbers come as text."""
         return dict(self.ask(index, "/v3/maintenance/status", {}))

@@ -91,7 +91,7 @@ def _round(stage: Stage, fault: str, number: int, pause_s: float) -> tuple[Round
     next_leader = stage.nodes.leader()
     wrong = _told_wrong(node, friends, fault_at + pause_s - time.monotonic()) if friends is not None else []
     wrong += _ended_wrong(node, fault)
-    silence_s = stage.load.history.silence(fault_at, time.monotonic())
+    silence_s = stage.load.history.grants.longest_gap(fault_at, time.monotonic()).seconds
     next_epoch = next_leader.facts()["epoch"]
     if next_epoch <= epoch:
         wrong.append(f"round {number}: {next_leader.name} leads in epoch {next_epoch}, after epoch {epoch}")

@@ -8,8 +8,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
+
+from tests.robustness.grants import Grants
 
 
 @dataclass(slots=True)
@@ -63,22 +64,26 @@ class Reading(NamedTuple):
     holds: tuple[Seen, ...]
 
 
+class Loss(NamedTuple):
+    """A session, or a hold, that a client no longer has and did not give back."""
+
+    at: float
+    client: str
+    what: str
+
+
 @dataclass(slots=True)
 class History:
     """All of a run. Claims stand in the order they were asked."""
 
     claims: list[Claim] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    grants: Grants = field(default_factory=Grants)
+    """When claims were granted, whosever."""
+    losses: list[Loss] = field(default_factory=list)
+    failures: int = 0
+    """Requests that ended with an error."""
 
     def granted(self) -> Iterator[Claim]:
         """Claims that were granted."""
         return (claim for claim in self.claims if claim.granted_at is not None)
-
-    def grants_since(self, instant: float) -> list[float]:
-        """When grants were returned after an instant, in order."""
-        return sorted(at for claim in self.claims if (at := claim.granted_at) is not None and at > instant)
-
-    def silence(self, since: float, until: float) -> float:
-        """The longest time between two instants in which no grant was returned."""
-        ends = [since, *(at for at in self.grants_since(since) if at < until), until]
-        return max(later - earlier for earlier, later in pairwise(ends))

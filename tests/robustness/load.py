@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from fencehold.aio import Client, Hold, Lock, connect
 from fencehold.errors import FenceholdError
-from tests.robustness.history import Claim, History, Reading, Seen
+from tests.robustness.history import Claim, History, Loss, Reading, Seen
 
 Result = TypeVar("Result")
 
@@ -70,6 +70,7 @@ class Worker:
         self._holds: dict[int, Hold] = {}
         """What it has, by fence. Kept when the task is gone: a hold that is forgotten warns."""
         self._steady = 0
+        self._had_session = 0
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """All that it does at once, without end."""
@@ -83,25 +84,28 @@ class Worker:
 
     async def claim(self, name: str, timeout_s: float | None = None) -> tuple[Claim, Hold | None]:
         """Ask for a name, and enter what becomes of it."""
+        self._look_at_session()
         claim = Claim(self.label, self._session, name, time.monotonic())
         self._history.claims.append(claim)
         lock: Lock[Hold] = self.client.lock(name, timeout=timeout_s)
         try:
             hold = await lock.acquire()
         except FenceholdError as error:
-            _fail(claim, error)
+            self._fail(claim, error)
             return claim, None
         if hold is None:
             claim.refused_at = time.monotonic()
         else:
             claim.granted_at = claim.trusted_until = time.monotonic()
+            self._history.grants.add(claim.granted_at)
+            self._look_at_session()
             claim.session, claim.fence = self._session, hold.fence
             self._holds[hold.fence] = hold
         return claim, hold
 
     async def give_back(self, claim: Claim, hold: Hold) -> None:
         """Release a hold, and enter what becomes of that."""
-        _look(claim, hold)
+        self._look(claim, hold)
         del self._holds[hold.fence]
         if claim.lost:
             return
@@ -110,7 +114,7 @@ class Worker:
             await hold.release()
             claim.freed_at = time.monotonic()
         except FenceholdError as error:
-            _fail(claim, error)
+            self._fail(claim, error)
 
     async def probe(self, name: str) -> Claim:
         """Ask for a name, and give it back."""
@@ -134,7 +138,7 @@ class Worker:
             if self._steady == self._shape.steady:
                 self.is_steady.set()
             while hold is not None and not claim.lost:
-                _look(claim, hold)
+                self._look(claim, hold)
                 await asyncio.sleep(LOOK_S)
 
     async def _work(self, kind: str, timeout_s: float | None = None) -> None:
@@ -147,22 +151,39 @@ class Worker:
                 await self.give_back(claim, hold)
             await asyncio.sleep(shape.pause_s * lots.random() * 2)
 
+    def state(self) -> str:
+        """What its client is about: whether it is connected, where, and in which session."""
+        channel = self.client._channel
+        reach, session = channel.protocol.reach, channel.protocol.session
+        return f"{reach.phase.name.lower()} {channel.driver.endpoint}, session {session.id}"
+
     @property
     def _session(self) -> int:
         return self.client._channel.protocol.session.id
 
+    def _look_at_session(self) -> None:
+        """Enter that the client has another session than before."""
+        session, before = self._session, self._had_session
+        if session and session != before:
+            self._had_session = session
+            if before:
+                self._lose(f"session {before}, and has {session} now")
 
-def _look(claim: Claim, hold: Hold) -> None:
-    """Enter that a hold is trusted at this moment, or is no more."""
-    now = time.monotonic()
-    if hold.safe_for() > 0:
-        claim.trusted_until = now
-    else:
-        claim.lost = hold.lost.reason or "its trust ended"
+    def _look(self, claim: Claim, hold: Hold) -> None:
+        """Enter that a hold is trusted at this moment, or is no more."""
+        now = time.monotonic()
+        if hold.safe_for() > 0:
+            claim.trusted_until = now
+        elif not claim.lost:
+            claim.lost = hold.lost.reason or "its trust ended"
+            self._lose(f"{claim.name!r}: {claim.lost}")
 
+    def _lose(self, what: str) -> None:
+        self._history.losses.append(Loss(time.monotonic(), self.label, what))
 
-def _fail(claim: Claim, error: FenceholdError) -> None:
-    claim.failure, claim.failed_at = f"{type(error).__name__}: {error}", time.monotonic()
+    def _fail(self, claim: Claim, error: FenceholdError) -> None:
+        claim.failure, claim.failed_at = f"{type(error).__name__}: {error}", time.monotonic()
+        self._history.failures += 1
 
 
 class Load:
@@ -217,7 +238,11 @@ class Load:
 
     def is_moving(self, grants: int) -> bool:
         """Whether so many were granted within the last second."""
-        return len(self.history.grants_since(time.monotonic() - 1.0)) >= grants
+        return len(self.history.grants.since(time.monotonic() - 1.0)) >= grants
+
+    def states(self) -> dict[str, str]:
+        """What each client is about just now."""
+        return {worker.label: worker.state() for worker in self._workers}
 
     def __enter__(self) -> Self:
         self.start()

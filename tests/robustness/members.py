@@ -77,7 +77,7 @@ def lose_members(stage: Stage, *killed: int) -> Loss:
     claims = load.ask(f"killed:{killed_at}")
     load.read_all()
     time.sleep(max(0.0, killed_at + AFTER_S - time.monotonic()))
-    silence_s = load.history.silence(killed_at, time.monotonic())
+    silence_s = load.history.grants.longest_gap(killed_at, time.monotonic()).seconds
     etcd.restore()
     taken = tuple(claim.granted_at - killed_at for claim in claims if claim.granted_at is not None)
     return Loss(etcd.size, killed, had_leader, silence_s, taken)
@@ -106,7 +106,7 @@ def lose_majority(stage: Stage) -> tuple[Outage, list[str]]:
         refusal_s_max=max(each.seconds for each in told),
         sdk_failed=sum(claim.failed_at is not None for claim in claims),
         sdk_failed_s_max=max(_failed_after_s(claim) for claim in claims),
-        back_after_s=stage.load.history.grants_since(restored_at)[0] - restored_at,
+        back_after_s=stage.load.history.grants.since(restored_at)[0] - restored_at,
     )
     return outage, wrong
 

@@ -168,7 +168,7 @@ def cut_off_leader(stage: Stage, number: int, cut_s: float = CUT_S) -> tuple[Par
         had_etcd_leader,
         min(taken),
         taken,
-        sum(1 for at in stage.load.history.grants_since(cut_at) if at < healed_at),
+        sum(1 for at in stage.load.history.grants.since(cut_at) if at < healed_at),
         len(meanwhile),
         max((each.seconds for each in meanwhile), default=0.0),
     )

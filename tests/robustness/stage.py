@@ -1,6 +1,6 @@
 """The stage: an etcd and nodes on it, as real processes in a folder, and the load that works on them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -27,9 +27,11 @@ class Stage(NamedTuple):
 
 
 @contextmanager
-def staged(folder: Path, *, members: int = 3, shape: Shape | None = None, seed: int = 0) -> Iterator[Stage]:
+def staged(
+    folder: Path, *, members: int = 3, shape: Shape | None = None, seed: int = 0, etcd_flags: Sequence[str] = ()
+) -> Iterator[Stage]:
     """An etcd of so many members, three nodes, and clients at work; all gone at the end."""
-    etcd = EtcdCluster(folder / "etcd", members)
+    etcd = EtcdCluster(folder / "etcd", members, flags=etcd_flags)
     try:
         etcd.start()
         with NodeGroup(etcd.url("robustness"), folder / "nodes") as nodes:

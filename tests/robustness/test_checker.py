@@ -189,10 +189,3 @@ def test_what_a_fault_justifies_is_excused_and_nothing_else() -> None:
     assert len(violations(History([lost, failed]))) == 2
     again = Claim("d", 2, "n", 3.0, granted_at=4.0, fence=1, trusted_until=5.0)
     assert violations(History([lost, again]), excused) != []
-
-
-def test_the_longest_silence_is_found() -> None:
-    """Between two instants, the longest time without a grant; also before the first and after the last."""
-    claims = [Claim("c", 1, "n", 0.0, granted_at=at, fence=int(at)) for at in (1.0, 2.0, 5.0)]
-    assert History(claims).silence(0.5, 5.5) == 3.0
-    assert History(claims).silence(2.5, 9.0) == 4.0
