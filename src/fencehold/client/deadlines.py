@@ -56,7 +56,7 @@ def beat_sooner(protocol: "SessionProtocol", ttl: float) -> None:
 
 def meet(protocol: "SessionProtocol") -> None:
     """Do what is due now."""
-    _lose_due(protocol)
+    lose_due(protocol)
     _end_waits(protocol)
     if protocol.attached:
         _beat(protocol)
@@ -71,7 +71,7 @@ def give_back_overdue(protocol: "SessionProtocol") -> None:
 
     Not sooner: if nobody asks, it is to be seen that it ran out.
     """
-    _lose_due(protocol)
+    lose_due(protocol)
     for grant in protocol.session.take_overdue():
         protocol.submit(Release(grant, None, protocol.now))
 
@@ -86,7 +86,7 @@ def next_deadline(protocol: "SessionProtocol") -> float:
     return min(*instants, protocol.reach.next_deadline())
 
 
-def _lose_due(protocol: "SessionProtocol") -> None:
+def lose_due(protocol: "SessionProtocol") -> None:
     """Lose what has run out here, and let it end at the server where it might be held for longer."""
     now = protocol.now
     for grant in protocol.session.lose_due(now):

@@ -35,6 +35,7 @@ from fencehold.client.deadlines import (
     Deadlines,
     beat_sooner,
     give_back_overdue,
+    lose_due,
     meet,
     next_deadline,
     start_beating,
@@ -137,6 +138,7 @@ class SessionProtocol:
         """Let a grant end `ttl_ms` from now; 0: with its session."""
         self.now = now
         self.submit(Extend(grant, ttl_ms, promise, now))
+        self.watch_end(grant)
 
     def read(self, words: bytes, promise: Promise | None, now: float) -> None:
         """Send a command that may be sent twice."""
@@ -293,6 +295,15 @@ class SessionProtocol:
             grant.lose(reason)
             if len(grant.terms.names) > 1:
                 self.submit(Release(grant, None, self.now))
+
+    def lose_due(self) -> None:
+        """Lose what has run out here, though the timer has not gone off yet."""
+        lose_due(self)
+
+    def watch_end(self, grant: Grant) -> None:
+        """The end of a grant's own ttl was moved."""
+        self.session.watch_end(grant)
+        self.wake_by(grant.own_end)
 
     def settle(self, request_id: int) -> None:
         """A pushed answer has arrived, and need not be remembered."""

@@ -7,11 +7,12 @@
 3. A promise is kept once: whoever gave it up is told nothing.
 """
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fencehold.client.session import Session
 from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
+from fencehold.client.trust import Grant, margin
 from fencehold.client.wire import GONE, command, error, number
 from fencehold.errors import FenceholdError, HoldLost, OutcomeUnknown, Unavailable
 
@@ -262,13 +263,15 @@ class Release(Numbered):
 class Extend(Numbered):
     """Let a grant end later. Kept with None."""
 
-    __slots__ = ("grant", "ttl_ms")
+    __slots__ = ("end", "grant", "ttl_ms")
 
     def __init__(self, grant: Grant, ttl_ms: int, promise: Promise | None, asked_at: float) -> None:
         super().__init__(promise, asked_at)
         self.grant = grant
         self.ttl_ms = ttl_ms
-        grant.extensions += 1
+        self.end = asked_at + ttl_ms / 1000 - margin(ttl_ms / 1000) if ttl_ms else inf
+        """Before that the grant does not end by it."""
+        grant.on_extending(self.end)
 
     def encode(self, session: Session, now: float) -> bytes:
         names = self.grant.terms.names
@@ -277,7 +280,9 @@ class Extend(Numbered):
         return command(*head, *names, self.grant.fence, self.ttl_ms, *ids)
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        self.grant.extensions -= 1
+        # First, as an answer brings nothing back that has run out meanwhile.
+        protocol.lose_due()
+        self.grant.on_extended(self.end)
         if self.grant.ending:
             # Lost or given back while this was on its way: what was lost stays lost, whatever the server says.
             self.fail(self.grant.why())
@@ -289,11 +294,22 @@ class Extend(Numbered):
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         if code not in GONE:
-            self.grant.extensions -= 1
+            self._undone(protocol)
             super().on_error(protocol, code, detail)
             return
         protocol.lose(self.grant, "the service does not know it any more")
         self.fail(self.grant.why())
+
+    def on_unreachable(self, protocol: "SessionProtocol") -> None:
+        if self.stage == UNSENT:
+            self._undone(protocol)
+        super().on_unreachable(protocol)
+
+    def _undone(self, protocol: "SessionProtocol") -> None:
+        """The grant ends as if this had not been asked."""
+        protocol.lose_due()
+        self.grant.on_not_extended(self.end)
+        protocol.watch_end(self.grant)
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         self.fail(lost_with_session(self.grant))

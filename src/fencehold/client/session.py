@@ -86,10 +86,13 @@ class Session:
 
     def limit(self, grant: Grant, reply: dict[bytes, Any]) -> None:
         """Place the end of a grant on the client's clock, from the reply that granted or extended it."""
-        if not reply[b"own_ttl"]:
-            grant.own_end = inf
+        grant.limit(self.trust.place(reply[b"at"] + reply[b"ttl_ms"]) if reply[b"own_ttl"] else inf)
+        self.watch_end(grant)
+
+    def watch_end(self, grant: Grant) -> None:
+        """The end of a grant's own ttl was moved."""
+        if grant.own_end == inf:
             return
-        grant.own_end = self.trust.place(reply[b"at"] + reply[b"ttl_ms"])
         if len(self.ends) > 2 * len(self.holds) + ENDS_SPARE:
             # Most are of holds that were released long before their end.
             self.ends = [(held.own_end, fence) for fence, held in self.holds.items() if held.own_end < inf]

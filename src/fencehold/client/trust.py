@@ -9,6 +9,7 @@
    that time. All such answers are true, so the one that places instants latest counts.
 3. A grant that is answered directly is such an answer itself: its end lies no earlier than its ttl after the
    acquire was sent, less the margin of the ttl, however long ago the last keep-alive was. So is an extension.
+   Until it is answered it may have been done or not: so the earlier of the two ends counts, from the asking on.
 4. A grant that is pushed answers nothing that was sent of late: it is placed by the best answer before it, and the
    drift since then is left out, too. Therefore that answer must not be old. The reply that an acquire is queued is
    one; and while an acquire with a ttl of its own waits, there is a keep-alive every ttl, or every second if the
@@ -115,7 +116,7 @@ def _soonest(logical_ms: float) -> float:
 class Grant:
     """What was granted, and how long it is trusted."""
 
-    __slots__ = ("ending", "extensions", "fence", "on_lost", "own_end", "terms", "trust")
+    __slots__ = ("_known_end", "ending", "extensions", "fence", "on_lost", "own_end", "terms", "trust")
 
     is_protected = True
     """Whether a lock is behind it."""
@@ -124,13 +125,34 @@ class Grant:
         self.terms = terms
         self.fence = fence
         self.trust = trust
-        self.own_end = inf
-        self.extensions = 0
-        """Extensions that were asked for and not answered: at the server it may last longer than is known here."""
+        self.own_end = self._known_end = inf
+        """When its own ttl may be over; and when it is by what was answered last."""
+        self.extensions: tuple[float, ...] = ()
+        """The ends of extensions that were asked for and not answered: the server may count by any of them."""
         self.ending = ""
         """Why it is no longer held; empty while it is."""
         self.on_lost: Callable[[Grant], None] | None = None
         """Called once, when it is lost."""
+
+    def limit(self, end: float) -> None:
+        """The server has said that it ends then."""
+        self._known_end = end
+        self.own_end = min(end, *self.extensions) if self.extensions else end
+
+    def on_extending(self, end: float) -> None:
+        """An extension was asked for, by which it would end then."""
+        self.extensions += (end,)
+        self.own_end = min(self.own_end, end)
+
+    def on_extended(self, end: float) -> None:
+        """The extension to that end was done: whatever was asked before it does not count any more."""
+        self.extensions = self.extensions[self.extensions.index(end) + 1 :]
+
+    def on_not_extended(self, end: float) -> None:
+        """The extension to that end was refused, or never sent."""
+        index = self.extensions.index(end)
+        self.extensions = self.extensions[:index] + self.extensions[index + 1 :]
+        self.limit(self._known_end)
 
     def safe_for(self, now: float) -> float:
         """Seconds of trust left."""

@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.client.terms import Terms
 from fencehold.client.trust import State, margin
-from fencehold.errors import HoldLost
+from fencehold.errors import HoldLost, LimitExceeded, Unavailable
 from tests.unit.client.talk import NODES, OWNER, Slot, Talk
 
 pytestmark = pytest.mark.guarantee("G7")
@@ -230,6 +230,78 @@ def test_an_extension_moves_the_end() -> None:
     talk.reply(talk.grant(1))
     talk.wait_alive(60)
     assert grant.state(talk.now) is State.HELD
+
+
+@pytest.mark.parametrize("ttl_ms", [0, 20_000])
+def test_an_extension_to_an_earlier_end_counts_before_it_is_answered(ttl_ms: int) -> None:
+    """The server may have shortened the hold, and the answer be lost: so it is trusted no longer than that."""
+    talk = Talk()
+    talk.open()
+    grant, slot = talk.hold(ttl_ms=ttl_ms), Slot()
+    talk.protocol.extend(grant, 10_000, Slot(), talk.now)
+    talk.protocol.extend(grant, 1_000, slot, talk.now)
+    talk.sent()
+    talk.reply(talk.grant(1, ttl_ms=10_000))
+    assert grant.safe_for(talk.now) == pytest.approx(1 - margin(1))
+    talk.lose_connection()
+    talk.wait(1)
+    assert grant.state(talk.now) is State.LOST
+    assert grant.ending == "its ttl ran out"
+    assert "LOCK.RELEASE" in [words[0] for words in talk.resume()]
+
+
+def test_an_extension_that_is_refused_or_not_sent_changes_no_end() -> None:
+    """It is certain then that nothing was shortened."""
+    talk = Talk()
+    talk.open()
+    grant, refused, unsent = talk.hold(ttl_ms=20_000), Slot(), Slot()
+    before = grant.safe_for(talk.now)
+    talk.protocol.extend(grant, 10_000, refused, talk.now)
+    talk.sent()
+    talk.fail("LIMIT not that often")
+    assert isinstance(refused.error, LimitExceeded)
+    assert grant.safe_for(talk.now) == pytest.approx(before)
+    talk.lose_connection()
+    talk.protocol.extend(grant, 10_000, unsent, talk.now)
+    assert grant.safe_for(talk.now) == pytest.approx(10 - margin(10))
+    talk.wait(5.1)
+    assert isinstance(unsent.error, Unavailable)
+    assert grant.safe_for(talk.now) == pytest.approx(before - 5.1)
+    assert not grant.extensions
+
+
+def test_an_extension_that_is_done_settles_those_before_it() -> None:
+    """Of one whose outcome is unknown nothing remains once a later one is answered."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold(ttl_ms=25_000)
+    talk.protocol.extend(grant, 15_000, Slot(), talk.now)
+    talk.sent()
+    talk.lose_connection()
+    talk.wait(5.1)
+    assert grant.safe_for(talk.now) == pytest.approx(15 - margin(15) - 5.1)
+    talk.carry_out()
+    talk.resume()
+    talk.protocol.extend(grant, 20_000, Slot(), talk.now)
+    talk.sent()
+    talk.reply(talk.grant(1, ttl_ms=20_000))
+    assert grant.safe_for(talk.now) == pytest.approx(20 - margin(20))
+    assert not grant.extensions
+
+
+def test_an_answered_extension_brings_nothing_back() -> None:
+    """What has run out here is lost, though the timer has not said so yet, and the server did extend it."""
+    talk = Talk()
+    talk.open()
+    grant, slot = talk.hold(ttl_ms=1_000), Slot()
+    talk.protocol.extend(grant, 20_000, slot, talk.now)
+    talk.sent()
+    talk.now += 0.99
+    assert grant.state(talk.now) is State.LOST
+    talk.reply(talk.grant(1, ttl_ms=20_000))
+    assert grant.state(talk.now) is State.LOST
+    assert isinstance(slot.error, HoldLost)
+    assert talk.sent()[0][:3] == ["LOCK.RELEASE", "a", "1"]
 
 
 def test_an_extension_that_came_too_late_is_a_loss() -> None:
