@@ -1,12 +1,17 @@
 """Losing a hold: the body is cancelled, once, and told apart from every other cancellation."""
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
 from fencehold import State, aio
+from fencehold.client.aio.channel import Channel
+from fencehold.client.identity import Who
+from fencehold.client.terms import Terms
+from fencehold.client.trust import Grant
 from fencehold.errors import HoldLost
-from tests.unit.client.service import run, service, until
+from tests.unit.client.service import PATIENCE_S, run, service, until
 
 
 def test_losing_the_hold_cancels_the_body() -> None:
@@ -22,6 +27,38 @@ def test_losing_the_hold_cancels_the_body() -> None:
             assert hold.state is State.LOST
             assert (caught.value.names, caught.value.fence) == (("a",), hold.fence)
             assert _cancellations() == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("kind", ["lock", "rlock", "terms"])
+def test_a_hold_that_is_lost_before_its_task_hears_of_it_cancels_the_body(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The grant and its loss may come in one message: the body that follows is stopped where it first waits."""
+    acquire = Channel.acquire
+
+    async def acquire_and_lose(self: Channel, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        grant = await acquire(self, terms, who, owner)
+        assert grant is not None
+        self.protocol.lose(grant, "'a' was broken")
+        return grant
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url) as client:
+            forever = asyncio.Event()
+            monkeypatch.setattr(Channel, "acquire", acquire_and_lose)
+            if kind == "terms":
+                async with aclosing(client.election("a").terms()) as terms, await anext(terms):
+                    await asyncio.wait_for(forever.wait(), PATIENCE_S)
+            else:
+                with pytest.raises(HoldLost, match="broken"):
+                    async with getattr(client, kind)("a"):
+                        await asyncio.wait_for(forever.wait(), PATIENCE_S)
+            assert _cancellations() == 0
+            assert [record.getMessage() for record in caplog.records if "is lost" in record.getMessage()] == [
+                "'a' with fence 1 is lost: 'a' was broken"
+            ]
 
     run(test())
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, aclosing
 import pytest
 
 import fencehold
-from fencehold import EFFICIENCY, HoldLost, UsageError, aio, current_hold
+from fencehold import EFFICIENCY, HoldLost, NotOwner, UsageError, aio, current_hold
 from fencehold.client.candidacy import Pauses, is_loss_of
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, Trust
@@ -381,6 +381,24 @@ def test_a_loop_of_tasks_that_is_left_holds_nothing() -> None:
             assert (await client.explain("e")).holders == ()
 
     run(main())
+
+
+def test_a_term_that_was_resigned_is_not_entered() -> None:
+    """Nothing is held: whoever enters it all the same is told so, and the loop can go on."""
+
+    async def test() -> None:
+        async with service() as url, aio.connect(url) as client:
+            election = client.election("e")
+            async with aclosing(election.terms()) as terms:
+                term = await anext(terms)
+                await election.resign()
+                with pytest.raises(NotOwner, match="released before"):
+                    async with term:
+                        await asyncio.sleep(PATIENCE_S)
+                async with await anext(terms) as later:
+                    assert later.epoch > term.epoch
+
+    run(test())
 
 
 # Parts.

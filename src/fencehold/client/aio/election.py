@@ -47,10 +47,9 @@ class Turn(Claim):
     async def __aenter__(self) -> Self:
         if self._body is not None:
             raise UsageError(f"this term of {self.name!r} was entered before: the loop gives the next one")
+        if self._grant.ending == "released":
+            raise self._grant.why()
         self._enter_body(current_task())
-        if self._grant.ending:
-            # Lost on the way here. In a turn of its own: the task is cancelled where it waits, not where it runs.
-            self._carrier.loop.call_soon(self._on_lost, self._grant)
         self._body = Body(self)
         return self
 

@@ -81,6 +81,9 @@ class Claim(Claiming):
         """From now on, losing the hold cancels this task."""
         self._task = task
         self._grant.on_lost = self._on_lost
+        if self._grant.ending:
+            # Lost on the way here. In a turn of its own: the task is cancelled where it waits, not where it runs.
+            self._carrier.loop.call_soon(self._cancel_body)
 
     async def _leave(self, error: BaseException | None) -> None:
         """The body is over: release. Never hides the body's own error.
@@ -115,11 +118,14 @@ class Claim(Claiming):
 
     def _on_lost(self, grant: Grant) -> None:
         self._tell_loss(grant)
+        self._cancel_body()
+        if self._loss is not None:
+            self._loss._fire()
+
+    def _cancel_body(self) -> None:
         if self._task is not None:
             self._cancelling = self._task.cancelling()
             self._task.cancel()
-        if self._loss is not None:
-            self._loss._fire()
 
 
 class Hold(Claim, Holding):
