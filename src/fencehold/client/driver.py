@@ -201,7 +201,7 @@ class Driver:
             await self.loop.create_connection(
                 lambda: connection, endpoint.host, endpoint.port, ssl=self._tls, server_hostname=name
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             if connection.wanted:
                 self._fail(connection, troubles.of_attempt(error))
 

@@ -51,7 +51,11 @@ def parse(url: str) -> Address:
     scheme, separator, rest = url.partition("://")
     if scheme not in SCHEMES or not separator:
         raise wrong_scheme(url, SCHEMES)
-    login, _, hosts = rest.split("/", 1)[0].rpartition("@")
+    nodes_said, _, path = rest.partition("/")
+    if "@" in path:
+        # Half of a secret must not be taken for a host, which a message would show.
+        raise UsageError("a user and a secret are quoted in a URL: write %2F for each / in them")
+    login, _, hosts = nodes_said.rpartition("@")
     user, _, secret = login.partition(":")
     nodes = tuple(endpoint(text) for text in hosts.split(",") if text)
     if not nodes:
@@ -99,6 +103,7 @@ class Rotation:
         "_last",
         "_next",
         "_silent",
+        "_stray",
         "_taken",
         "_troubles",
         "_was_hinted",
@@ -111,6 +116,8 @@ class Rotation:
         self._endpoints = endpoints
         self._troubles: dict[Endpoint, str] = {}
         """Why each of those given was last not reached."""
+        self._stray: tuple[Endpoint, str] | None = None
+        """The last leader by a hint that was not among those given, and why it was not reached."""
         self.url = f"{scheme}://{','.join(map(str, endpoints))}"
         """Where the service is, as it can be shown: no secret is in it."""
         self._draw = draw
@@ -151,6 +158,7 @@ class Rotation:
         self._next = self._taken
         self._silent = None
         self._troubles.clear()
+        self._stray = None
 
     def on_silent(self) -> None:
         """The last one taken says nothing: another is to be tried first."""
@@ -166,18 +174,25 @@ class Rotation:
         """The last one taken was not reached, for this reason."""
         if self._last in self._endpoints:
             self._troubles[self._last] = why
+        else:
+            self._stray = (self._last, why)
 
     def trouble(self) -> str:
         """Why the last one taken was not reached, as far as it is known."""
+        if self._stray is not None and self._stray[0] == self._last:
+            return self._stray[1]
         return self._troubles.get(self._last, SILENT)
 
     def troubles(self) -> str:
-        """Why none of those given was reached."""
+        """Why none of those given was reached, nor the leader that one of them named."""
         known = self._troubles
         if len(self._endpoints) == 1:
             told = known.get(self._endpoints[0], SILENT)
         else:
             told = "; ".join(f"{each}: {known.get(each, UNTRIED)}" for each in self._endpoints)
+        if self._stray is not None:
+            leader, why = self._stray
+            told = f"{told}; {leader}: {why}"
         return f"{told}. Is `fencehold serve` running there?" if REFUSED in told else told
 
     def on_leader(self, text: str) -> None:

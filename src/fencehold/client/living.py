@@ -119,6 +119,7 @@ def end_session(protocol: "SessionProtocol", reason: str) -> None:
         open_session(protocol)
     else:
         # A connection carries one session in its life.
+        protocol.reach.on_trouble(f"the session was {reason}")
         drop(protocol, park=False)
         connect(protocol)
     failure = SessionExpired(f"the session was {reason}: nothing it waited for will be granted")

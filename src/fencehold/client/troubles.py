@@ -13,8 +13,10 @@ from fencehold.client.endpoints import REFUSED
 _NO_TLS = "it does not speak TLS: use fencehold://"
 
 
-def of_attempt(error: OSError) -> str:
+def of_attempt(error: OSError | UnicodeError) -> str:
     """Why a connection could not be made."""
+    if isinstance(error, UnicodeError):
+        return f"no host can have that name ({error})"
     if isinstance(error, ConnectionRefusedError) or _all_refused(error):
         return REFUSED
     if isinstance(error, socket.gaierror):

@@ -21,6 +21,30 @@ def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
         parse(url)
 
 
+def test_a_secret_that_is_not_quoted_is_not_shown() -> None:
+    """What stands before a / in it would be taken for a host and a port."""
+    with pytest.raises(UsageError, match="%2F") as refused:
+        parse("fencehold://me:hush/hush@h:1")
+    assert "hush" not in str(refused.value)
+    assert parse("fencehold://me:hush%2Fhush@h:1/").secret == "hush/hush"
+
+
+def test_a_leader_that_was_not_given_is_told_of_until_one_serves() -> None:
+    """Its address may be one that cannot be reached from here, which is what there is to be corrected."""
+    rotation = Rotation((Endpoint("a", 1),), lambda: 0.0)
+    rotation.take()
+    rotation.on_trouble("it stands by")
+    rotation.on_leader("c:3")
+    assert rotation.take() == ("c", 3)
+    rotation.on_trouble("No route to host")
+    assert rotation.trouble() == "No route to host"
+    assert rotation.troubles() == "it stands by; c:3: No route to host"
+    rotation.take()
+    assert rotation.trouble() == "it stands by"
+    rotation.on_success()
+    assert "No route" not in rotation.troubles()
+
+
 def test_the_node_that_served_is_tried_first() -> None:
     """After a success the same node is the next to be tried; pauses begin anew and never exceed a second."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 1.0)

@@ -301,3 +301,11 @@ def test_whoever_closes_a_client_that_is_being_closed_waits_with_the_first() -> 
     talk.reply("OK")
     talk.protocol.close(closers[2], talk.now)
     assert all(closer.kept for closer in closers)
+
+
+def test_a_connection_that_is_left_as_its_session_ended_was_not_silent() -> None:
+    """The reason that the log is told is the session's end."""
+    talk = Talk()
+    talk.open()
+    talk.push("ended", talk.protocol.session.id, "expired")
+    assert talk.protocol.reach.trouble == "the session was expired"

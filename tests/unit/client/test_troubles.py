@@ -91,6 +91,11 @@ def test_a_redis_answers() -> None:
         pass
 
 
+def test_no_host_can_have_that_name() -> None:
+    """It is not even looked up, as a part of it is too long; which is an error of another kind."""
+    assert ": no host can have that name (" in why(f"fencehold://{'a' * 64}.invalid:1")
+
+
 def test_no_such_host() -> None:
     """What the resolver says is passed on."""
     unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
