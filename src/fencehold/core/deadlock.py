@@ -15,11 +15,13 @@ waited for two things at once, and then for one: a circle that becomes certain b
 
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 
 from fencehold.core.commands import Acquire, Mode
 from fencehold.core.outcomes import Link
 from fencehold.core.state import Crowd, Hold, OwnerKey, State, Waiter
 
+_FENCE = attrgetter("fence")
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
 
@@ -70,9 +72,11 @@ def _of_one_owner(crowd: Crowd) -> list[Hold]:
     """The oldest permit, if none is free and all are one owner's; else nothing."""
     if crowd.has_room():
         return []
-    oldest = crowd.holds[min(crowd.holds)]
-    is_alone = all(hold.owner == oldest.owner and hold.session == oldest.session for hold in crowd.holds.values())
-    return [oldest] if is_alone else []
+    holds = crowd.holds.values()
+    owners = ((hold.session, hold.owner) for hold in holds)
+    one = next(owners)
+    # As a rule the next one is another's, and the rest need not be looked at: there may be a million.
+    return [min(holds, key=_FENCE)] if all(other == one for other in owners) else []
 
 
 def _before(state: State, name: str, ticket: int) -> Iterator[Waiter]:

@@ -161,9 +161,10 @@ class Node:
         else:
             reply(self.refusal())
 
-    def events_since(self, position: int) -> Iterator[Event]:
-        """What happened after a position, as far as the ring still has it, with the names of the clients."""
-        return self.ring.since(position, self.meta_of)
+    def events_since(self, position: int) -> Iterator[tuple[int, Iterator[Event]]]:
+        """What happened after a position, as far as the ring still has it, with the names of the clients: each
+        entry's position, and its events."""
+        return self.ring.since_by_entry(position, self.meta_of)
 
     def meta_of(self, session: int) -> str:
         """What a client said of itself, though its session may have ended a while ago; empty if that is gone."""

@@ -10,7 +10,7 @@ is kept for as long as the end of its session is in the ring, which is longer th
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from fencehold.core.commands import Entry
 from fencehold.core.events import Event, events_of
@@ -64,9 +64,15 @@ class Ring:
 
     def since(self, position: int, meta_of: Callable[[int], str] = lambda _: "") -> Iterator[Event]:
         """What happened after a position, as far as it is still here. `meta_of` is that of the node."""
+        return chain.from_iterable(events for _, events in self.since_by_entry(position, meta_of))
+
+    def since_by_entry(
+        self, position: int, meta_of: Callable[[int], str] = lambda _: ""
+    ) -> Iterator[tuple[int, Iterator[Event]]]:
+        """As `since`, but the events of each entry by themselves, with its position. They can be drawn later."""
         newer = takewhile(lambda kept: kept[1].position > position, reversed(self._entries))
         for entry, applied, _ in reversed(list(newer)):
-            yield from events_of(entry, applied, meta_of)
+            yield applied.position, events_of(entry, applied, meta_of)
 
 
 def _ends(applied: Applied) -> list[SessionEnded]:

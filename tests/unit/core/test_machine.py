@@ -1,14 +1,17 @@
 """The machine as its callers meet it: order, invariants, and memory that follows what is held."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from fencehold.core import acquiring
-from fencehold.core.commands import Acquire, AcquireAtLeast, CloseSession, Entry, OpenSession, Release
+from fencehold.core.commands import Acquire, AcquireAtLeast, CloseSession, Entry, Mode, OpenSession, Release
 from fencehold.core.events import Kind, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import Code, Granted, Refused
+from fencehold.core.outcomes import Code, Granted, Queued, Refused
 from fencehold.core.state import Hold
 from fencehold.core.views import names_in_use
 from fencehold.errors import InvariantViolated
@@ -94,3 +97,32 @@ def test_no_more_names_are_kept_than_may_be(monkeypatch: pytest.MonkeyPatch) -> 
     assert names_in_use(machine.state) == []
     assert not machine.state.kept_due
     assert isinstance(machine.apply(3, Entry(0, (replace(asks[0], session=2),))).outcomes[0], Granted)
+
+
+class _Looked(dict[int, Hold]):
+    """Holds that count how many of them were looked at."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self._counted, super().__iter__())
+
+    def values(self) -> Any:
+        return map(self._counted, super().values())
+
+    def _counted(self, each: Any) -> Any:
+        self.count += 1
+        return each
+
+
+def test_to_wait_for_a_large_semaphore_costs_no_look_at_each_permit() -> None:
+    """Whether one owner has them all is known from the first two permits of different owners."""
+    machine = Machine()
+    asks = [Acquire(1, ("pool",), owner=f"t{number}", mode=Mode.PERMIT, limit=1_000) for number in range(1_001)]
+    machine.apply(1, Entry(0, (OpenSession(30_000), *asks[:-1])))
+    crowd = machine.state.crowds["pool"]
+    looked = _Looked(crowd.holds)
+    machine.state.crowds["pool"] = replace(crowd, holds=looked)
+    applied = machine.apply(2, Entry(0, (asks[-1],)))
+    assert isinstance(applied.outcomes[0], Queued)
+    assert 0 < looked.count <= 2

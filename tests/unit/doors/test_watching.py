@@ -198,6 +198,26 @@ def test_a_long_past_is_told_in_portions() -> None:
     serve(scenario, door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000))
 
 
+def test_an_entry_with_a_long_story_is_told_in_portions() -> None:
+    """The end of a session with many holds is one entry; who watches it and reads hears all of it, and stays."""
+
+    async def scenario(box: Box) -> None:
+        client, watcher = await box.client(3), await box.client(3)
+        await client.call("SESSION.OPEN", "TTL", 50_000, "META", 1_000 * "m")
+        for first in range(0, 4_096, 64):
+            await client.call("LOCK.MACQUIRE", 64, *(f"n{number:04}" for number in range(first, first + 64)))
+        await watcher.call("LOCK.WATCH", "")
+        await client.call("SESSION.CLOSE")
+        other = await box.client()
+        await other.call("LOCK.ACQUIRE", "after")
+        told = [await event(watcher) for _ in range(1 + 4_096 + 2)]
+        assert [one["names"] for one in told[1:-2]] == [[f"n{number:04}"] for number in range(4_096)]
+        assert len({one["position"] for one in told[:-2]}) == 1
+        assert [one["kind"] for one in (told[0], *told[-2:])] == ["session_ended", "opened", "acquired"]
+
+    serve(scenario, door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000))
+
+
 def test_a_watcher_that_is_gone_is_forgotten() -> None:
     """Nothing is made or kept for a watcher whose connection ended."""
 

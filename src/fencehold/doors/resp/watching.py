@@ -1,6 +1,7 @@
 """Watching: events pushed to a client that looks on; never on the path of an acquire."""
 
 import asyncio
+from collections.abc import Iterator
 
 from fencehold.core.events import Event
 from fencehold.doors.resp import replies
@@ -23,6 +24,9 @@ class Watching:
         self.prefixes: dict[str, None] = {}
         self._connection = connection
         self.position = position
+        self._rest: Iterator[Event] = iter(())
+        """What is still to be told of the entry at that position. One entry may end ten thousand holds: told in
+        one go, that would be more than a connection may leave unsent."""
         self._scheduled = False
         connection.node.routes.watch(self.wake)
 
@@ -47,19 +51,26 @@ class Watching:
     def _tell(self) -> None:
         self._scheduled = False
         connection, ring = self._connection, self._connection.node.ring
-        if not self._has_room():
-            # When there is room again, what was missed and is still in the ring follows.
+        if not self._tell_rest():
+            # When there is room again, the rest of it follows, and what was missed and is still in the ring.
             return
         if ring.lost_up_to > self.position:
             self.position = ring.lost_up_to
             connection.push(replies.push("event", {"kind": "gap", "position": self.position}))
-        for event in connection.node.events_since(self.position):
-            if event.position != self.position and not self._has_room():
-                # Between two entries: those of one have one position, and what is told is told whole.
+        for position, events in connection.node.events_since(self.position):
+            self.position, self._rest = position, events
+            if not self._tell_rest():
                 return
-            self.position = event.position
+
+    def _tell_rest(self) -> bool:
+        """Tell what is left of an entry, as far as there is room; says whether that was all of it."""
+        while self._has_room():
+            event = next(self._rest, None)
+            if event is None:
+                return True
             if self._is_wanted(event):
-                connection.push(replies.push("event", as_map(event)))
+                self._connection.push(replies.push("event", as_map(event)))
+        return False
 
     def _has_room(self) -> bool:
         return not (self._connection.ending or self._connection.is_full)
