@@ -36,6 +36,7 @@ def test_names_are_listed_by_prefix(server: Served, held: str) -> None:
     assert server.call("ls", "unseen").out == ""
     found = json.loads(server.call("ls", "seen:", "--json").out)
     oldest = found.pop("hold")
+    assert found.pop("kept") is None
     assert found == {"name": "seen:it", "mode": "exclusive", "fence": fence, "hold_count": 1, "waiter_count": 1}
     assert oldest["client"]["name"] == "fencehold acquire"
 
@@ -155,3 +156,17 @@ def test_break_moves_the_fence_past_the_old_holder(server: Served, held: str) ->
 def test_break_of_a_free_name_is_1(server: Served) -> None:
     """There is nothing to break."""
     assert server.call("break", "nobody", "--yes").code == 1
+
+
+def test_a_name_that_is_kept_for_a_least_time_is_not_called_free(server: Served) -> None:
+    """Nobody holds it, and nobody can have it: the list and the name itself say for whom, and until when."""
+    with fencehold.connect(server.url, name="once a day") as client:
+        client.once("kept:it", at_most=90, at_least=60)(lambda: None)()
+    name, mode, by, *_ = server.call("ls", "kept:").out.split("\t")
+    assert (name, mode) == ("kept:it", "kept")
+    assert by.startswith("once a day on ")
+    listed = json.loads(server.call("ls", "kept:", "--json").out)
+    assert (listed["mode"], listed["hold"], listed["kept"]["client"]["name"]) == (None, None, "once a day")
+    tried = server.call("acquire", "kept:it", "--try")
+    assert tried.code == 1
+    assert "kept for once a day on " in tried.err

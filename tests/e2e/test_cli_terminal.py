@@ -58,7 +58,7 @@ def test_break_shows_the_holder_and_asks(server: Served) -> None:
         screen.until("Break asked? [y/N]: ")
         screen.press("y\n")
         assert screen.code() == 0
-    assert f"the fence is now {taken['fence'] + 1}" in screen.seen
+    assert f"minimum fence {taken['fence'] + 1}" in screen.seen
     assert server.call("info", "asked").code == 1
 
 

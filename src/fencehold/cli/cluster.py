@@ -66,7 +66,11 @@ def _facts(seen: Survey) -> dict[str, Any]:
         }
         for node in seen.nodes
     ]
-    return {"leader": leader.node if leader else None, "epoch": leader.epoch if leader else None, "nodes": nodes}
+    return {
+        "leader": leader.node or leader.address if leader else None,
+        "epoch": leader.epoch if leader else None,
+        "nodes": nodes,
+    }
 
 
 def _show(seen: Survey) -> None:

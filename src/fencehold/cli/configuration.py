@@ -101,6 +101,8 @@ def show(known: Configuration) -> None:
 
 
 def _shown(value: Any) -> Any:
+    if value == "":
+        return None
     return str(value) if isinstance(value, Path) else value
 
 

@@ -13,6 +13,7 @@ from fencehold.cli.options import URL, Json, Name, Prefix, Tier, Url
 from fencehold.cli.output import (
     ago,
     clean,
+    clock_time,
     columns,
     console,
     left,
@@ -44,11 +45,13 @@ def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = Fal
 
 
 def row(name: dict[str, Any]) -> tuple[str, ...]:
-    """A name in a list, with its oldest holder."""
+    """A name in a list, with its oldest holder; or for whom it is kept, though nobody holds it."""
     oldest = name["hold"]
     held_for = ago(shapes.age_ms(oldest, "held_ms")) if oldest else ""
     by = holder(oldest, name["holders"])
     mode = shapes.MODES.get(name["mode"], "free")
+    for kept in name["kept"] if not oldest else ():
+        mode, by, held_for = "kept", who(kept), ago(shapes.age_ms(kept, "kept_ms"))
     return clean(name["name"]), mode, by, held_for, str(name["waiters"]), str(name["fence"] or "")
 
 
@@ -77,9 +80,7 @@ def info(name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False) -> 
 
 def show(view: dict[str, Any]) -> None:
     """The holders of a name and its queue, for people."""
-    holds = [
-        (hold["fence"], *_party(hold), *began(hold, "held_ms"), left(hold["left_ms"])) for hold in view["holds"]
-    ]
+    holds = [(hold["fence"], *_party(hold), *began(hold, "held_ms"), _end(hold)) for hold in view["holds"]]
     waiters = [
         (place, *_party(waiter), *began(waiter, "waited_ms"), _patience(waiter))
         for place, waiter in enumerate(view["waiters"], 1)
@@ -93,10 +94,16 @@ def show(view: dict[str, Any]) -> None:
     out.print(shortened(clean(view["name"]), max(20, columns() - cells_of(state) - 2)), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")
     if holds:
-        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE", "FOR:", "LASTS "), holds, empty="")
+        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE", "FOR:", "ENDS "), holds, empty="")
     if waiters:
         out.print(f"\n{len(waiters)} waiting", style="bold")
         say_rows(("#:", "MODE", "WHO…", "OWNER…", "SINCE", "FOR:", "GIVES UP"), waiters, empty="")
+
+
+def _end(hold: dict[str, Any]) -> str:
+    """When a hold ends by itself: for a person also by the clock."""
+    ms = hold["left_ms"]
+    return f"{clock_time(ms)}, in {ago(ms)}" if ms >= 0 and to_person() else left(ms)
 
 
 def _party(one: dict[str, Any]) -> tuple[str, str, str]:

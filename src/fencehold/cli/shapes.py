@@ -136,6 +136,7 @@ def listed(seen: Shape) -> Shape:
         "hold_count": seen["holders"],
         "waiter_count": seen["waiters"],
         "hold": hold(seen["name"], oldest) if oldest else None,
+        "kept": next((_kept(one) for one in seen["kept"]), None),
     }
 
 

@@ -61,8 +61,9 @@ def look(wire: Wire, prefix: str, rows: int) -> Frame:
     oldest = sorted((n for n in names if n["holders"]), key=lambda n: (n["fence"], n["name"]))[:rows]
     for name in (*awaited, *oldest):
         # Of these few alone: who holds each of half a million names nobody could read.
-        holds = wire.call("LOCK.INFO", name["name"], "STALE")["holds"]
-        name["hold"] = holds[0] if holds else None
+        view = wire.call("LOCK.INFO", name["name"], "STALE")
+        name["hold"] = view["holds"][0] if view["holds"] else None
+        name["kept"] = view["kept"]
     return Frame(time.monotonic(), facts(wire), awaited, oldest)
 
 

@@ -150,7 +150,11 @@ def _names(prefix: str, cursor: str, count: int, with_hold: bool, state: State) 
 
 def _summary(state: State, name: str, with_hold: bool) -> dict[str, object]:
     holds = state.holders(name)
-    oldest = {"hold": _hold(state, holds[0]) if holds else None} if with_hold else {}
+    oldest: dict[str, object] = {}
+    if with_hold:
+        kept = state.kept.get(name)
+        oldest["hold"] = _hold(state, holds[0]) if holds else None
+        oldest["kept"] = [] if kept is None else [_kept(state, kept)]
     return {
         "name": name,
         "mode": holds[0].mode.value if holds else "",
