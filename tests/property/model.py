@@ -549,11 +549,11 @@ class Model:
             return
         for name in ask.names:
             holds = self.held(name)
-            of_one = len(holds) == ask.limit and len({(hold.ask.session, hold.ask.owner) for hold in holds}) == 1
+            is_only = ask.limit == 1
             for hold in holds:
                 # Among holds of its own mode, no one hold is in its way: there may be room, or any may come back;
-                # but for permits that are all one owner's.
-                if hold.ask.owner and (of_one or not (hold.ask.mode is ask.mode is not c.Mode.EXCLUSIVE)):
+                # but for the only permit there is.
+                if hold.ask.owner and (is_only or not (hold.ask.mode is ask.mode is not c.Mode.EXCLUSIVE)):
                     link = o.Link(*me, name, hold.fence, hold.since_at)
                     yield me, (hold.ask.session, hold.ask.owner), link
             for other in self.waiting(name):

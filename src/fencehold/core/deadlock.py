@@ -3,25 +3,22 @@
 Only what is certain counts, so that there is never a false alarm:
 
 1. A waiter waits for every hold that shuts it out, and for everyone who stands before it in a queue.
-2. A semaphore's waiter is not shut out by any one permit: whichever comes back first will do. Only where one owner
-   has all of them is it certain from whom it has to come; else no edge leads to their holders.
+2. A semaphore's waiter is not shut out by any one permit: whichever comes back first will do, and an owner may
+   take permits for others who give them back. So no edge leads to their holders, but for the only one there is.
 3. An owner that nobody named takes no part, and an owner that waits for two things at once is evidently not one
    task: nothing is certain about either.
 
-Edges come into being only when somebody begins to wait, or when an owner is granted the last permit of several: it
-does not wait then, and is looked at when it does. So looking when a wait begins is enough; but for an owner that
-waited for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
+Edges come into being only when somebody begins to wait, so looking then is enough; but for an owner that waited
+for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
 """
 
 from collections import deque
 from collections.abc import Iterator
-from operator import attrgetter
 
 from fencehold.core.commands import Acquire, Mode
 from fencehold.core.outcomes import Link
-from fencehold.core.state import Crowd, Hold, OwnerKey, State, Waiter
+from fencehold.core.state import Hold, OwnerKey, State, Waiter
 
-_FENCE = attrgetter("fence")
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
 
@@ -65,18 +62,9 @@ def _blockers(
 def _certain(state: State, name: str, mode: Mode) -> list[Hold]:
     """The holds whose owners are all waited for by whoever cannot have the name in this mode."""
     crowd = state.crowds.get(name)
-    return state.holders(name) if crowd is None or crowd.mode is not mode else _of_one_owner(crowd)
-
-
-def _of_one_owner(crowd: Crowd) -> list[Hold]:
-    """The oldest permit, if none is free and all are one owner's; else nothing."""
-    if crowd.has_room():
-        return []
-    holds = crowd.holds.values()
-    owners = ((hold.session, hold.owner) for hold in holds)
-    one = next(owners)
-    # As a rule the next one is another's, and the rest need not be looked at: there may be a million.
-    return [min(holds, key=_FENCE)] if all(other == one for other in owners) else []
+    if crowd is None or crowd.mode is not mode or crowd.limit == 1:
+        return state.holders(name)
+    return []
 
 
 def _before(state: State, name: str, ticket: int) -> Iterator[Waiter]:

@@ -302,19 +302,32 @@ def test_a_semaphore_has_a_permit_or_more(client: Client, limit: Any) -> None:
         client.semaphore("s", limit)
 
 
-@pytest.mark.parametrize("limit", [1, 2])
-def test_who_has_all_permits_does_not_wait_for_itself(client: Client, limit: int) -> None:
+def test_permits_that_one_thread_takes_for_others_are_waited_for(client: Client) -> None:
+    """A producer takes a permit for each of its workers, who give them back: it waits for the next one."""
+    slots = client.semaphore("workers", 2)
+    holds = [slots.acquire() for _ in range(2)]
+    with ThreadPoolExecutor(1) as pool:
+
+        def work() -> None:
+            until_true(lambda: bool(client.explain("workers").queue))
+            holds[0].release()
+
+        working = pool.submit(work)
+        slots.acquire(timeout=60).release()  # type: ignore[union-attr]
+        working.result(10)
+    holds[1].release()
+
+
+def test_who_has_the_only_permit_does_not_wait_for_itself(client: Client) -> None:
     """That is refused as a deadlock; another thread waits, and is granted what comes back."""
-    slots = client.semaphore("slots", limit)
-    holds = [slots.acquire() for _ in range(limit)]
+    slots = client.semaphore("slots", 1)
+    hold = slots.acquire()
     with pytest.raises(Deadlock, match="slots"):
         slots.acquire()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(slots.acquire)
         until_true(lambda: bool(client.explain("slots").queue))
-        for hold in holds:
-            assert hold is not None
-            hold.release()
+        hold.release()
         granted = waiting.result(10)
         assert granted is not None
         granted.release()

@@ -116,7 +116,7 @@ class _Looked(dict[int, Hold]):
 
 
 def test_to_wait_for_a_large_semaphore_costs_no_look_at_each_permit() -> None:
-    """Whether one owner has them all is known from the first two permits of different owners."""
+    """Any of them may come back first, so none of them is waited for."""
     machine = Machine()
     asks = [Acquire(1, ("pool",), owner=f"t{number}", mode=Mode.PERMIT, limit=1_000) for number in range(1_001)]
     machine.apply(1, Entry(0, (OpenSession(30_000), *asks[:-1])))
@@ -125,4 +125,4 @@ def test_to_wait_for_a_large_semaphore_costs_no_look_at_each_permit() -> None:
     machine.state.crowds["pool"] = replace(crowd, holds=looked)
     applied = machine.apply(2, Entry(0, (asks[-1],)))
     assert isinstance(applied.outcomes[0], Queued)
-    assert 0 < looked.count <= 2
+    assert looked.count == 0
