@@ -52,6 +52,7 @@ def test_all_servers_are_counted_and_those_that_are_gone_are_said_to_be(
         (gone,) = [one for one in less.members if not one.is_up]
         assert len(less.members) == cluster.size
         assert gone.note
+        assert gone.address not in gone.note
         cluster.restore()
         assert len((await _settled(harness, cluster.size)).members) == cluster.size
 

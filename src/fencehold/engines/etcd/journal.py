@@ -144,7 +144,9 @@ class EtcdJournal:
 
 def _member(seen: Seen) -> EngineMember:
     role = {Standing.LEADS: "leader", Standing.FOLLOWS: "follower"}.get(seen.standing, "")
-    note = "it knows no leader" if seen.standing is Standing.ALONE else seen.trouble
+    # Its address stands beside it.
+    trouble = seen.trouble.removeprefix(f"{seen.endpoint}: ")
+    note = "it knows no leader" if seen.standing is Standing.ALONE else trouble
     is_up = seen.standing > Standing.ALONE
     return EngineMember(seen.endpoint, is_up, "learner" if seen.is_learner else role, "" if is_up else note)
 
