@@ -89,12 +89,14 @@ def show(view: dict[str, Any]) -> None:
         say_rows((), [("hold", *row) for row in holds] + [("waiter", *row) for row in waiters], empty="")
         return
     out = console()
-    state = "held" if holds else unheld(view)
+    # All that hold a name hold it in one mode.
+    state = f"held, {shapes.MODES[view['holds'][0]['mode']]}" if holds else unheld(view)
     # As one line, whatever the name is: whoever asked for it knows it.
     out.print(shortened(clean(view["name"]), max(20, columns() - cells_of(state) - 2)), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")
     if holds:
-        say_rows(("FENCE:", "MODE", "HELD BY…", "OWNER…", "SINCE", "FOR:", "ENDS "), holds, empty="")
+        rows = [(fence, *rest) for fence, _, *rest in holds]
+        say_rows(("FENCE:", "HELD BY…", "OWNER…", "SINCE", "FOR:", "ENDS "), rows, empty="")
     if waiters:
         out.print(f"\n{len(waiters)} waiting", style="bold")
         say_rows(("#:", "MODE", "WHO…", "OWNER…", "SINCE", "FOR:", "GIVES UP"), waiters, empty="")

@@ -114,7 +114,7 @@ def _drawn(before: Frame, now: Frame, trouble: str = "") -> "RenderableType":
 
 
 def _summary(before: Frame, now: Frame) -> str:
-    """One line of figures; rates are what changed between two looks."""
+    """Two lines of figures; rates are what changed between two looks."""
     seconds = max(now.at - before.at, 1e-9)
     server = now.server
     # Not below nothing: another node, that leads since, has counted its own.
@@ -123,7 +123,7 @@ def _summary(before: Frame, now: Frame) -> str:
     return (
         f"{who}{server['role']}, epoch {server['epoch']}, "
         f"position {server['position']}   "
-        f"{grants / seconds:,.0f} grants/s in {appends / seconds:,.0f} appends/s   "
+        f"{grants / seconds:,.0f} grants/s in {appends / seconds:,.0f} appends/s\n"
         f"{server['names_held']} held, {server['waiters']} waiting, {server['sessions']} sessions, "
         f"{server['connected_clients']} connections"
     )
