@@ -22,6 +22,13 @@ FAST_TESTS = $(wildcard tests/unit tests/scripts)
 LONE_TESTS := tests/robustness
 export LONG
 
+# Tests of what is built on a driver, or on the parser, for `make lowest`; but for what needs a type checker, and for what
+# compiles messages, with a compiler that needs a newer protobuf.
+DRIVER_TESTS = $(addprefix tests/unit/,backends client compat engines etcd guards postgres) tests/behaviour tests/contract \
+	--ignore tests/unit/client/test_typing.py \
+	--deselect tests/unit/etcd/test_messages.py::test_messages_are_what_their_description_makes
+LOWEST := .venv-lowest
+
 .PHONY: help
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +46,15 @@ check: setup ## the fast ring, for every save: lint, types, imports, unit tests 
 .PHONY: contract
 contract: setup servers ## every engine against the port's promises; ENGINE=file for one
 	@$(BIN)/pytest -q tests/contract
+
+.PHONY: lowest
+lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
+	@$(LOWEST)/bin/pytest -q -n 2 --dist loadgroup $(DRIVER_TESTS) $(ARGS)
+
+$(LOWEST)/.installed: pyproject.toml scripts/lowest | setup
+	@$(BIN)/python scripts/lowest > .lowest.txt
+	@PIP_CONSTRAINT=.lowest.txt UV_CONSTRAINT=.lowest.txt scripts/setup $(PYTHON) $(LOWEST) tests
+	@touch $@
 
 .PHONY: run
 run: $(VENV)/.server ## the embedded server on this machine, its data in .fencehold; ARGS='--port 7500' for more

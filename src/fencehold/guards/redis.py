@@ -19,7 +19,7 @@
    left to itself, would repeat it, and count twice. Errors that Redis answers come out as redis-py's.
 5. In a cluster, mark and keys are in one slot: give name and keys the same hash tag, `wallet:{7}`.
 
-Needs redis-py 5.3, and Redis 6.0 or any Valkey. Its user needs EVAL, EVALSHA, GET and SET on the marks, and what
+Needs redis-py 6.0, and Redis 6.0 or any Valkey. Its user needs EVAL, EVALSHA, GET and SET on the marks, and what
 it runs.
 """
 

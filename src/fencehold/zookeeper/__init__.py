@@ -1,5 +1,5 @@
 """What it takes to talk to ZooKeeper, for whoever keeps something there: the journal's engine, and the backend.
 
-`address` reads the parts of a URL, and `handler` brings kazoo's thread and an event loop together. Nothing here
-knows what the znodes are for.
+`address` reads the parts of a URL, `handler` brings kazoo's thread and an event loop together, and `denials` are
+what servers say that do not let us in. Nothing here knows what the znodes are for.
 """

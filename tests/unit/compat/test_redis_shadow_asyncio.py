@@ -72,7 +72,9 @@ def test_a_cancelled_release_can_be_tried_again(redis_at: RedisServer, monkeypat
             await lock.release()
         monkeypatch.setattr(type(lock), "do_release", do_release)
         assert await shadow.flush()
-        await lock.release()
+        if lock.local.token is not None:
+            # Older versions forget it, and leave the lock in Redis until it expires.
+            await lock.release()
         assert await shadow.flush()
         assert (found, shadow.summary().recorded) == ([], 1)
 

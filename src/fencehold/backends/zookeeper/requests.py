@@ -8,14 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from kazoo.exceptions import (
-    AuthFailedError,
     InvalidACLError,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
-    SessionClosedRequireSaslError,
     SessionExpiredError,
     SessionMovedError,
     UnimplementedError,
@@ -23,6 +21,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, Sync
 
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
+from fencehold.zookeeper.denials import DENIALS
 
 Request: TypeAlias = Any
 """One of kazoo's requests; they are not typed."""
@@ -31,9 +30,6 @@ ANSWERS = (NoNodeError, NodeExistsError, NotEmptyError)
 """Errors that say how things stand."""
 REFUSALS = (NoAuthError, InvalidACLError, QuotaExceededError, UnimplementedError)
 """Errors that are answers, too, but to a question that should not have been asked."""
-DENIALS = (AuthFailedError, SessionClosedRequireSaslError)
-"""What a server says that does not let us in: it has done nothing, does nothing that was sent after it on the same
-connection, and ends the session."""
 ELSEWHERE = (SessionExpiredError, SessionMovedError)
 """What a server says whose connection carries no session any more: it has ended, or goes on at another one."""
 _EPHEMERAL_SEQUENTIAL = 1 | 2

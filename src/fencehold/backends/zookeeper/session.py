@@ -29,7 +29,6 @@ from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.handler import PlugHandler
 from fencehold.backends.zookeeper.requests import (
     ANSWERS,
-    DENIALS,
     ELSEWHERE,
     REFUSALS,
     Answer,
@@ -44,6 +43,7 @@ from fencehold.backends.zookeeper.standing import Standing
 from fencehold.client.clock import Clock
 from fencehold.client.trust import Trust
 from fencehold.errors import FenceholdError
+from fencehold.zookeeper.denials import DENIALS
 
 Told = Callable[[bool], None]
 """Called when a watched node has changed or the connection has; says whether the node was deleted."""

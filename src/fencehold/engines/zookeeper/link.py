@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    AuthFailedError,
     BadVersionError,
     InvalidACLError,
     KazooException,
@@ -31,7 +30,6 @@ from kazoo.exceptions import (
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
-    SessionClosedRequireSaslError,
 )
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -40,6 +38,7 @@ from kazoo.security import make_digest_acl
 from fencehold.engines.zookeeper.address import Address
 from fencehold.engines.zookeeper.handler import PollHandler
 from fencehold.errors import NotAdmitted, Unavailable
+from fencehold.zookeeper.denials import DENIALS
 
 Request = Callable[[Any], Any]
 """Hands one request to a kazoo client, and returns kazoo's promise of an answer."""
@@ -52,7 +51,7 @@ _ANEW_S = 0.1
 """A client follows one whose session ended after this pause: servers that refuse us are not to be stormed."""
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 0.5}
 _ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
-_DENIALS = (NoAuthError, AuthFailedError, SessionClosedRequireSaslError)
+_DENIALS = (NoAuthError, *DENIALS)
 REFUSALS = (*_DENIALS, InvalidACLError, QuotaExceededError)
 
 _log = logging.getLogger("fencehold.engines.zookeeper.kazoo")

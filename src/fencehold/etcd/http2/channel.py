@@ -141,7 +141,8 @@ class Talk:
         self._until = until
         self._line: Line | None = None
         self._stream: Stream | None = None
-        self._said_at = 0.0
+        self._heard_before = 0
+        """What the line had heard when something was last said."""
         self._beginning = asyncio.Lock()
         self._heard: deque[bytes] = deque()
         self._news = asyncio.Event()
@@ -172,7 +173,7 @@ class Talk:
         line, stream = await self._begun()
         if self._status is not None:
             raise failed(self._status)
-        self._said_at = asyncio.get_running_loop().time()
+        self._heard_before = line.heard
         line.send(stream, data)
 
     async def read(self) -> Any:
@@ -223,7 +224,7 @@ class Talk:
                 await self._news.wait()
         except TimeoutError:
             if self._status is None and self._line is not None and self._stream is not None:
-                self._line.on_late(self._stream, self._said_at)
+                self._line.on_late(self._stream, self._heard_before)
             self._status = Status(Code.DEADLINE_EXCEEDED, "no answer in time")
 
 

@@ -45,6 +45,8 @@ class Line(asyncio.Protocol):
         self._transport: Any = None
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._over: asyncio.Future[None] = self._loop.create_future()
+        self.heard = 0
+        """How often anything was heard. A clock would not tell what came first: uvloop's ticks in milliseconds."""
         self._heard_at = self._loop.time()
         self._is_asked = False
         """Whether a sign of life was asked for, and nothing was heard since."""
@@ -80,8 +82,7 @@ class Line(asyncio.Protocol):
         self.send(stream, data, is_last=True)
         timer = None
         if timeout_s is not None:
-            now = self._loop.time()
-            timer = self._loop.call_at(now + timeout_s, self._on_late, stream, asked, now)
+            timer = self._loop.call_later(timeout_s, self._on_late, stream, asked, self.heard)
         try:
             return await asked.answer
         except asyncio.CancelledError:
@@ -118,9 +119,9 @@ class Line(asyncio.Protocol):
             if not self.is_over:
                 self._transport.abort()
 
-    def on_late(self, stream: Stream, begun_at: float) -> None:
-        """A call was not answered in time. If nothing at all was heard since it began, others use another line."""
-        is_dead = self._heard_at <= begun_at
+    def on_late(self, stream: Stream, heard: int) -> None:
+        """A call was not answered in time. If no more was heard than when it began, others use another line."""
+        is_dead = self.heard == heard
         if is_dead:
             self._conversation.retire()
         self.cancel(stream)
@@ -136,8 +137,8 @@ class Line(asyncio.Protocol):
         if self._conversation.is_ending and self._conversation.is_idle:
             self._transport.close()
 
-    def _on_late(self, stream: Stream, asked: "_Asked", begun_at: float) -> None:
-        self.on_late(stream, begun_at)
+    def _on_late(self, stream: Stream, asked: "_Asked", heard: int) -> None:
+        self.on_late(stream, heard)
         asked.on_end(
             Status(Code.DEADLINE_EXCEEDED, "no answer in time", is_sent=self._conversation.is_sent(stream))
         )
@@ -169,6 +170,7 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_broken:
             return
+        self.heard += 1
         self._heard_at = self._loop.time()
         try:
             self._conversation.feed(data)
