@@ -44,8 +44,9 @@ def _needed_from(state: State) -> int:
     return before if kept is None else min(before, bisect_left(state.anchors, kept.fence, key=_FENCE))
 
 
-def has_drifted(state: State, now_at: int, unix_ms: int) -> bool:
-    """Whether what the newest anchor says of an instant is not the time of day it is then."""
+def will_drift(state: State, elapsed_ms: int, unix_ms: int) -> bool:
+    """Whether an entry that says so much has elapsed, at this time of day, would find the newest anchor wrong."""
+    now_at = state.now_at + min(elapsed_ms, state.limits.elapsed_ms_max)
     return not state.anchors or abs(state.anchors[-1].offset_ms + now_at - unix_ms) > DRIFT_MS_MAX
 
 

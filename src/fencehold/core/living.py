@@ -108,14 +108,9 @@ def end_session(state: State, session: Session, ending: Ending) -> list[str]:
     return [name for name, _ in freed] + [name for waiter in waiters for name in waiter.ask.names]
 
 
-def time_after(state: State, elapsed_ms: int) -> int:
-    """Logical time when so much has elapsed: it never goes back, nor far at once."""
-    return state.now_at + max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
-
-
 def pass_time(state: State, elapsed_ms: int, unix_ms: int = 0) -> None:
     """Advance logical time, end all that is due, then hand on what that freed."""
-    now_at = state.now_at = time_after(state, elapsed_ms)
+    now_at = state.now_at = state.now_at + max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
     if unix_ms:
         drop_anchor(state, unix_ms)
     freed: list[str] = []

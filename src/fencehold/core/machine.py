@@ -29,7 +29,6 @@ from typing import Any
 from msgspec.structs import astuple
 
 from fencehold.core.acquiring import acquire, cancel
-from fencehold.core.anchors import unix_ms_now
 from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
@@ -132,7 +131,9 @@ class Machine:
                 outcomes.append(once(state, command, act))  # type: ignore[type-var]
             else:
                 outcomes.append(_COMMANDS[kind](state, command))
-        return Applied(position, state.now_at, outcomes, state.notices, state.repeated, unix_ms_now(state))
+        anchors, now_at = state.anchors, state.now_at
+        unix_ms = now_at + anchors[-1].offset_ms if anchors else None
+        return Applied(position, now_at, outcomes, state.notices, state.repeated, unix_ms)
 
     def snapshot(self) -> Snapshot:
         """The state as of now, in chunks. Entries may be applied between drawing one and the next.

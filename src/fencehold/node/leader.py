@@ -23,9 +23,8 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
-from fencehold.core.anchors import has_drifted
+from fencehold.core.anchors import will_drift
 from fencehold.core.commands import Command, Entry, Renew
-from fencehold.core.living import time_after
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome
 from fencehold.core.state import State
@@ -46,6 +45,10 @@ Reply: TypeAlias = Callable[[Any], None]
 
 
 _APPEND_TIMES_MAX = 256
+
+
+_DATE_EVERY_MS = 100
+"""How often the calendar is looked at, at the most: an entry may be made every few microseconds."""
 
 
 class Bounds(NamedTuple):
@@ -102,6 +105,8 @@ class Leader:
         self._calendar = calendar
         self._has_dated = False
         """It has told the time of day."""
+        self._date_at_ms = self._told_ms
+        """When it looks at the calendar next."""
         self._stopping = False
         self.append_times_s: deque[float] = deque(maxlen=_APPEND_TIMES_MAX)
         """How long the last appends took."""
@@ -239,7 +244,7 @@ class Leader:
 
     def _fit(self, elapsed_ms: int, commands: list[Command]) -> tuple[Entry, bytes]:
         count = min(len(commands), self._bounds.commands_per_entry_max)
-        unix_ms = self._unix_ms(elapsed_ms)
+        unix_ms = self._unix_ms(elapsed_ms) if self._told_ms >= self._date_at_ms else 0
         while True:
             entry = Entry(elapsed_ms, tuple(commands[:count]), unix_ms)
             data = encode(entry)
@@ -255,8 +260,9 @@ class Leader:
 
     def _unix_ms(self, elapsed_ms: int) -> int:
         """The time of day, if the next entry is to tell it; otherwise 0."""
-        state, unix_ms = self.machine.state, self._calendar()
-        if self._has_dated and not has_drifted(state, time_after(state, elapsed_ms), unix_ms):
+        unix_ms = self._calendar()
+        self._date_at_ms = self._told_ms + _DATE_EVERY_MS
+        if self._has_dated and not will_drift(self.machine.state, elapsed_ms, unix_ms):
             return 0
         self._has_dated = True
         # Before 1970 no clock was right.

@@ -485,17 +485,19 @@ def test_the_time_of_day_is_told_when_it_must_be() -> None:
     async def scenario() -> None:
         async with leading() as scene:
 
-            async def told(*, passed_ms: float = 0, set_to: float = 0) -> int:
+            async def told(*, passed_ms: float = 100, set_to: float = 0) -> int:
                 scene.clock.advance(passed_ms)
                 if set_to:
                     scene.clock.set(set_to)
                 await scene.commit("break", Break("a"))
                 return scene.journal.begun[-1].unix_ms
 
-            assert await told() == NOON
+            assert await told() == NOON + 100
             assert await told(passed_ms=1_500) == 0
-            assert await told(set_to=NOON + 2_500) == 0
-            assert await told(set_to=NOON + 2_501) == NOON + 2_501
+            assert await told(set_to=NOON + 2_700) == 0
+            assert await told(set_to=NOON + 2_801) == NOON + 2_801
+            # Not looked at again so soon.
+            assert await told(passed_ms=99, set_to=NOON) == 0
             assert await told(set_to=NOON - 60_000) == NOON - 60_000
             assert await told(passed_ms=100) == 0
             # Logical time goes on by no more than two seconds at once.
