@@ -11,7 +11,7 @@ from tests.simulation.scheduler import SECOND, Scheduler
 
 NOON = 1_767_268_800_000
 """When every run begins: 2026-01-01 12:00:00 UTC."""
-SET_EVERY_S = 20.0
+SET_EVERY_S = 3.0
 STEPS_MS = (-86_400_000, -3_600_000, -5_000, -900, 400, 1_500, 60_000, 7_200_000, 31_536_000_000)
 
 
