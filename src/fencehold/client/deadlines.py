@@ -107,7 +107,7 @@ def _end_waits(protocol: "SessionProtocol") -> None:
 def _beat(protocol: "SessionProtocol") -> None:
     now, deadlines = protocol.now, protocol.deadlines
     if _silence_at(protocol) <= now:
-        protocol.reach.on_silent()
+        protocol.reach.on_silent(now)
         give_up(protocol, park=True)
     elif now >= deadlines.beat_at:
         deadlines.beat_at = now + _pause(protocol.session)
@@ -143,7 +143,7 @@ def _patience(protocol: "SessionProtocol") -> float:
 def _reach(protocol: "SessionProtocol") -> None:
     now, reach = protocol.now, protocol.reach
     if reach.has_hung(now):
-        reach.on_silent()
+        reach.on_silent(now)
         give_up(protocol, park=reach.phase is Phase.GREETING)
     if reach.is_due(now):
         connect(protocol)

@@ -1,11 +1,12 @@
 """Endpoints: where the service may be reached, and in which order and how soon to try them.
 
 1. All endpoints are tried, one after the other, before any is waited for; but one that was found silent is passed
-   over for a few rounds: to ask it again costs a whole turn, in which another node may have taken over.
+   over for a second: to ask it again costs a whole turn, in which another node may have taken over.
 2. After a whole round in vain there is a pause, twice as long after each round up to a second, and drawn by lot:
    clients that lost the same leader must not come back in one wave.
 3. A node that says who leads is believed for one try, at once; after a pause if it was tried because another said
-   so, and not at all if it names the one that was found silent since a node last served.
+   so. It says so only of a leader that it has heard of since: so also if that one was found silent, which a leader
+   is, too, that waits for its journal.
 """
 
 import difflib
@@ -22,8 +23,8 @@ PAUSE_MAX_S = 1.0
 REFUSED = "Connection refused"
 SILENT = "it did not answer"
 UNTRIED = "it was not tried yet"
-SILENT_ROUNDS = 5
-"""For so many rounds, about a second with their pauses, one that was found silent is passed over."""
+SILENT_S = 1.0
+"""For so long one that was found silent is passed over. By the clock: others may be slow to answer, too."""
 
 
 class Endpoint(NamedTuple):
@@ -103,6 +104,7 @@ class Rotation:
         "_last",
         "_next",
         "_silent",
+        "_silent_until",
         "_stray",
         "_taken",
         "_troubles",
@@ -130,23 +132,24 @@ class Rotation:
         self._last = endpoints[0]
         self._silent: Endpoint | None = None
         """The last one that said nothing."""
+        self._silent_until = 0.0
 
     def __len__(self) -> int:
         return len(self._endpoints)
 
-    def take(self) -> Endpoint:
+    def take(self, now: float) -> Endpoint:
         """The endpoint to try now."""
-        self._last = self._choose()
+        self._last = self._choose(now)
         return self._last
 
-    def _choose(self) -> Endpoint:
+    def _choose(self, now: float) -> Endpoint:
         hint, self._hint = self._hint, None
         self._was_hinted = hint is not None
         if hint is not None:
             if hint in self._endpoints:
                 self._taken = self._endpoints.index(hint)
             return hint
-        if self._endpoints[self._next] == self._silent and self._failures < SILENT_ROUNDS * len(self._endpoints):
+        if self._endpoints[self._next] == self._silent and now < self._silent_until:
             self._next = (self._next + 1) % len(self._endpoints)
         self._taken = self._next
         self._next = (self._next + 1) % len(self._endpoints)
@@ -160,10 +163,10 @@ class Rotation:
         self._troubles.clear()
         self._stray = None
 
-    def on_silent(self) -> None:
+    def on_silent(self, now: float) -> None:
         """The last one taken says nothing: another is to be tried first."""
         self._next = (self._taken + 1) % len(self._endpoints)
-        self._silent = self._last
+        self._silent, self._silent_until = self._last, now + SILENT_S
 
     @property
     def last(self) -> Endpoint:
@@ -198,11 +201,9 @@ class Rotation:
     def on_leader(self, text: str) -> None:
         """A node said who leads."""
         try:
-            hint = endpoint(text) if text else None
+            self._hint = endpoint(text) if text else None
         except UsageError:
-            hint = None
-        # Who names the one that says nothing has not noticed yet: to ask it again would cost a whole turn.
-        self._hint = hint if hint != self._silent else None
+            self._hint = None
 
     def pause(self) -> float:
         """Seconds to wait before the next try, after one that failed."""

@@ -201,6 +201,9 @@ class SessionProtocol:
         self.now = self.pipeline.heard_at = now
         if now >= self.session.trust.end:
             self._distrust()
+        if self.session.ends and self.session.ends[0][0] <= now:
+            # Before anything is heard: what ran out while this process was stopped stays lost, extended or not.
+            lose_due(self)
         reader = self.reader
         reader.feed(data)
         messages = 0

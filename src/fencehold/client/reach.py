@@ -41,7 +41,7 @@ class Reach:
         self.phase = Phase.CONNECTING
         self._retry_at = inf
         self._attempt_until = now + self._timeout / (len(self._rotation) + 1)
-        self.orders.append(Connect(self._rotation.take()))
+        self.orders.append(Connect(self._rotation.take(now)))
 
     def retry(self, now: float) -> None:
         """The last try failed: pause, then try the next node."""
@@ -76,9 +76,9 @@ class Reach:
         nodes = len(self._rotation)
         return self._timeout / (nodes + 1) if nodes > 1 else self._timeout
 
-    def on_silent(self) -> None:
+    def on_silent(self, now: float) -> None:
         """The node says nothing: it may be stopped, so it is not the one to be tried first again."""
-        self._rotation.on_silent()
+        self._rotation.on_silent(now)
         self._rotation.on_trouble(SILENT)
 
     def on_trouble(self, why: str) -> None:

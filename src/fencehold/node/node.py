@@ -180,11 +180,14 @@ class Node:
 
     def refusal(self) -> Unavailable:
         """Why it answers nothing, when it does not lead."""
-        address = self.leader.address
-        if self._standing is not None and self._standing.awaits_taker:
+        standing, leader = self._standing, self.leader
+        if standing is not None and standing.awaits_taker:
             return Unavailable("another node takes over")
-        if self._follows and address and address != self.member.address:
-            return NotLeader(f"this node stands by; ask {address}", leader=address)
+        if standing is not None and leader.address not in ("", self.member.address):
+            if standing.vouches:
+                return NotLeader(f"this node stands by; ask {leader.address}", leader=leader.address)
+            # Whoever was sent there would wait in vain, as this node does.
+            return Unavailable(f"the leader, {leader.name}, was not heard of for a while")
         return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
 
     # Its life.
@@ -331,7 +334,7 @@ class Node:
 
     def _made_leader(self) -> Leader:
         leader = Leader(
-            self.replica.machine,
+            self.replica.lead(),
             self.journal,
             self.epoch,
             self._clock,

@@ -3,6 +3,9 @@
 1. It starts from the newest snapshot and applies every entry after it, in order: then its state is that of every
    other replica at that position, and that of the one which stopped.
 2. What it applies is what the journal holds. It never applies what may not be there.
+3. A journal that was away and is opened again is gone on with from where it was, if it still holds the entry that
+   was applied last. To begin anew takes seconds when there are many entries since the snapshot, and all nodes
+   would do so at the same time. A machine that has led may have seen what is not there, and begins anew.
 """
 
 from collections.abc import Callable
@@ -10,7 +13,7 @@ from collections.abc import Callable
 from fencehold.core.commands import Entry
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied
-from fencehold.errors import Damaged, SnapshotUnreadable
+from fencehold.errors import Damaged, SnapshotUnreadable, Trimmed
 from fencehold.journal.codec import decode
 from fencehold.journal.port import Journal, Opened, Record
 from fencehold.types import Epoch, Position
@@ -24,6 +27,8 @@ class Replica:
         self.machine = Machine()
         self.epoch: Epoch | None = Epoch(0)
         """Under which the last entry was written; None if a snapshot stands in its place."""
+        self._last: Record | None = None
+        """The entry that the machine applied last, and which it may go on from."""
 
     async def open(self, on_followed: Callable[[Applied], None] | None = None) -> Opened:
         """Open the journal and come up to its end; `on_followed` is told of each entry on the way.
@@ -33,13 +38,35 @@ class Replica:
             AlreadyOwned, Unavailable: as the journal says.
         """
         opened = await self.journal.open()
-        self.machine = _machine_of(opened)
-        self.epoch = Epoch(0) if opened.snapshot is None else None
-        async for record in self.journal.read(after=Position(self.machine.position)):
-            _, applied = self.follow(record)
-            if on_followed is not None:
-                on_followed(applied)
+        if not await self._goes_on(opened, on_followed):
+            self._last = None
+            self.machine = _machine_of(opened)
+            self.epoch = Epoch(0) if opened.snapshot is None else None
+            async for record in self.journal.read(after=Position(self.machine.position)):
+                self._catch_up(record, on_followed)
         return opened
+
+    async def _goes_on(self, opened: Opened, on_followed: Callable[[Applied], None] | None) -> bool:
+        """Go on from the entry that was applied last; False if the journal holds no such entry any more."""
+        last = self._last
+        if last is None or (opened.snapshot is not None and opened.snapshot.position > last.position):
+            return False
+        try:
+            # Read once more: it may be another journal by now, restored from a copy.
+            async for record in self.journal.read(after=Position(last.position - 1)):
+                if record.position > last.position:
+                    self._catch_up(record, on_followed)
+                elif record != last:
+                    return False
+        except (Trimmed, Damaged):
+            # If that is more than the place it stood at, beginning anew finds it, too.
+            return False
+        return opened.end >= last.position
+
+    def _catch_up(self, record: Record, on_followed: Callable[[Applied], None] | None) -> None:
+        _, applied = self.follow(record)
+        if on_followed is not None:
+            on_followed(applied)
 
     def follow(self, record: Record) -> tuple[Entry, Applied]:
         """Apply the next entry of the journal."""
@@ -48,8 +75,13 @@ class Replica:
             applied = self.machine.apply(record.position, entry)
         except Damaged as error:
             raise Damaged(f"position {record.position}: {error}") from error
-        self.epoch = record.epoch
+        self.epoch, self._last = record.epoch, record
         return entry, applied
+
+    def lead(self) -> Machine:
+        """The machine, for a leader to run ahead of the journal with: it is good for nothing else from here on."""
+        self._last = None
+        return self.machine
 
 
 def _machine_of(opened: Opened) -> Machine:

@@ -78,6 +78,11 @@ class StandingBy:
         """Whether another node takes over at the moment."""
         return self._suspicion.awaits_taker
 
+    @property
+    def vouches(self) -> bool:
+        """Whether the leader was heard of so lately that clients may be sent to it."""
+        return self._suspicion.vouches(self._loop.time())
+
     async def until_due(self) -> None:
         """Return when this node is to take the next epoch.
 

@@ -100,6 +100,11 @@ class Suspicion:
         )
         return min(reasons) + self._rank * patience.stagger_s
 
+    def vouches(self, now: float) -> bool:
+        """Whether the leader was heard of so lately that clients may be sent to it."""
+        silent_s = now - max(self._entry_at, self._heard_at)
+        return self._gone_at > now and not self.awaits_taker and silent_s < self._patience.leader_timeout_s / 2
+
     def was_asleep(self, due_at: float, now: float) -> bool:
         """Whether this node noticed so late that it was due, that it must have been stopped itself."""
         return now - due_at > self._patience.asleep_s

@@ -2,8 +2,10 @@
 
 import pytest
 
-from fencehold.client.endpoints import PAUSE_MAX_S, Endpoint, Rotation, parse
+from fencehold.client.endpoints import PAUSE_MAX_S, SILENT_S, Endpoint, Rotation, parse
 from fencehold.errors import UsageError
+
+NOW = 1_000.0
 
 
 def test_a_url_names_nodes_and_who_asks() -> None:
@@ -32,14 +34,14 @@ def test_a_secret_that_is_not_quoted_is_not_shown() -> None:
 def test_a_leader_that_was_not_given_is_told_of_until_one_serves() -> None:
     """Its address may be one that cannot be reached from here, which is what there is to be corrected."""
     rotation = Rotation((Endpoint("a", 1),), lambda: 0.0)
-    rotation.take()
+    rotation.take(NOW)
     rotation.on_trouble("it stands by")
     rotation.on_leader("c:3")
-    assert rotation.take() == ("c", 3)
+    assert rotation.take(NOW) == ("c", 3)
     rotation.on_trouble("No route to host")
     assert rotation.trouble() == "No route to host"
     assert rotation.troubles() == "it stands by; c:3: No route to host"
-    rotation.take()
+    rotation.take(NOW)
     assert rotation.trouble() == "it stands by"
     rotation.on_success()
     assert "No route" not in rotation.troubles()
@@ -48,12 +50,12 @@ def test_a_leader_that_was_not_given_is_told_of_until_one_serves() -> None:
 def test_the_node_that_served_is_tried_first() -> None:
     """After a success the same node is the next to be tried; pauses begin anew and never exceed a second."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 1.0)
-    assert rotation.take().host == "a"
+    assert rotation.take(NOW).host == "a"
     assert rotation.pause() == 0
-    assert rotation.take().host == "b"
+    assert rotation.take(NOW).host == "b"
     rotation.on_success()
     assert rotation.pause() == 0
-    assert rotation.take().host == "b"
+    assert rotation.take(NOW).host == "b"
     assert max(rotation.pause() for _ in range(60)) == PAUSE_MAX_S
 
 
@@ -62,72 +64,71 @@ def test_a_hint_is_believed_once_and_never_in_a_tight_circle() -> None:
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 0.0)
     rotation.on_leader("c:3")
     assert rotation.pause() == 0
-    assert rotation.take() == ("c", 3)
+    assert rotation.take(NOW) == ("c", 3)
     rotation.on_leader("b:2")
     assert rotation.pause() > 0
-    assert rotation.take() == ("b", 2)
+    assert rotation.take(NOW) == ("b", 2)
     rotation.on_leader("not:an:address:at-all")
     rotation.on_leader("")
-    assert rotation.take() == ("a", 1)
+    assert rotation.take(NOW) == ("a", 1)
 
 
-def test_a_hint_to_a_node_that_was_just_silent_is_not_followed() -> None:
-    """Who names it has not noticed yet, and asking it again would cost its whole turn. Later it is believed."""
+def test_a_hint_to_a_node_that_was_just_silent_is_followed() -> None:
+    """Who names it has heard of it since: it may only have waited for its journal."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)), lambda: 1.0)
-    rotation.take()
-    rotation.on_silent()
-    assert rotation.take().host == "b"
+    rotation.take(NOW)
+    rotation.on_silent(NOW)
+    assert rotation.take(NOW).host == "b"
     rotation.on_leader("a:1")
     assert rotation.pause() == 0
-    assert rotation.take().host == "c"
-    rotation.on_success()
-    rotation.on_leader("a:1")
-    assert rotation.take().host == "a"
+    assert rotation.take(NOW).host == "a"
 
 
-def test_a_node_that_was_silent_is_passed_over_for_a_while() -> None:
-    """Asking it costs a whole turn, and another node takes over meanwhile; but it is asked again before long."""
+@pytest.mark.parametrize("answer_s", [0.0, 0.3, 1.2])
+def test_a_node_that_was_silent_is_passed_over_for_a_second(answer_s: float) -> None:
+    """Asking it costs a whole turn, and another node takes over meanwhile; but however slowly others answer, it is
+    asked again after a second, for it may lead."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)), lambda: 1.0)
-    rotation.take()
+    rotation.take(NOW)
     rotation.on_success()
-    rotation.on_silent()
+    rotation.on_silent(NOW)
     tried: list[str] = []
-    waited_s = rotation.pause()
+    now = NOW + rotation.pause()
     while not tried or tried[-1] != "a":
-        tried.append(rotation.take().host)
-        waited_s += rotation.pause()
-    assert tried[:4] == ["b", "c", "b", "c"]
-    assert 0.5 < waited_s < 2
+        tried.append(rotation.take(now).host)
+        now += answer_s + rotation.pause()
+    assert tried[:2] == ["b", "c"]
+    assert NOW + SILENT_S < now < NOW + SILENT_S + 2 * PAUSE_MAX_S + 3 * answer_s
 
 
 def test_the_only_node_is_never_passed_over() -> None:
     """Silent or not, there is no other."""
     rotation = Rotation((Endpoint("a", 1),), lambda: 1.0)
-    rotation.take()
-    rotation.on_silent()
-    assert rotation.take().host == "a"
+    rotation.take(NOW)
+    rotation.on_silent(NOW)
+    assert rotation.take(NOW).host == "a"
 
 
 def test_after_a_long_outage_a_hint_is_followed_at_once() -> None:
     """Pauses have grown to a second by then; whoever is told who leads has waited for one of them already."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2)), lambda: 1.0)
     while rotation.pause() < PAUSE_MAX_S:
-        rotation.take()
-    assert rotation.take() == ("b", 2)
+        rotation.take(NOW)
+    assert rotation.take(NOW) == ("b", 2)
     rotation.on_leader("a:1")
     assert rotation.pause() == 0
-    assert rotation.take() == ("a", 1)
+    assert rotation.take(NOW) == ("a", 1)
 
 
 def test_a_node_that_is_silent_is_not_the_next_to_be_tried() -> None:
     """A node that was stopped takes connections and answers nothing: others come first, hinted at or not."""
     rotation = Rotation((Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)), lambda: 1.0)
-    assert rotation.take().host == "a"
+    assert rotation.take(NOW).host == "a"
     rotation.on_success()
-    rotation.on_silent()
-    assert rotation.take().host == "b"
+    rotation.on_silent(NOW)
+    assert rotation.take(NOW).host == "b"
     rotation.on_leader("c:3")
-    assert rotation.take().host == "c"
+    assert rotation.take(NOW).host == "c"
     rotation.on_success()
-    rotation.on_silent()
-    assert rotation.take().host == "a"
+    rotation.on_silent(NOW)
+    assert rotation.take(NOW).host == "a"

@@ -106,6 +106,43 @@ def test_a_silent_connection_is_parked_until_the_session_is_resumed() -> None:
     assert slot.result.fence == 1
 
 
+def test_a_leader_that_waited_for_its_journal_is_gone_back_to_at_once() -> None:
+    """It was silent for a turn; another node has heard of it, and says that it leads."""
+    talk = Talk(nodes=(*NODES, Endpoint("three", 3)))
+    talk.open()
+    _, slot = talk.ask()
+    talk.wait(1.3)
+    talk.greet()
+    assert talk.connected_to == NODES[1]
+    talk.fail("NOTLEADER this node stands by; ask one:1")
+    talk.wait(0.0)
+    talk.carry_out()
+    assert talk.connected_to == NODES[0]
+    talk.resume()
+    talk.reply(talk.grant(1))
+    assert slot.result.fence == 1
+
+
+@pytest.mark.parametrize("answer_s", [0.0, 0.5, 1.2])
+def test_a_leader_that_nobody_has_heard_of_is_asked_again_however_slow_the_others_are(answer_s: float) -> None:
+    """It was silent for a turn; the others take their time to say that they do not know who leads."""
+    talk = Talk(nodes=(*NODES, Endpoint("three", 3)))
+    talk.open()
+    talk.ask()
+    talk.wait(1.3)
+    silent_at = talk.now
+    talk.carry_out()
+    while talk.connected_to != NODES[0]:
+        talk.greet()
+        talk.wait(answer_s)
+        talk.fail("UNAVAILABLE the leader was not heard of for a while")
+        talk.carry_out()
+        while talk.connected_to is None:
+            talk.wait(max(0.0, talk.protocol.wake_at - talk.now))
+            talk.carry_out()
+    assert talk.now < silent_at + 1.0 + 2 * answer_s + 1.0
+
+
 @pytest.mark.parametrize("moment_s", [0.0, 0.3, 0.7, 1.2, 1.6])
 def test_silence_is_noticed_when_it_has_lasted_its_time_and_no_later(moment_s: float) -> None:
     """Whenever a node falls silent, the next one is tried when its turn of a third of the timeout is over."""

@@ -329,6 +329,23 @@ def test_an_extension_of_what_was_lost_meanwhile_is_no_success() -> None:
     assert grant.state(talk.now) is State.LOST
 
 
+@pytest.mark.guarantee("G7")
+def test_an_extension_that_is_heard_after_the_end_brings_nothing_back() -> None:
+    """The process was stopped when the hold ran out, and finds the answer before any timer: it stays lost."""
+    talk = Talk()
+    talk.open()
+    grant = talk.hold(ttl_ms=5_000)
+    slot = Slot()
+    talk.protocol.extend(grant, 0, slot, talk.now)
+    talk.sent()
+    talk.now += 6
+    assert grant.safe_for(talk.now) == 0
+    talk.reply(talk.grant(1))
+    assert grant.state(talk.now) is State.LOST
+    assert isinstance(slot.error, HoldLost)
+    assert ["LOCK.RELEASE", "a", "1"] in [command[:3] for command in talk.sent()]
+
+
 @pytest.mark.parametrize(
     ("delay", "end"), [(0, ["LOCK.RELEASE", "a", "1"]), (0.4, ["LOCK.EXTEND", "a", "1", "1"])]
 )

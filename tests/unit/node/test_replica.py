@@ -11,7 +11,7 @@ from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Damaged
 from fencehold.journal.codec import encode
-from fencehold.journal.port import Journal
+from fencehold.journal.port import Journal, Snapshot
 from fencehold.node.replica import Replica
 from fencehold.types import Epoch, Position
 from tests.unit.node.doubles import run
@@ -114,5 +114,112 @@ def test_a_snapshot_that_cannot_be_read_is_named(handle: Handles) -> None:
         with pytest.raises(Damaged, match=r"snapshot at position 5: .*damaged"):
             await replica.open()
         await replica.journal.close()
+
+    run(scenario())
+
+
+class Rig:
+    """A replica on a store that others write to, opened time and again."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.machine = Machine()
+        """Of the one that writes."""
+        self.replica = Replica(MemoryJournal(self.store))
+
+    async def write(self, upto: int, *, saved: bool = False) -> None:
+        journal = MemoryJournal(self.store)
+        await journal.open()
+        await _write(journal, self.machine, await journal.lead(), upto)
+        if saved:
+            await journal.save(Position(upto), self.machine.snapshot())
+            await journal.trim()
+        await journal.close()
+
+    async def reopen(self) -> list[int]:
+        """Open it, and say which entries it applied for that."""
+        followed: list[int] = []
+        await self.replica.journal.close()
+        await self.replica.open(lambda applied: followed.append(applied.position))
+        assert self.replica.machine.state_hash() == self.machine.state_hash()
+        return followed
+
+
+def test_a_journal_that_was_away_is_gone_on_with() -> None:
+    """What was applied before is not applied again: only what was written meanwhile."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.write(20)
+        assert await rig.reopen() == list(range(1, 21))
+        await rig.write(25)
+        assert await rig.reopen() == [21, 22, 23, 24, 25]
+        assert await rig.reopen() == []
+
+    run(scenario())
+
+
+def test_after_a_trim_it_begins_with_the_snapshot() -> None:
+    """What it had not applied yet is gone, and a snapshot stands in its place; or what it applied last is."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.write(20)
+        await rig.reopen()
+        await rig.write(30, saved=True)
+        await rig.write(32)
+        assert await rig.reopen() == [31, 32]
+        await rig.write(40)
+        await rig.reopen()
+        rig.store.records.clear()
+        rig.store.snapshot = Snapshot(Position(40), b"".join(rig.machine.snapshot()))
+        rig.store.trimmed = Position(40)
+        assert await rig.reopen() == []
+
+    run(scenario())
+
+
+@pytest.mark.guarantee("G12")
+def test_a_journal_restored_from_a_copy_is_begun_anew() -> None:
+    """Another entry is where the last one was, or none is: nothing of what was applied is relied on."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.write(20)
+        copy = list(rig.store.records)
+        await rig.write(30)
+        await rig.reopen()
+        rig.store.records[:] = copy
+        rig.machine = (await _replica_of(rig.store)).machine
+        assert await rig.reopen() == list(range(1, 21))
+        await rig.write(22)
+        await rig.reopen()
+        # As many entries as before, written by another.
+        rig.store.records[:] = copy
+        rig.machine = (await _replica_of(rig.store)).machine
+        await rig.write(22)
+        assert await rig.reopen() == list(range(1, 23))
+
+    run(scenario())
+
+
+async def _replica_of(store: MemoryStore) -> Replica:
+    replica = Replica(MemoryJournal(store))
+    await replica.open()
+    await replica.journal.close()
+    return replica
+
+
+@pytest.mark.guarantee("G3")
+def test_a_machine_that_has_led_begins_anew() -> None:
+    """It may have seen an entry that never came to be there."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.write(5)
+        await rig.reopen()
+        ahead = rig.replica.lead()
+        ahead.apply(6, entry_at(6))
+        assert await rig.reopen() == [1, 2, 3, 4, 5]
 
     run(scenario())

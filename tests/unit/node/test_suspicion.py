@@ -119,3 +119,21 @@ def test_who_was_asleep_itself_still_waits_for_the_one_that_takes_over() -> None
     suspicion = Suspicion(PATIENCE, 0.0, rank=0, vain_epochs=2)
     suspicion.count_anew(100.0)
     assert suspicion.due_at() == 102.0
+
+
+def test_clients_are_sent_to_a_leader_that_was_just_heard_of() -> None:
+    """By an entry, or by an answer: one that waits for its journal answers still, and is the one to ask."""
+    suspicion = heard()
+    suspicion.on_entry(1.0)
+    assert suspicion.vouches(1.4)
+    assert not suspicion.vouches(1.5)
+    suspicion.on_heard(1.8, 0)
+    assert suspicion.vouches(2.2)
+
+
+def test_nobody_is_sent_to_a_leader_that_has_gone_or_is_to_come() -> None:
+    """It said goodbye, or another takes over, and who that is will be known when it has written."""
+    suspicion = heard(1.0)
+    suspicion.on_goodbye(1.1)
+    assert not suspicion.vouches(1.2)
+    assert not Suspicion(PATIENCE, 1.0, vain_epochs=1).vouches(1.1)
