@@ -2,7 +2,7 @@
 
 1. It opens the journal and comes up to its end. Alone, it takes the next epoch at once; among others it stands by
    until it is to (see `standby`). It reads what came before its epoch, and leads until it is stopped, sealed, or
-   the journal fails. Then it drops its state, opens anew and tries again, ever more slowly, up to a bound.
+   the journal fails. Then it opens anew and tries again, ever more slowly, up to a bound; who led drops its state.
 2. While it does not lead it refuses at once: certainly nothing happened, and who leads if that is known. Only what
    is asked for as stale is answered from what it has followed.
 3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
@@ -211,7 +211,7 @@ class Node:
         """
         failures = 0
         while not self._stopping:
-            appends = self.appends
+            position = self.position
             try:
                 await self._serve()
             except (Unavailable, OutcomeUnknown, *_DEPOSED) as error:
@@ -220,7 +220,8 @@ class Node:
                 self.notes = (f"trying again: {error}",)
                 self._settled.set()
                 self.on_changed()
-                failures = 0 if self.appends > appends else failures
+                # It led or followed since: what failed before is over.
+                failures = 0 if self.position > position else failures
                 await self._pause(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
             finally:

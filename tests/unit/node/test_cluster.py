@@ -15,9 +15,12 @@ from fencehold.core.outcomes import Granted, Opened
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import NotLeader, OutcomeUnknown, Unavailable
+from fencehold.journal import port
+from fencehold.journal.port import Record
 from fencehold.node.leader import Bounds
 from fencehold.node.suspicion import Patience
 from fencehold.server import Config, Server
+from fencehold.types import Position
 from tests.contract.engines.embedded import OneFault
 from tests.unit.node.doubles import run, until
 from tests.unit.node.test_node import asked, told
@@ -234,6 +237,53 @@ async def _replies(reader: asyncio.StreamReader, count: int) -> list[Any]:
         parser.feed(await reader.read(65_536))
         replies += iter(parser.gets, False)
     return replies
+
+
+class Distant(MemoryJournal):
+    """A journal that cannot be reached so many times more."""
+
+    away = 0
+
+    async def open(self) -> port.Opened:
+        self._reach()
+        return await super().open()
+
+    async def tail(self, after: Position) -> AsyncIterator[Record]:
+        async for record in super().tail(after):
+            self._reach()
+            yield record
+
+    def _reach(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unavailable("etcd has no leader")
+
+
+def test_a_standby_that_has_followed_since_tries_again_as_soon_as_the_first_time() -> None:
+    """While its journal is away it waits ever longer between tries; when it is away again, that begins anew."""
+
+    async def scenario() -> None:
+        async with cluster("a") as (nodes, (a,)):
+            journal, pauses = Distant(nodes.store), list[float]()
+            config = Config(node="b", port=0, patience=Patience(leader_timeout_s=1_000))
+            b = nodes.servers["b"] = Server(config, journal=journal)
+
+            async def pause(seconds: float) -> None:
+                pauses.append(seconds)
+
+            b.node._pause = pause  # type: ignore[method-assign]
+            await b.start()
+            await nodes.stands_by(b, a)
+            for away in (4, 2):
+                pauses.clear()
+                journal.away = away
+                await until(lambda away=away: len(pauses) == away)  # type: ignore[misc]
+                assert pauses == [0.05, 0.1, 0.2, 0.5][:away]
+                position = b.node.position
+                await until(lambda position=position: b.node.position > position + 1)  # type: ignore[misc]
+                await nodes.stands_by(b, a)
+
+    run(scenario())
 
 
 def test_nodes_that_take_over_at_once_do_not_seal_one_another() -> None:
