@@ -141,6 +141,8 @@ def test_a_service_that_is_away_is_waited_for() -> None:
                     term.lost.wait()
 
         with service_on_a_thread(port):
+            # The loop begins with a service that is there; the client may be in a pause between two tries still.
+            until_true(lambda: _is_reached(client))
             thread = threading.Thread(target=lead)
             thread.start()
             until_true(lambda: len(epochs) == 1)
@@ -151,6 +153,14 @@ def test_a_service_that_is_away_is_waited_for() -> None:
             client.close()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+
+def _is_reached(client: fencehold.Client) -> bool:
+    try:
+        client.ready()
+    except fencehold.Unavailable:
+        return False
+    return True
 
 
 def _raises_unavailable(client: fencehold.Client) -> bool:
