@@ -80,6 +80,11 @@ class AtOnce:
             self._later(self._leasing.wake, lease.ask.name)
         return True
 
+    def abandon(self, grant: Grant) -> None:
+        """Have a grant given back, by the loop."""
+        lease = cast(Lease, grant)
+        self._later(self._leasing.forsake, lease.ask, lease.ttl)
+
     def close(self) -> None:
         """Disconnect."""
         self._is_closed = True

@@ -7,7 +7,7 @@
 """
 
 from contextvars import ContextVar
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from fencehold.client.holding import Claiming, Holding
 
@@ -22,12 +22,17 @@ class Body(Generic[Held]):
     def __init__(self, hold: Held) -> None:
         self.hold = hold
         self.is_over = False
-        self.outer = _around()
+        self.outer: Body[Any] | None = None
         """The body around this one."""
+
+    def enter(self) -> Self:
+        """It begins."""
+        self.outer = _around()
         _innermost.set(self)
+        return self
 
     def leave(self) -> None:
-        """It is over."""
+        """It is over, or never began."""
         self.is_over = True
         # Another, if bodies are not left in order, or not by whoever entered: who looks finds this one over.
         if _innermost.get() is self:

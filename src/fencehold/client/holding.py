@@ -65,7 +65,9 @@ class Claiming:
 
     def __del__(self) -> None:
         # Not released here: whoever lost track of it may still be working under it.
-        if not self._grant.ending and self._grant.is_protected:
+        # An interrupt may have come before it had one.
+        grant = getattr(self, "_grant", None)
+        if grant is not None and not grant.ending and grant.is_protected:
             warnings.warn(f"{self!r} was never released; it lives as long as its session", ResourceWarning, 2)
 
 

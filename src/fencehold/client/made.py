@@ -38,15 +38,18 @@ class Holds(Generic[Held]):
         """What this task or thread has not given back; it may be lost."""
         return [hold for hold in self._made.get(who, ()) if hold._grant.ending != "released"]
 
-    def take(self, who: Any) -> Held | None:
-        """Take out what this task or thread got last and has not given back."""
+    def last(self, who: Any) -> Held | None:
+        """What this task or thread got last and has not given back."""
         holds = self.of(who)
-        last = holds.pop() if holds else None
+        return holds[-1] if holds else None
+
+    def drop(self, who: Any, hold: Held) -> None:
+        """Know it no longer."""
+        holds = [other for other in self.of(who) if other is not hold]
         if holds:
             self._made[who] = holds
         else:
             self._made.pop(who, None)
-        return last
 
 
 class Bodies(Generic[Entering]):
@@ -66,33 +69,35 @@ class Bodies(Generic[Entering]):
         """A body begins."""
         self._open.setdefault(who, []).append(body)
 
-    def leave(self, who: Any, error: BaseException | None) -> tuple[Any, Body[Entering]] | None:
-        """A body is over, with this error or none: which one, and who entered it.
+    def last(self, who: Any, error: BaseException | None) -> tuple[Any, Body[Entering]] | None:
+        """Which body is over, with this error or none, and who entered it.
 
         Raises:
             UsageError: that cannot be told. An error of the body's own gets a note instead, and this is None.
         """
-        try:
-            who, body = self._last(who)
-        except UsageError as failure:
-            if error is None:
-                raise
-            error.add_note(str(failure))
-            return None
-        bodies = self._open[who]
-        bodies.remove(body)
-        if not bodies:
-            del self._open[who]
-        body.leave()
-        return who, body
-
-    def _last(self, who: Any) -> tuple[Any, Body[Entering]]:
         if who not in self._open:
             others = list(self._open)
             if len(others) != 1:
-                raise _not_entered(who, len(others))
+                failure = _not_entered(who, len(others))
+                if error is None:
+                    raise failure
+                error.add_note(str(failure))
+                return None
             who = others[0]
-        return who, self._open[who][-1]
+        bodies = self._open[who]
+        while bodies[-1].is_over and len(bodies) > 1:
+            # Its end was interrupted before it could take note of that.
+            bodies.pop()
+        return who, bodies[-1]
+
+    def leave(self, who: Any, body: Body[Entering]) -> None:
+        """A body is over, if it was entered."""
+        body.leave()
+        bodies = self._open.get(who, [])
+        if body in bodies:
+            bodies.remove(body)
+        if not bodies:
+            self._open.pop(who, None)
 
     def of(self, who: Any) -> list[Entering]:
         """What a task or thread has by being inside."""
@@ -109,7 +114,10 @@ def _not_entered(who: object, others: int) -> UsageError:
 
 
 class Levels(Generic[Held]):
-    """How often each task or thread has taken the names it may take again, by whatever lock object of a client."""
+    """How often each task or thread has taken the names it may take again, by whatever lock object of a client.
+
+    A level is that of a body, which is left with it, or of an acquire, which a release leaves.
+    """
 
     __slots__ = ("_taken",)
 
@@ -120,21 +128,48 @@ class Levels(Generic[Held]):
     def held(self, who: Any, name: str) -> Held | None:
         """What this task or thread has the name by; it may be lost."""
         level = self._taken.get(who, {}).get(name)
-        return None if level is None else level[0]
+        if level is None:
+            return None
+        if level[0]._grant.ending == "released":
+            # Not by its lock, or that was interrupted before it could take note.
+            self.go_back(who, name, 0)
+            return None
+        return level[0]
+
+    def depth(self, who: Any, name: str) -> int:
+        """How many levels deep this task or thread is."""
+        return len(self._levels(who, name))
 
     def enter(self, who: Any, name: str, hold: Held, body: Body[Any] | None = None) -> None:
         """Go one level deeper; with a body if there is one."""
         self._taken.setdefault(who, {}).setdefault(name, (hold, []))[1].append(body)
 
-    def leave(self, who: Any, name: str) -> tuple[Held, bool] | None:
-        """Leave one level: what was held, and whether that was the last one; None if there was no level."""
-        levels = self._taken.get(who, {})
-        if name not in levels:
-            return None
-        hold, bodies = levels[name]
-        body = bodies.pop()
-        if body is not None:
-            body.leave()
-        if not bodies:
-            del levels[name]
-        return hold, not bodies
+    def go_back(self, who: Any, name: str, depth: int) -> None:
+        """Leave all levels beyond so many."""
+        levels = self._levels(who, name)
+        del levels[depth:]
+        if not levels:
+            self._taken.get(who, {}).pop(name, None)
+
+    def is_last(self, who: Any, name: str, body: Body[Any]) -> bool:
+        """Whether there is no level left when this body is over; not, if its level was left before."""
+        levels = self._levels(who, name)
+        return body in levels and not _without(levels, body)
+
+    def leave(self, who: Any, name: str, body: Body[Any]) -> None:
+        """A body is over, and those inside it."""
+        levels = self._levels(who, name)
+        levels[:] = _without(levels, body)
+        if not levels:
+            self._taken.get(who, {}).pop(name, None)
+
+    def _levels(self, who: Any, name: str) -> list[Body[Any] | None]:
+        level = self._taken.get(who, {}).get(name)
+        return [] if level is None else level[1]
+
+
+def _without(levels: list[Body[Any] | None], body: Body[Any]) -> list[Body[Any] | None]:
+    if body not in levels:
+        return levels
+    at = levels.index(body)
+    return levels[:at] + [level for level in levels[at:] if level is None]

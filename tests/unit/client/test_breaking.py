@@ -99,6 +99,9 @@ class Thread:
         self.calls.append("release")
         return True
 
+    def abandon(self, grant: Grant) -> None:
+        self.calls.append("abandon")
+
 
 def granted(terms: Terms) -> Grant:
     trust = Trust(30.0, 1.0)
@@ -293,6 +296,24 @@ def test_a_thread_asks_by_itself_while_the_breaker_is_closed() -> None:
         await opened(inner, carrier)
         assert way_of(carrier) is None
         assert thread.calls == ["acquire", "release"] * 3 + ["acquire"]
+
+    case(test)
+
+
+def test_a_thread_that_is_interrupted_when_it_was_granted_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that is just when the breaker is told."""
+
+    def interrupt(_: Breaker) -> None:
+        raise KeyboardInterrupt
+
+    async def test(inner: Scripted, carrier: Breaking) -> None:
+        inner.at_once = thread = Thread(Answer(granted(TERMS), is_known=True))
+        way = way_of(carrier)
+        assert way is not None
+        monkeypatch.setattr(Breaker, "on_heard", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            way.acquire(TERMS, current_task())
+        assert thread.calls == ["acquire", "abandon"]
 
     case(test)
 

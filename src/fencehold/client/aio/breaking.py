@@ -121,9 +121,17 @@ class _Hearing:
 
     def acquire(self, terms: Terms, who: Who) -> Answer:
         answer = self._within.acquire(terms, who)
-        if answer.is_known:
-            self._breaker.on_heard()
+        try:
+            if answer.is_known:
+                self._breaker.on_heard()
+        except BaseException:
+            if answer.grant is not None:
+                self._within.abandon(answer.grant)
+            raise
         return answer
+
+    def abandon(self, grant: Grant) -> None:
+        self._within.abandon(grant)
 
     def release(self, grant: Grant) -> bool:
         return self._within.release(grant)

@@ -39,6 +39,9 @@ class AtOnce(Protocol):
             HoldLost: it was gone already.
         """
 
+    def abandon(self, grant: Grant) -> None:
+        """Have a grant given back that nobody has: whoever asked for it was interrupted. It does not wait."""
+
 
 class Carrier(Protocol):
     """Belongs to the event loop that made it."""

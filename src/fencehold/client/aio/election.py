@@ -51,6 +51,7 @@ class Turn(Claim):
             raise self._grant.why()
         self._enter_body(current_task())
         self._body = Body(self)
+        self._body.enter()
         return self
 
     async def __aexit__(

@@ -106,14 +106,15 @@ class Lock(AsyncOnly, Generic[Held]):
             HoldLost: it was lost before.
         """
         task = current_task()
-        hold = self._acquired.take(task)
-        if hold is None:
+        hold = self._acquired.last(task)
+        if hold is not None:
+            self._acquired.drop(task, hold)
+        else:
             # Still entered: the end of its `async with` finds it released, and does nothing.
             hold = next((hold for hold in reversed(self._entered.of(task)) if not hold._grant.ending), None)
-        if hold is not None:
-            await hold.release()
-            return
-        raise NotOwner(f"this task holds nothing by this lock on {self._terms.label}")
+        if hold is None:
+            raise NotOwner(f"this task holds nothing by this lock on {self._terms.label}")
+        await hold.release()
 
     def owned(self) -> bool:
         """Whether this task holds the names by this lock, and can trust it."""
@@ -153,16 +154,17 @@ class Lock(AsyncOnly, Generic[Held]):
         hold = self._held(self._carrier, grant)
         if self._on_lost == "cancel":
             hold._enter_body(task)
-        self._entered.enter(task, Body(hold))
+        self._entered.enter(task, Body(hold).enter())
         return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
-        left = self._entered.leave(current_task(), error)
+        left = self._entered.last(current_task(), error)
         if left is None:
             return
+        self._entered.leave(*left)
         hold = left[1].hold
         released = hold._leave_held() if error is None else None
         if released is None:

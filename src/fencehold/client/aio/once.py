@@ -36,7 +36,7 @@ def once(
             if hold is None:
                 return None
             hold._enter_body(current_task())
-            body = Body(hold)
+            body = Body(hold).enter()
             try:
                 result = await function(*args, **kwargs)
             except BaseException as error:

@@ -113,3 +113,6 @@ class _Protected:
 
     def release(self, grant: Grant) -> bool:
         return grant.is_protected and self._within.release(grant)
+
+    def abandon(self, grant: Grant) -> None:
+        self._within.abandon(grant)

@@ -95,11 +95,12 @@ class RLock(AsyncOnly, Generic[Held]):
 
     async def release(self) -> None:
         """Leave one level; the last one releases."""
-        left = self._levels.leave(current_task(), self.name)
-        if left is None:
+        task = current_task()
+        hold, depth = self._levels.held(task, self.name), self._levels.depth(task, self.name)
+        if hold is None:
             raise NotOwner(f"this task holds nothing by a re-entrant lock on {self.name!r}")
-        hold, is_last = left
-        if is_last:
+        self._levels.go_back(task, self.name, depth - 1)
+        if depth == 1:
             await hold.release()
 
     def owned(self) -> bool:
@@ -120,7 +121,7 @@ class RLock(AsyncOnly, Generic[Held]):
             hold = await self._lock.acquire_or_raise()
             if self._lock._on_lost == "cancel":
                 hold._enter_body(task)
-        body = Body(hold)
+        body = Body(hold).enter()
         self._levels.enter(task, self.name, hold, body)
         self._entered.enter(task, body)
         return hold
@@ -128,11 +129,15 @@ class RLock(AsyncOnly, Generic[Held]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        entered = self._entered.leave(current_task(), error)
-        left = None if entered is None else self._levels.leave(entered[0], self.name)
-        # None: the body has released it itself.
-        if left is not None and left[1]:
-            await left[0]._leave(error)
+        entered = self._entered.last(current_task(), error)
+        if entered is None:
+            return
+        task, body = entered
+        self._entered.leave(task, body)
+        is_last = self._levels.is_last(task, self.name, body)
+        self._levels.leave(task, self.name, body)
+        if is_last:
+            await body.hold._leave(error)
 
 
 class UntimedRLock(Untimed[Held], RLock[Held]):

@@ -46,7 +46,12 @@ class Turn(Claim):
     def __enter__(self) -> Self:
         if self._body is not None:
             raise UsageError(f"this term of {self.name!r} was entered before: the loop gives the next one")
-        self._body = Body(self)
+        body = self._body = Body(self)
+        try:
+            body.enter()
+        except BaseException:
+            body.leave()
+            raise
         return self
 
     def __exit__(
@@ -54,10 +59,15 @@ class Turn(Claim):
     ) -> bool:
         """Resign. A loss of this term is swallowed, anything else goes on."""
         assert self._body is not None
-        self._body.leave()
-        # Raised only for a body that ended well: it is over, or will be as soon as the service is back.
-        with suppress(*UNSURE):
-            self._leave(error)
+        try:
+            self._body.leave()
+            # Raised only for a body that ended well: it is over, or will be as soon as the service is back.
+            with suppress(*UNSURE):
+                self._leave(error)
+        finally:
+            # After an interrupt, too, whatever that kept from being done.
+            self._body.leave()
+            self._abandon()
         return is_loss_of(self._grant, error)
 
     def _end(self) -> None:
@@ -104,11 +114,9 @@ class Election(Generic[Held]):
 
     def campaign(self, *, timeout: Duration | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
-        portal = self._line.portal()
-        grant = portal.acquire(self._terms.waiting(timeout))
-        if grant is None:
-            return None
-        term = self._term = self._held(portal, grant)
+        term = self._line.portal().acquire(self._held, self._terms.waiting(timeout))
+        if term is not None:
+            self._term = term
         return term
 
     @overload
@@ -134,29 +142,32 @@ class Election(Generic[Held]):
             except GeneratorExit:
                 term._end_soon()
                 raise
-            term._end()
+            try:
+                term._end()
+            finally:
+                # After an interrupt, too.
+                term._abandon()
+            pauses.reset()
 
     def _next_term(self, pauses: Pauses) -> Turn | None:
         """The next term of this candidate; None if the client is closed."""
-        kind = Term if issubclass(self._held, Leadership) else Turn
         while not self._is_closed():
             try:
-                portal = self._line.portal()
-                grant = self._campaign(portal, pauses)
+                term = self._campaign(self._line.portal(), pauses)
             except UsageError:
                 if not self._is_closed():
                     raise
             else:
-                if grant is not None:
-                    pauses.reset()
-                    term = self._term = kind(portal, grant)
+                if term is not None:
+                    self._term = term
                     return term
         return None
 
-    def _campaign(self, portal: Portal, pauses: Pauses) -> Grant | None:
-        """What was granted; None if the service is away, after a pause, which ends when the client is closed."""
+    def _campaign(self, portal: Portal, pauses: Pauses) -> Turn | None:
+        """A term; None if the service is away, after a pause, which ends when the client is closed."""
+        kind: type[Turn] = Term if issubclass(self._held, Leadership) else Turn
         try:
-            return portal.acquire(self._terms)
+            return portal.acquire(kind, self._terms)
         except AWAY as error:
             if not self._is_closed():
                 campaign_failed(self.name, error)
@@ -170,10 +181,15 @@ class Election(Generic[Held]):
             NotOwner: it has none.
             HoldLost: it had lost it before.
         """
-        term, self._term = self._term, None
+        term = self._term
         if term is None:
             raise NotOwner(f"this client does not lead {self.name!r}")
-        term.release()
+        try:
+            term.release()
+        finally:
+            # Not if an interrupt came first: then it leads still.
+            if term._grant.ending and self._term is term:
+                self._term = None
 
     def leader(self) -> Holder | None:
         """Who leads at this moment; None if nobody does."""

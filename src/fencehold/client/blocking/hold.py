@@ -66,11 +66,17 @@ class Claim(Claiming):
             NotOwner: it was released before.
             OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
         """
-        self._alive()
-        self._portal.release(self._grant)
+        try:
+            self._alive()
+            self._portal.release(self._grant)
+        except FenceholdError:
+            raise
+        except BaseException:
+            self._abandon()
+            raise
 
     def _leave(self, error: BaseException | None) -> None:
-        """The body is over: release. Never hides the body's own error.
+        """The body is over: release, whatever interrupts it. Never hides the body's own error.
 
         Raises:
             HoldLost: it was lost, and the body raised nothing.
@@ -83,6 +89,13 @@ class Claim(Claiming):
                 raise
             if failure is not error:
                 error.add_note(str(failure))
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Have it given back, if it is not, without waiting for that: its caller was interrupted."""
+        if not self._grant.ending:
+            self._portal.abandon(self._grant)
 
     def _on_lost(self, grant: Grant) -> None:
         self._tell_loss(grant)

@@ -85,7 +85,11 @@ class Lock(BlockingOnly, Generic[Held]):
             terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
         hold = self._acquire_unowned(terms)
         if hold is not None:
-            self._acquired.add(this_thread(), hold)
+            try:
+                self._acquired.add(this_thread(), hold)
+            except BaseException:
+                hold._abandon()
+                raise
         return hold
 
     def release(self) -> None:
@@ -96,14 +100,18 @@ class Lock(BlockingOnly, Generic[Held]):
             HoldLost: it was lost before.
         """
         thread = this_thread()
-        hold = self._acquired.take(thread)
+        hold = self._acquired.last(thread)
         if hold is None:
             # Still entered: the end of its `with` finds it released, and does nothing.
             hold = next((hold for hold in reversed(self._entered.of(thread)) if not hold._grant.ending), None)
-        if hold is not None:
+        if hold is None:
+            raise NotOwner(f"this thread holds nothing by this lock on {self._terms.label}")
+        try:
             hold.release()
-            return
-        raise NotOwner(f"this thread holds nothing by this lock on {self._terms.label}")
+        finally:
+            # Not if an interrupt came first: then it is this thread's still.
+            if hold._grant.ending:
+                self._acquired.drop(thread, hold)
 
     def owned(self) -> bool:
         """Whether this thread holds the names by this lock, and can trust it."""
@@ -119,8 +127,7 @@ class Lock(BlockingOnly, Generic[Held]):
     def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
         portal = self._line.portal()
-        grant = portal.acquire(terms, owner)
-        return None if grant is None else self._held(portal, grant)
+        return portal.acquire(self._held, terms, owner)
 
     def acquire_or_raise(self, owner: bytes | None = None) -> Held:
         """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
@@ -135,17 +142,35 @@ class Lock(BlockingOnly, Generic[Held]):
 
     def __enter__(self) -> Held:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
+        thread = this_thread()
         hold = self.acquire_or_raise()
-        self._entered.enter(this_thread(), Body(hold))
+        body: Body[Held] | None = None
+        try:
+            body = Body(hold)
+            self._entered.enter(thread, body.enter())
+        except BaseException:
+            if body is not None:
+                self._entered.leave(thread, body)
+            hold._abandon()
+            raise
         return hold
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
-        left = self._entered.leave(this_thread(), error)
-        if left is not None:
-            left[1].hold._leave(error)
+        left: tuple[Any, Body[Held]] | None = None
+        try:
+            left = self._entered.last(this_thread(), error)
+            if left is not None:
+                left[1].leave()
+                left[1].hold._leave(error)
+        finally:
+            # After an interrupt, too, whatever that kept from being done.
+            left = left or self._entered.last(this_thread(), error)
+            if left is not None:
+                self._entered.leave(*left)
+                left[1].hold._abandon()
 
     @overload
     def __call__(self, function: Raising[Given]) -> Raising[Given]: ...  # type: ignore[overload-overlap]

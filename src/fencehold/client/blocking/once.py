@@ -56,16 +56,25 @@ class Once:
             hold = self._acquire()
             if hold is None:
                 return None
-            body = Body(hold)
+            body: Body[Claim] | None = None
+            failure: BaseException | None = None
             try:
-                result = ran(function, function(*args, **kwargs))
+                body = Body(hold)
+                body.enter()
+                return ran(function, function(*args, **kwargs))
             except BaseException as error:
-                body.leave()
-                hold._leave(error)
+                failure = error
                 raise
-            body.leave()
-            hold._leave(None)
-            return result
+            finally:
+                try:
+                    if body is not None:
+                        body.leave()
+                    hold._leave(failure)
+                finally:
+                    # After an interrupt, too, whatever that kept from being done.
+                    if body is not None:
+                        body.leave()
+                    hold._abandon()
 
         return run
 

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.carrier import Carrier
@@ -20,6 +21,7 @@ from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, UsageError
 
+Held = TypeVar("Held")
 Result = TypeVar("Result")
 
 
@@ -36,11 +38,16 @@ class Portal(Protocol):
     def threads(self) -> Threads:
         """What the application's threads are."""
 
-    def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
-        """Acquire for the calling thread, or for an owner made `anew`."""
+    def acquire(
+        self, kind: Callable[["Portal", Grant], Held], terms: Terms, owner: bytes | None = None
+    ) -> Held | None:
+        """Acquire for the calling thread, or for an owner made `anew`; makes a hold of some kind of the grant."""
 
     def release(self, grant: Grant) -> None:
         """Give a grant back. Once handed over it is done, whoever stops waiting."""
+
+    def abandon(self, grant: Grant) -> None:
+        """Have a grant given back that nobody has, unless that was done. It does not wait, nor raise."""
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
@@ -80,18 +87,34 @@ class CarrierPortal(LoopThread):
             raise
         self.owners = self.channel.owners
 
-    def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
+    def acquire(
+        self, kind: Callable[[Portal, Grant], Held], terms: Terms, owner: bytes | None = None
+    ) -> Held | None:
+        grant: Grant | None = None
+        try:
+            grant = self._granted(terms, owner)
+            return None if grant is None else kind(self, grant)
+        except BaseException:
+            if grant is not None:
+                self.abandon(grant)
+            raise
+
+    def _granted(self, terms: Terms, owner: bytes | None) -> Grant | None:
         at_once = self.channel.at_once
         if at_once is not None and not self._closing:
             answer = at_once.acquire(terms, this_thread())
             if answer.grant is not None or (answer.is_known and terms.timeout == 0):
                 return answer.grant
-        return self.run(self.channel.acquire(terms, this_thread(), owner))
+        return self.run(self.channel.acquire(terms, this_thread(), owner), self._give_back)
 
     def release(self, grant: Grant) -> None:
         at_once = self.channel.at_once
         if at_once is None or self._closing or not at_once.release(grant):
             self.run(_awaited(self.channel.release, grant))
+
+    def abandon(self, grant: Grant) -> None:
+        with suppress(UsageError):
+            self.post(self._give_back, grant)
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         self.run(self.channel.extend(grant, ttl))
@@ -108,6 +131,11 @@ class CarrierPortal(LoopThread):
     async def end(self) -> None:
         await self.channel.close()
 
+    def _give_back(self, grant: Grant | None) -> None:
+        """On the loop's thread."""
+        if grant is not None and not grant.ending:
+            self._start(self.slip(), _awaited(self.channel.release, grant), [])
+
 
 class ServicePortal(CarrierPortal):
     """The portal to the service: what is asked often goes to the session protocol without a task."""
@@ -119,14 +147,18 @@ class ServicePortal(CarrierPortal):
         self.protocol = self.channel.protocol
         self._driver = self.channel.driver
 
-    def acquire(self, terms: Terms, owner: bytes | None = None) -> Grant | None:
+    def acquire(
+        self, kind: Callable[[Portal, Grant], Held], terms: Terms, owner: bytes | None = None
+    ) -> Held | None:
         slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
             self.post(self._acquire, slip, terms, owner or self.owners.of(this_thread()))
-            return slip.wait()  # type: ignore[no-any-return]
+            grant = slip.wait()
+            return None if grant is None else kind(self, grant)
         except BaseException:
-            self.post(self._abandon, slip)
+            with suppress(UsageError):
+                self.post(self._abandon, slip)
             raise
 
     def release(self, grant: Grant) -> None:
@@ -140,6 +172,10 @@ class ServicePortal(CarrierPortal):
         slip.wait()
 
     # On the loop's thread.
+
+    def _give_back(self, grant: Grant | None) -> None:
+        if grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
+            self.protocol.release(grant, None, clock())
 
     def act(self) -> None:
         # Nothing, while it is being made.

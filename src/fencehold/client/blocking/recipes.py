@@ -7,12 +7,13 @@ from fencehold.client.admission import admit
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.watch import Watch as AsyncWatch
 from fencehold.client.aio.wrapping import channel_of
+from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held, Lock, Untimed, UntimedLock, lock_on
 from fencehold.client.blocking.portal import one_by_one
 from fencehold.client.calls import BlockingOnly
 from fencehold.client.current import Body
-from fencehold.client.identity import this_thread
+from fencehold.client.identity import ThreadIdentity, this_thread
 from fencehold.client.made import Bodies, Levels
 from fencehold.client.terms import Forever, Terms
 from fencehold.client.views import Event
@@ -83,23 +84,32 @@ class RLock(BlockingOnly, Generic[Held]):
             HoldLost: this thread had it and lost it: it must leave all levels before it asks anew.
         """
         thread = this_thread()
-        hold = self._levels.held(thread, self.name)
+        hold, depth = self._levels.held(thread, self.name), self._levels.depth(thread, self.name)
         if hold is not None:
             hold.check()
         else:
             hold = self._lock.acquire(blocking=blocking, timeout=timeout)
         if hold is not None:
-            self._levels.enter(thread, self.name, hold)
+            try:
+                self._levels.enter(thread, self.name, hold)
+            except BaseException:
+                self._go_back(thread, hold, depth)
+                raise
         return hold
 
     def release(self) -> None:
         """Leave one level; the last one releases."""
-        left = self._levels.leave(this_thread(), self.name)
-        if left is None:
+        thread = this_thread()
+        hold, depth = self._levels.held(thread, self.name), self._levels.depth(thread, self.name)
+        if hold is None:
             raise NotOwner(f"this thread holds nothing by a re-entrant lock on {self.name!r}")
-        hold, is_last = left
-        if is_last:
-            hold.release()
+        try:
+            if depth == 1:
+                hold.release()
+        finally:
+            # Not if an interrupt came first: then it is this thread's still.
+            if depth > 1 or hold._grant.ending:
+                self._levels.go_back(thread, self.name, depth - 1)
 
     def owned(self) -> bool:
         """Whether this thread has it, and can trust it."""
@@ -112,24 +122,50 @@ class RLock(BlockingOnly, Generic[Held]):
 
     def __enter__(self) -> Held:
         thread = this_thread()
-        hold = self._levels.held(thread, self.name)
+        hold, depth = self._levels.held(thread, self.name), self._levels.depth(thread, self.name)
         if hold is not None:
             hold.check()
         else:
             hold = self._lock.acquire_or_raise()
-        body = Body(hold)
-        self._levels.enter(thread, self.name, hold, body)
-        self._entered.enter(thread, body)
+        body: Body[Held] | None = None
+        try:
+            body = Body(hold)
+            self._levels.enter(thread, self.name, hold, body.enter())
+            self._entered.enter(thread, body)
+        except BaseException:
+            if body is not None:
+                self._entered.leave(thread, body)
+            self._go_back(thread, hold, depth)
+            raise
         return hold
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        entered = self._entered.leave(this_thread(), error)
-        left = None if entered is None else self._levels.leave(entered[0], self.name)
-        # None: the body has released it itself.
-        if left is not None and left[1]:
-            left[0]._leave(error)
+        entered: tuple[Any, Body[Held]] | None = None
+        try:
+            entered = self._entered.last(this_thread(), error)
+            if entered is not None:
+                who, body = entered
+                body.leave()
+                if self._levels.is_last(who, self.name, body):
+                    body.hold._leave(error)
+        finally:
+            # After an interrupt, too, whatever that kept from being done.
+            entered = entered or self._entered.last(this_thread(), error)
+            if entered is not None:
+                who, body = entered
+                self._entered.leave(who, body)
+                is_last = self._levels.is_last(who, self.name, body)
+                self._levels.leave(who, self.name, body)
+                if is_last:
+                    body.hold._abandon()
+
+    def _go_back(self, who: ThreadIdentity, hold: Claim, depth: int) -> None:
+        """Be no more than so many levels deep, and hold nothing if that is none."""
+        self._levels.go_back(who, self.name, depth)
+        if depth == 0:
+            hold._abandon()
 
 
 class UntimedRLock(Untimed[Held], RLock[Held]):

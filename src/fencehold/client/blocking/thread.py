@@ -94,8 +94,10 @@ class LoopThread:
                 self.loop.call_soon_threadsafe(self._drain)
             raise
 
-    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop; a caller that stops waiting has it cancelled."""
+    def run(
+        self, coroutine: Coroutine[Any, Any, Result], undo: Callable[[Result], object] | None = None
+    ) -> Result:
+        """Run a coroutine on the loop; a caller that stops waiting has it cancelled, or undone if it is over."""
         if self.loop.is_closed():
             coroutine.close()
             raise closed()
@@ -105,7 +107,8 @@ class LoopThread:
             self.post(self._start, slip, coroutine, tasks)
             return slip.wait()  # type: ignore[no-any-return]
         except BaseException:
-            self.post(lambda: [task.cancel() for task in tasks])
+            with suppress(UsageError):
+                self.post(_stop_waiting_for, tasks, undo)
             raise
 
     def run_soon(self, coroutine: Coroutine[Any, Any, object]) -> None:
@@ -195,6 +198,14 @@ class LoopThread:
         task = self.loop.create_task(coroutine)
         tasks.append(task)
         task.add_done_callback(lambda done: _keep(slip, done))
+
+
+def _stop_waiting_for(tasks: "list[asyncio.Task[Result]]", undo: Callable[[Result], object] | None) -> None:
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+        elif undo is not None and not task.cancelled() and task.exception() is None:
+            undo(task.result())
 
 
 def closed() -> UsageError:

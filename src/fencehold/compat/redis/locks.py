@@ -126,19 +126,32 @@ class Lock(Keeping):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        hold: Claim | None = None
         try:
+            hold = self.hold
             self.release()
         except (LockError, Unreachable, InDoubt, Denied) as failure:
             on_not_released(self, failure, error)
+        finally:
+            # After an interrupt, too, whatever that kept from being done.
+            hold = hold or self.hold
+            if hold is not None:
+                hold._abandon()
 
     def _take(self, token: bytes, wait: float | None) -> bool:
-        with translated():
-            client = self._client()
-            lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
-            asked_at = time.monotonic()
-            hold = lock._acquire_unowned(lock._terms, lock._stranger())
-        if hold is not None:
-            self._keep(token, hold, asked_at)
+        hold: Claim | None = None
+        try:
+            with translated():
+                client = self._client()
+                lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
+                asked_at = time.monotonic()
+                hold = lock._acquire_unowned(lock._terms, lock._stranger())
+            if hold is not None:
+                self._keep(token, hold, asked_at)
+        except BaseException:
+            if hold is not None:
+                hold._abandon()
+            raise
         return hold is not None
 
     def _last(self, having: Having[Claim], ttl: float, verb: str) -> Literal[True]:
