@@ -17,11 +17,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fencehold.aio import Client, Hold, Lock, connect
 from fencehold.errors import FenceholdError
+from rig.lasting import Lasting
 from tests.robustness.history import Claim, History, Loss, Reading, Seen
 
 Result = TypeVar("Result")
@@ -186,7 +186,7 @@ class Worker:
         self._history.failures += 1
 
 
-class Load:
+class Load(Lasting):
     """Clients of one service at work, from `start` to `stop`; or ``with``."""
 
     def __init__(self, url: str, shape: Shape | None = None, *, label: str = "c", seed: int = 0) -> None:
@@ -243,15 +243,6 @@ class Load:
     def states(self) -> dict[str, str]:
         """What each client is about just now."""
         return {worker.label: worker.state() for worker in self._workers}
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
         assert self._loop is not None

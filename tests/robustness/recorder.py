@@ -12,8 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from rig.lasting import Lasting
 
 EVERY_S = 0.1
 SLOW_S = 0.3
@@ -32,7 +33,7 @@ class Line(NamedTuple):
     what: str
 
 
-class Recorder:
+class Recorder(Lasting):
     """Asks sources from its `start` to its `stop`; or ``with``. Keeps what they said."""
 
     def __init__(self, sources: Mapping[str, Callable[[], str]], every_s: float = EVERY_S) -> None:
@@ -54,15 +55,6 @@ class Recorder:
         self._stopping.set()
         for thread in self._threads:
             thread.join(10.0)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def note(self, who: str, what: str) -> None:
         """Write something down."""
