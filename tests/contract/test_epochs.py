@@ -104,7 +104,8 @@ def test_of_several_that_take_over_on_the_same_knowledge_one_does(harness: Harne
                 assert answers.count(Epoch(known + 1)) == 1
                 assert answers.count(f"epoch {known + 1} stands") == len(answers) - 1
             assert await handles[0].lead() == 4
-            assert await attempt(handles[-1], Epoch(1)) == "epoch 4 stands"
+            # That it is sealed is certain; by which epoch, a server of ZooKeeper that is behind may not know yet.
+            assert await attempt(handles[-1], Epoch(1)) in ("epoch 3 stands", "epoch 4 stands")
 
     run(work())
 

@@ -39,7 +39,7 @@ _USAGE = {
     usage.split(" ", 1)[0].encode(): usage
     for usage in (
         "LOCK.ACQUIRE name [WAIT ms] [TTL ms] [MODE X|S] [LIMIT n] [DELAY ms] [ATLEAST ms] [OWNER o] [META json]",
-        "LOCK.MACQUIRE n name ... [WAIT ms] [TTL ms] [MODE X|S] [OWNER o] [META json]",
+        "LOCK.MACQUIRE n name ... [WAIT ms] [TTL ms] [MODE X|S] [DELAY ms] [ATLEAST ms] [OWNER o] [META json]",
         "LOCK.CANCEL request",
         "LOCK.RELEASE name fence",
         "LOCK.MRELEASE n name ... fence",
