@@ -16,6 +16,7 @@
     │   └── StaleFence                 a guarded resource has seen a greater fence: stop the work
     ├── Unavailable                    certainly nothing happened; trying again later may help
     │   ├── NotLeader                  another node leads, or none does yet; it says which, where that is known
+    │   ├── Overloaded                 the service has too much to do, or no room; it says when to come back
     │   ├── AlreadyOwned               another process owns this journal
     │   └── NotAdmitted                of a node alone: its journal's engine refuses credentials or rights
     ├── OutcomeUnknown                 it may have happened: never take it for a no
@@ -116,6 +117,15 @@ class NotLeader(Unavailable):
         super().__init__(message)
         self.leader = leader
         """The address of the node that leads, as far as it is known here."""
+
+
+class Overloaded(Unavailable):
+    """The service has too much to do, or its engine too little room. Nothing happened: come back later."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """How long to wait before trying again, as the service sees it."""
 
 
 class AlreadyOwned(Unavailable):

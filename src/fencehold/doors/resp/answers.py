@@ -17,7 +17,7 @@ from fencehold.core.outcomes import (
 )
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.connection import Connection, Slot
-from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown
+from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, Overloaded
 
 _CODES = {Code.USAGE: "USAGE", Code.LIMIT: "LIMIT", Code.QUEUE_FULL: "QUEUEFULL"}
 _REASONS = {
@@ -49,6 +49,9 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
         case NotLeader() if outcome.leader:
             # The last word is the address: clients go there.
             slot.error("NOTLEADER", f"this node stands by; ask {outcome.leader}")
+        case Overloaded():
+            # The first word after the code says when to come back, in milliseconds.
+            slot.error("BUSY", f"{round(outcome.retry_after_s * 1000)} {outcome}")
         case FenceholdError():
             slot.error("UNAVAILABLE", str(outcome))
         case _:
