@@ -60,7 +60,7 @@ def _asked(url: str, tier: str, prefix: str) -> list[str]:
         if left_s <= 0:
             break
         # Any node knows them, whether it leads or not; one that is away costs a part of the time.
-        with contextlib.suppress(OSError, FenceholdError):
+        with contextlib.suppress(OSError, UnicodeError, FenceholdError):
             wire = Wire(endpoint, *greeting, connect_s=min(left_s, _EACH_S), greet_s=min(left_s, _EACH_S))
             with contextlib.closing(wire):
                 listed = wire.call("LOCK.LIST", "PREFIX", prefix, "COUNT", NAMES_MAX, "STALE", timeout=left_s)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fencehold import aio
+from fencehold.backends.registry import scheme_of
 from fencehold.cli.wire import CannotConnect
-from fencehold.client.endpoints import SCHEMES, parse
 from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, HoldLost, Unavailable
 from fencehold.types import CORRECTNESS, Tier
@@ -129,7 +129,9 @@ class Holding(threading.Thread):
         try:
             client = await connecting
         except Unavailable as error:
-            raise CannotConnect(f"{_where(self._url)}: {error}") from error
+            if scheme_of(self._url):
+                raise
+            raise CannotConnect(str(error)) from error
         async with client:
             telling = asyncio.create_task(self._tell_whom(client, self._on_waiting)) if self._on_waiting else None
             try:
@@ -174,11 +176,3 @@ class Holding(threading.Thread):
             self._enough.set()
         elif self._task is not None:
             self._task.cancel()
-
-
-def _where(url: str) -> str:
-    """What could not be reached; without the password that may be in a URL."""
-    scheme, _, rest = url.partition("://")
-    return (
-        ", ".join(map(str, parse(url).endpoints)) if scheme in SCHEMES else f"{scheme}://{rest.rpartition('@')[2]}"
-    )

@@ -10,8 +10,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, login_of
-from fencehold.client.endpoints import Endpoint, endpoint, parse
+from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, address_of, login_of, told
+from fencehold.client.endpoints import Endpoint, endpoint
 from fencehold.errors import FenceholdError, UsageError
 
 NODES_MAX = 128
@@ -65,7 +65,7 @@ def survey(url: str) -> Survey:
     Raises:
         UsageError, Unsupported: the URL is none that can be asked.
     """
-    address = parse(url)
+    address = address_of(url)
     login = login_of(address)
     answers: dict[Endpoint, Answer] = {}
     to_ask = list(dict.fromkeys(address.endpoints))
@@ -79,8 +79,8 @@ def survey(url: str) -> Survey:
 def _ask(place: Endpoint, login: tuple[str, ...]) -> Answer:
     try:
         wire = Wire(place, *login)
-    except (OSError, FenceholdError) as failure:
-        return Answer({}, str(getattr(failure, "strerror", None) or failure))
+    except (OSError, UnicodeError, FenceholdError) as failure:
+        return Answer({}, told(failure))
     try:
         return Answer(
             {**wire.call("NODE.LIST", timeout=GREET_TIMEOUT_S), "version": str(wire.hello.get("version", ""))}

@@ -18,9 +18,11 @@ from typing import Any
 import hiredis
 
 from fencehold import __version__
-from fencehold.client.endpoints import Address, Endpoint, endpoint, parse
-from fencehold.client.wire import command, error, split
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported
+from fencehold.client.endpoints import SILENT, Address, Endpoint, endpoint, parse
+from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
+from fencehold.client.troubles import of_attempt
+from fencehold.client.wire import command, error, is_redis, refused, split
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported, UsageError
 
 CONNECT_TIMEOUT_S = 2.0
 GREET_TIMEOUT_S = 3.0
@@ -67,8 +69,8 @@ class Wire:
         """Connect and greet, with more words in the greeting if there are any.
 
         Raises:
-            OSError: it cannot be reached.
-            FenceholdError: what answers does not want us.
+            OSError, UnicodeError: it cannot be reached.
+            FenceholdError: what answers does not want us, or is no server of ours.
         """
         self.endpoint = endpoint
         self._reader = hiredis.Reader(encoding=_TEXT[0], errors=_TEXT[1])
@@ -77,7 +79,7 @@ class Wire:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             words: tuple[str | int, ...] = ("HELLO", 3, *more, "SETNAME", f"fencehold-cli/{__version__}")
-            self.hello: dict[str, Any] = self.call(*words, timeout=greet_s)
+            self.hello = self._greeted(words, greet_s)
         except BaseException:
             self._socket.close()
             raise
@@ -90,11 +92,8 @@ class Wire:
             Unavailable: no answer came to something that does not.
             FenceholdError: what the server said.
         """
-        until = time.monotonic() + timeout
         try:
-            self._socket.settimeout(timeout)
-            self._socket.sendall(command(*words))
-            reply = self._reply(until)
+            reply = self._asked(words, timeout)
         except (OSError, hiredis.ProtocolError) as lost:
             raise self._lost(str(words[0]), lost) from lost
         if isinstance(reply, hiredis.ReplyError):
@@ -142,6 +141,30 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _greeted(self, words: tuple[str | int, ...], timeout: float) -> dict[str, Any]:
+        """What the other side says of itself, if it is one of ours."""
+        try:
+            reply = self._asked(words, timeout)
+        except hiredis.ProtocolError as error:
+            raise Unavailable(NO_PROTOCOL) from error
+        except TimeoutError as error:
+            raise Unavailable(SILENT) from error
+        except ConnectionResetError as error:
+            raise Unavailable(HUNG_UP) from error
+        if isinstance(reply, hiredis.ReplyError):
+            raise refused(str(self.endpoint), *split(str(reply)))
+        if not isinstance(reply, dict):
+            raise Unavailable(NO_PROTOCOL)
+        if reply.get("server", "fencehold") != "fencehold":
+            raise is_redis(str(self.endpoint))
+        return reply
+
+    def _asked(self, words: tuple[str | int, ...], timeout: float) -> Any:
+        until = time.monotonic() + timeout
+        self._socket.settimeout(timeout)
+        self._socket.sendall(command(*words))
+        return self._reply(until)
 
     def _reply(self, until: float) -> Any:
         while True:
@@ -192,9 +215,10 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False,
 
     Raises:
         CannotConnect: none answers.
+        UsageError: what answers is a Redis.
         Unsupported: the URL asks for TLS.
     """
-    address = parse(url)
+    address = address_of(url)
     until = time.monotonic() + patience_s
     while True:
         wire = _found(address, named_only, tier)
@@ -202,6 +226,26 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False,
             return wire
         wire.close()
         time.sleep(_AGAIN_S)
+
+
+def address_of(url: str) -> Address:
+    """The nodes that a URL names.
+
+    Raises:
+        UsageError: it names none; a backend that is used directly has nobody who could be asked.
+    """
+    try:
+        return parse(url)
+    except UsageError:
+        # Not at the top: few commands end here.
+        from fencehold.backends.registry import scheme_of  # noqa: PLC0415
+
+        if not (scheme := scheme_of(url)):
+            raise
+        raise UsageError(
+            f"this command asks a Fencehold server, and {scheme}:// names none: "
+            f"it is for the SDK and for `fencehold run --url {scheme}://…`"
+        ) from None
 
 
 def login_of(address: Address) -> tuple[str, ...]:
@@ -216,7 +260,7 @@ def _found(address: Address, named_only: bool, tier: str) -> Wire:
     words = (*login_of(address), *(("TIER", tier) if tier else ()))
     to_try, tried = deque(address.endpoints), set[Endpoint]()
     waiting: list[Wire] = []
-    failures: list[str] = []
+    failures: dict[Endpoint, Exception] = {}
     while to_try:
         endpoint = to_try.popleft()
         if endpoint in tried:
@@ -224,8 +268,8 @@ def _found(address: Address, named_only: bool, tier: str) -> Wire:
         tried.add(endpoint)
         try:
             wire = Wire(endpoint, *words)
-        except (OSError, FenceholdError) as failure:
-            failures.append(f"{endpoint}: {getattr(failure, 'strerror', None) or failure}")
+        except (OSError, UnicodeError, FenceholdError) as failure:
+            failures[endpoint] = failure
             continue
         if wire.leads:
             _close(waiting)
@@ -233,9 +277,24 @@ def _found(address: Address, named_only: bool, tier: str) -> Wire:
         waiting.append(wire)
         to_try.extendleft(() if named_only else wire.leader())
     if not waiting:
-        raise CannotConnect("cannot reach a server at " + "; ".join(failures))
+        raise _none_reached(failures)
     _close(waiting[1:])
     return waiting[0]
+
+
+def told(failure: Exception) -> str:
+    """Why a node was not reached, in the words of the SDK."""
+    return of_attempt(failure) if isinstance(failure, OSError | UnicodeError) else str(failure)
+
+
+def _none_reached(failures: dict[Endpoint, Exception]) -> FenceholdError:
+    """What to say of all of them: that one does not want us, or is a Redis, before why others are away."""
+    for failure in failures.values():
+        if isinstance(failure, FenceholdError) and not isinstance(failure, Unavailable):
+            return failure
+    return CannotConnect(
+        "cannot reach a server at " + "; ".join(f"{node}: {told(why)}" for node, why in failures.items())
+    )
 
 
 def _close(wires: list[Wire]) -> None:

@@ -43,6 +43,14 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "DENIED": PermissionDenied,
 }
 
+_WORDS_OF_REDIS = (
+    "unknown command",
+    "hello must be called with the client already authenticated",
+    "invalid username-password pair",
+    "called without any password configured",
+)
+"""A Redis greets like us, and then knows no sessions; or it wants a password first, as no server of ours does."""
+
 
 def bulk(data: bytes) -> bytes:
     """One argument of a command."""
@@ -103,10 +111,15 @@ def error(code: str, detail: str) -> FenceholdError:
 
 def refused(node: str, code: str, detail: str) -> FenceholdError:
     """What it means that a node refused the greeting, or the session."""
-    if "unknown command" in detail.lower():
-        # A Redis greets like us, and then knows no sessions.
-        return UsageError(f"{node} is a Redis, not a Fencehold server: use redis://{node}")
+    said = detail.lower()
+    if "fencehold server" not in said and any(words in said for words in _WORDS_OF_REDIS):
+        return is_redis(node)
     return error(code, detail)
+
+
+def is_redis(node: str) -> UsageError:
+    """What is said of a node that is a Redis."""
+    return UsageError(f"{node} is a Redis, not a Fencehold server: use redis://{node}")
 
 
 def _deadlock(detail: str) -> Deadlock:

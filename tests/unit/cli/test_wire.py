@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.cli.wire import CannotConnect, Wire, connect, facts
 from fencehold.client.endpoints import Endpoint
-from fencehold.errors import NotOwner, OutcomeUnknown, Unavailable
+from fencehold.errors import NotOwner, OutcomeUnknown, Unavailable, UsageError
 
 _HELLO = b"%2\r\n$4\r\nrole\r\n$6\r\nleader\r\n$7\r\nversion\r\n$1\r\n1\r\n"
 _WAITING = _HELLO.replace(b"$6\r\nleader", b"$7\r\nwaiting")
@@ -150,6 +150,51 @@ def test_no_node_at_all_says_where_and_what_to_do() -> None:
         with pytest.raises(CannotConnect, match=where) as failed:
             connect(f"fencehold://{where}")
     assert "fencehold serve" in failed.value.hint
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$4\r\nrole\r\n$6\r\nmaster\r\n",
+        b"-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH\r\n",
+        b"-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+        b"-ERR unknown command 'HELLO', with args beginning with: '3'\r\n",
+    ],
+    ids=["it greets", "it wants a password", "it wants another password", "it is too old to greet"],
+)
+def test_a_redis_is_told_for_what_it_is(greeting: bytes) -> None:
+    """At once, and with the scheme to use: it would answer other commands with what we cannot read."""
+    where = Scripted(greeting).endpoint
+    with pytest.raises(UsageError, match=f"^{where} is a Redis, not a Fencehold server: use redis://{where}$"):
+        connect(f"fencehold://{where}")
+
+
+@pytest.mark.parametrize(
+    ("greeting", "why"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it does not speak this protocol: is it a Fencehold server"),
+        (b"+OK\r\n", "it does not speak this protocol: is it a Fencehold server"),
+        (b"", "it closed the connection before it answered: does it want TLS"),
+    ],
+    ids=["a web server", "no greeting", "it hangs up"],
+)
+def test_what_is_no_server_of_ours_is_told_as_the_sdk_does(greeting: bytes, why: str) -> None:
+    """With the address, once."""
+    where = Scripted(greeting).endpoint
+    with pytest.raises(CannotConnect, match=f"^cannot reach a server at {where}: {why}"):
+        connect(f"fencehold://{where}")
+
+
+def test_a_host_that_does_not_exist_is_told() -> None:
+    """Also one that none can be called."""
+    with pytest.raises(CannotConnect, match="no host can have that name"):
+        connect(f"fencehold://{'a' * 64}.invalid")
+
+
+def test_a_backend_is_nobody_who_could_be_asked() -> None:
+    """What takes such a URL is named."""
+    with pytest.raises(UsageError, match=r"asks a Fencehold server, and redis:// names none.*`fencehold run"):
+        connect("redis://127.0.0.1")
 
 
 def test_facts_are_read_from_info(wires: list[Wire]) -> None:

@@ -91,6 +91,23 @@ def test_a_redis_answers() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        b"-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH\r\n",
+        b"-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+    ],
+)
+def test_a_redis_answers_that_wants_a_password(refusal: bytes) -> None:
+    """It is a Redis all the same."""
+    with (
+        answering(refusal) as port,
+        pytest.raises(UsageError, match=f"127.0.0.1:{port} is a Redis, not a Fencehold server: use redis://"),
+        fencehold.connect(f"fencehold://127.0.0.1:{port}"),
+    ):
+        pass
+
+
 def test_no_host_can_have_that_name() -> None:
     """It is not even looked up, as a part of it is too long; which is an error of another kind."""
     assert ": no host can have that name (" in why(f"fencehold://{'a' * 64}.invalid:1")
