@@ -27,6 +27,8 @@ from fencehold.guarantees import Guarantees
 
 _LOOK_S = 0.5
 """How often it is looked whether a name has changed hands."""
+_LAST_WORD_S = 0.1
+"""A backend keeps to the time by itself, and says what it waited for: this is for those that cannot."""
 _LOOKS = 4
 """How often those who wait are looked at in the time after which a wait is long."""
 
@@ -140,7 +142,7 @@ class DirectCarrier:
 
     async def _open(self) -> None:
         try:
-            async with asyncio.timeout(self._settings.connect_timeout):
+            async with asyncio.timeout(self._settings.connect_timeout + _LAST_WORD_S):
                 await self._backend.open()
         except TimeoutError as error:
             raise Unavailable(

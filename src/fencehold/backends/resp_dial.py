@@ -35,7 +35,9 @@ async def dial(server: Server, connect_s: float, answer_s: float) -> Line:
         async with asyncio.timeout(connect_s):
             return await _greeted(await _connected(server, answer_s), server)
     except TimeoutError as error:
-        raise Unavailable(f"Redis at {server} was not reached in {connect_s:g} s") from error
+        # A Redis that expects no TLS waits for more of what it takes for a command.
+        more = "" if server.tls is None else ": does it speak TLS? If not, use redis://"
+        raise Unavailable(f"Redis at {server} was not reached in {connect_s:g} s{more}") from error
     except OutcomeUnknown as error:
         # What was not answered is the greeting, and nothing that anybody asked for.
         raise Unavailable(str(error)) from error

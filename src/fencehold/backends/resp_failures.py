@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from redis import exceptions
 
+from fencehold.client.troubles import of_attempt
 from fencehold.errors import (
     FenceholdError,
     OutcomeUnknown,
@@ -90,8 +91,8 @@ def unreached(error: Exception, server: str) -> FenceholdError:
     if isinstance(error, exceptions.ResponseError):
         code = getattr(error, "status_code", None)
         return answered(Refusal(f"{code} {error}" if code else str(error)), server)
-    said = (error.strerror if isinstance(error, OSError) else None) or error or type(error).__name__
-    return Unavailable(f"Redis at {server} was not reached: {said}")
+    said = of_attempt(error, "redis") if isinstance(error, OSError | UnicodeError) else str(error)
+    return Unavailable(f"Redis at {server} was not reached: {said or type(error).__name__}")
 
 
 def never_sent(server: str) -> Unavailable:

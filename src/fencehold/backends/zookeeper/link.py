@@ -62,7 +62,8 @@ class Link:
                     bell.clear()
                     await bell.wait()
         except TimeoutError as error:
-            raise Unavailable(f"{self._address}: no server could be reached in {seconds:g} s") from error
+            why = self._session.trouble and f": {self._session.trouble}"
+            raise Unavailable(f"{self._address}: no server could be reached in {seconds:g} s{why}") from error
         finally:
             self._bells.discard(bell)
         return self._session

@@ -15,7 +15,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,7 @@ from fencehold.backends.zookeeper.requests import (
 )
 from fencehold.backends.zookeeper.standing import Standing
 from fencehold.client.clock import Clock
+from fencehold.client.troubles import of_attempt
 from fencehold.client.trust import Trust
 from fencehold.errors import FenceholdError
 from fencehold.zookeeper.denials import DENIALS
@@ -75,6 +76,8 @@ class Session:
         """Whether a server has answered anything in it."""
         self.denial: FenceholdError | None = None
         """What the servers said that did not let us in, if that ended it."""
+        self.trouble = ""
+        """Why the last server that was tried was not connected to."""
         self.zxid = zxid
         """The newest transaction it has seen, once it is over."""
         self.claims = 0
@@ -220,7 +223,11 @@ class Session:
     ) -> tuple[float, float]:
         """On kazoo's thread: connect, and note when that was asked for and which timeout was agreed to."""
         was_there, sent_at = self._has_begun, self._clock()
-        read_ms, connect_ms = connect(*place)
+        try:
+            read_ms, connect_ms = connect(*place)
+        except Exception as error:
+            self.trouble = _trouble(place, error)
+            raise
         # kazoo keeps two thirds of what was agreed to.
         client.handler.posts.put(partial(self._on_connected, sent_at, read_ms * 1.5 / 1_000, was_there))
         return read_ms, connect_ms
@@ -300,6 +307,14 @@ class Session:
             future.set_result(Answer(error=Lost(f"{self.address}: no answer came in time")))
         if late and not self.is_over:
             self.cut()
+
+
+def _trouble(place: Sequence[Any], error: Exception) -> str:
+    """Why kazoo did not connect to a server: it wraps what the system said."""
+    host, *_, port = place
+    cause = error.__context__ if isinstance(error.__context__, OSError) else error
+    why = of_attempt(cause, "zookeeper") if isinstance(cause, OSError) else str(cause)
+    return f"{host}:{port}: {why or type(cause).__name__}"
 
 
 class _Reply:
