@@ -136,6 +136,29 @@ def test_a_lock_has_a_fence_that_grows(client: fencehold.Client) -> None:
     assert (lock.fence, lock.hold) == (None, None)
 
 
+def test_on_one_redis_both_exclude_each_other(server: redis.Redis, redis_at: RedisServer) -> None:
+    """The key is the same: so one process after the other can be moved, and none may take both."""
+    theirs = server.lock("orders", timeout=60, blocking=False)
+    with fencehold.connect(redis_at.url) as client:
+        ours = Lock(client, "orders", blocking=False)
+        with theirs:
+            assert not ours.acquire()
+            assert client.lock("orders", tier=fencehold.EFFICIENCY, timeout=0).acquire() is None
+        with ours:
+            assert not theirs.acquire()
+        with theirs, pytest.raises(exceptions.LockError), ours:
+            pass
+
+
+def test_elsewhere_both_are_taken_to_exclude_the_old_code_and_the_new(
+    client: fencehold.Client, server: redis.Redis
+) -> None:
+    """A service and a Redis do not know of each other."""
+    with server.lock("orders", timeout=60), Lock(client, "orders"):
+        assert not server.lock("orders", timeout=60).acquire(blocking=False)
+        assert not Lock(client, "orders").acquire(blocking=False)
+
+
 def test_a_waiter_gets_it_when_it_is_released(client: fencehold.Client) -> None:
     """Nobody polls: the pause of redis-py, here as long as a test can be, is not made."""
     first, second = Lock(client, "waited"), Lock(client, "waited", sleep=600)
