@@ -154,4 +154,6 @@ def _wraps_async(function: Any) -> bool:
 def _name(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
-    return getattr(function, "__qualname__", None) or type(function).__qualname__
+    name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
+    # Where it was defined says nothing to its reader; which class it is of does.
+    return name.rpartition("<locals>.")[2]

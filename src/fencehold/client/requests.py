@@ -196,7 +196,7 @@ class Acquire(Numbered):
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         if self.stage != DONE:
             protocol.session.waiting.pop(self.id, None)
-            self.fail(error(code, detail))
+            self.fail(error(code, detail, self.terms.limit))
 
     def on_interrupted(self, protocol: "SessionProtocol") -> None:
         # One that is queued is found among those that wait; one that was withdrawn is repeated as a withdrawal.

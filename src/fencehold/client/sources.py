@@ -4,6 +4,7 @@ A source is known before anything is connected to, and so are its guarantees: wh
 """
 
 import asyncio
+import ssl
 from typing import TYPE_CHECKING, Protocol
 
 from fencehold.client.aio.breaking import Breaking
@@ -16,6 +17,7 @@ from fencehold.client.endpoints import SCHEMES, wrong_scheme
 from fencehold.client.identity import session_meta
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
+from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.types import Tier
 from fencehold.version import __version__
@@ -166,6 +168,12 @@ def source_of(making: Making) -> Source:
     """
     from fencehold.backends.registry import SCHEMES as DIRECT  # noqa: PLC0415
 
+    if not isinstance(making.url, str):
+        raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {making.url!r}")
+    if not isinstance(making.tls, ssl.SSLContext | None):
+        raise UsageError(
+            f"tls must be an ssl.SSLContext, got {making.tls!r}; the URL fenceholds://… makes one by itself"
+        )
     scheme, separator, _ = making.url.partition("://")
     if scheme in SCHEMES:
         return ServiceSource(making.checked())

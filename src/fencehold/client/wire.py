@@ -102,10 +102,10 @@ def split(message: str) -> tuple[str, str]:
     return code, rest
 
 
-def error(code: str, detail: str) -> FenceholdError:
-    """What an error of the server is called here."""
+def error(code: str, detail: str, limit: int = 0) -> FenceholdError:
+    """What an error of the server is called here. `limit`: of the semaphore that was asked for, if it was one."""
     if code == "DEADLOCK":
-        return _deadlock(detail)
+        return _deadlock(detail, limit)
     return _ERRORS.get(code, Refused)(detail or code.lower())
 
 
@@ -122,17 +122,23 @@ def is_redis(node: str) -> UsageError:
     return UsageError(f"{node} is a Redis, not a Fencehold server: use redis://{node}")
 
 
-def _deadlock(detail: str) -> Deadlock:
+def _deadlock(detail: str, limit: int) -> Deadlock:
     try:
         circle = [Link(**link) for link in json.loads(detail)["circle"]]
     except (ValueError, KeyError, TypeError):
         return Deadlock(detail)
     if len(circle) == 1:
-        held = f" (fence {circle[0].fence})" if circle[0].fence else ""
-        again = "use client.rlock() to take it again; on an event loop use fencehold.aio"
-        return Deadlock(f"this thread or task already holds {circle[0].name!r}{held}: {again}", circle=circle)
+        return Deadlock(_of_oneself(circle[0], limit), circle=circle)
     steps = [f"{link.owner or link.session} waits for {link.name!r}{_held(link)}" for link in circle]
     return Deadlock("waiting would be a deadlock: " + ", ".join(steps), circle=circle)
+
+
+def _of_oneself(link: Link, limit: int) -> str:
+    held = f"{link.name!r} (fence {link.fence})" if link.fence else repr(link.name)
+    if limit:
+        return f"this thread or task already holds {held}, and waits for itself: release it first"
+    again = "use client.rlock() to take it again, or release it first; on an event loop use fencehold.aio"
+    return f"this thread or task already holds {held}: {again}"
 
 
 def _held(link: Link) -> str:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
 
 from fencehold.client import views
 from fencehold.client.aio.carrier import Carrier, check_loop
@@ -165,6 +165,15 @@ class Connecting(AsyncOnly):
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self.__aenter__().__await__()
+
+    # Not for type checkers, which know what this has.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            told = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if hasattr(Client, name):
+                told = "not connected yet: `client = await connect(…)`, or `async with connect(…) as client`"
+            raise AttributeError(told, name=name, obj=self)
 
     async def __aenter__(self) -> Client:
         self._client = client = Client(self.plan)
