@@ -24,8 +24,8 @@ def break_(
 ) -> None:
     """Force-release a name; whoever is next in the queue is granted.
 
-    The old holder is not stopped by this: raise the marks of your guards to the fence this prints, and its writes
-    are refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
+    The old holder is not stopped by this: tell your guards the minimum fence that this prints, and its writes are
+    refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
     """
     with wired(url, tier=tier) as wire:
         view = wire.call("LOCK.INFO", name)

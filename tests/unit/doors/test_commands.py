@@ -58,6 +58,22 @@ def test_what_redis_clients_say_when_they_connect(version: int) -> None:
     serve(scenario)
 
 
+def test_who_writes_a_command_wrongly_is_shown_how_it_is_written() -> None:
+    """Without arguments, with an option there is none of, or by hand, as some write to a Redis."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        assert str(await client.failure("LOCK.RELEASE", "a")) == "USAGE LOCK.RELEASE name fence"
+        told = str(await client.failure("LOCK.ACQUIRE", "a", "FOREVER"))
+        assert told.startswith("USAGE no option 'FOREVER': LOCK.ACQUIRE name [WAIT ms]")
+        told = str(await client.failure("GET", "a"))
+        assert told == "ERR unknown command 'GET': this is a Fencehold server"
+        client.writer.write(b"LOCK.ACQUIRE a\r\n")
+        assert "a command is an array of bulk strings, as redis-cli" in await client.ended()
+
+    serve(scenario)
+
+
 @both
 def test_a_name_is_acquired_and_released(version: int) -> None:
     """A grant tells all the names, the fence, the ttl and the time; a release with another fence is refused."""

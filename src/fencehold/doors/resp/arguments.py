@@ -110,11 +110,16 @@ def options(words: list[bytes], start: int, known: Kinds, flags: frozenset[bytes
             found[word.decode().upper()] = True
             index += 1
         else:
-            raise Wrong(f"{shown(word)} needs a value" if kind else f"no option {shown(word)}")
+            raise Wrong(f"{shown(word)} needs a value" if kind else _no_option(words, word))
         count += 1
     if len(found) < count:
         raise Wrong("an option is given twice")
     return found
+
+
+def _no_option(words: list[bytes], word: bytes) -> str:
+    usage = _USAGE.get(words[0].upper(), "")
+    return f"no option {shown(word)}" + (f": {usage}" if usage else "")
 
 
 def _mode(word: bytes, what: str) -> Mode:

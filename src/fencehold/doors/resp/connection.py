@@ -35,6 +35,8 @@ _ABORTS = (ConnectionResetError, BrokenPipeError)
 
 _NEWLINE = ord("\n")
 
+_NO_COMMAND = "protocol error: a command is an array of bulk strings, as redis-cli and every Redis client send it"
+
 _LINGER_S = 0.1
 """How long a client has to notice that the connection is ended before it is closed."""
 
@@ -125,9 +127,9 @@ class Connection(asyncio.Protocol):
         try:
             self._reader.feed(data)
             self._handle_all(data)
-        except (hiredis.HiredisError, MemoryError, TypeError) as error:
+        except (hiredis.HiredisError, MemoryError, TypeError):
             # A TypeError is the reader's: a map with a key that can be none.
-            self.end("ERR", f"protocol error: {error}")
+            self.end("ERR", _NO_COMMAND)
 
     def eof_received(self) -> None:
         """The client's end is closed; the transport closes by itself."""
@@ -194,7 +196,7 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, words: object) -> None:
         if type(words) is not list or not words or type(words[0]) is not bytes:
-            self.end("ERR", "protocol error: a command is an array of bulk strings")
+            self.end("ERR", _NO_COMMAND)
             return
         slot = Slot(self)
         self._slots.append(slot)
@@ -212,7 +214,7 @@ class Connection(asyncio.Protocol):
                 raise RuntimeError(f"{words[0][:40]!r} failed") from error
             if self._slots and self._slots[-1] is slot:
                 self._slots.pop()
-            self.end("ERR", "protocol error: a command is an array of bulk strings")
+            self.end("ERR", _NO_COMMAND)
 
     # Replies and pushes out.
 
