@@ -12,6 +12,13 @@ def who(seen: dict[str, Any]) -> str:
     return clean(party(seen["session"], "", said_by(seen)).described())
 
 
+def called(seen: dict[str, Any]) -> str:
+    """The same in a word or two: whose it is, or what the client is called."""
+    known = party(seen["session"], "", said_by(seen))
+    whose = f"{known.user}@{known.host}" if known.host else known.user
+    return clean(whose if known.user else known.client or f"session {known.session}")
+
+
 def owner(seen: dict[str, Any]) -> str:
     """The session, and who in it: a task, a thread."""
     return f"{seen['session']}/{clean(seen['owner'])}" if seen["owner"] else str(seen["session"])

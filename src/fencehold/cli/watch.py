@@ -10,7 +10,7 @@ import typer
 from fencehold.cli import shapes
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url
 from fencehold.cli.output import clean, columns, console, field_of_time, hanging, note, say, say_json, to_person
-from fencehold.cli.people import owner, who
+from fencehold.cli.people import called, owner, who
 from fencehold.cli.tables import cells_of, shares, shortened
 from fencehold.cli.wire import CannotConnect, Wire, wired
 from fencehold.client.views import time_of
@@ -111,20 +111,26 @@ def _show(event: dict[str, Any]) -> None:
     session = f"session {owner(event)}"
     whom = f"{who(event)}, {session}" if event.get("session_meta") else session
     when = field_of_time(time_of(event.get("unix_ms")))
-    by = who({"session": 0, "session_meta": event["by"]}) if event.get("by") else ""
-    # What one must copy is whole; the others are as short as the terminal is narrow.
-    free = [whom, clean(", ".join(event["names"])), f"by {by}" if by else ""]
+    breaker = {"session": 0, "session_meta": event["by"]} if event.get("by") else None
+    names = clean(", ".join(event["names"]))
+    # What one must copy is whole; the others are as short as the terminal is narrow: sessions and processes are
+    # left out before names are shortened.
+    ways = [[whom, names, f"by {who(breaker)}" if breaker else ""]]
+    ways += [[who(event), names, ways[0][2]], [called(event), names, f"by {called(breaker)}" if breaker else ""]]
     whole = [f"{event['position']:>8}", f"{when:<8}", f"{kind:<13}"]
     rest = [f"fence {event['fence']}" if event["fence"] else ""]
     rest += [f"({clean(event['detail'])})" if event["detail"] else ""]
-    whom, names, by = _fitting(free, [*whole, *rest]) if to_person() else free
+    whom, names, by = _fitting(ways, [*whole, *rest]) if to_person() else ways[0]
     _write(kind, [*whole, *filter(None, [whom, names, *rest, by])])
 
 
-def _fitting(free: list[str], beside: list[str]) -> list[str]:
-    """Who, what and by whom, shortened if the line would be too long for a terminal with those beside them."""
+def _fitting(ways: list[list[str]], beside: list[str]) -> list[str]:
+    """Who, what and by whom, in the first way that fits a terminal beside the others; or the last, shortened."""
     room = columns() + len(_GAP) - sum(cells_of(field) + len(_GAP) for field in beside if field)
-    widths = [cells_of(text) + len(_GAP) if text else 0 for text in free]
+    for free in ways:
+        widths = [cells_of(text) + len(_GAP) if text else 0 for text in free]
+        if sum(widths) <= room:
+            return free
     least = [min(width, _LEAST) for width in widths]
     # The names last: they are what one watches.
     fitting = shares(shares(widths, room, [least[0], widths[1], least[2]]), room, least)

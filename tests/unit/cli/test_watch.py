@@ -105,3 +105,27 @@ def test_on_a_terminal_a_line_fits(
     assert cells_of(line) <= width
     assert line.endswith("jobs:nightly  fence 7")
     assert f"{datetime(2026, 1, 1, 12, tzinfo=UTC).astimezone():%Y-%m-%d %H:%M:%S}" in line
+
+
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (80, "nightly  jobs:nightly  fence 7  by alice@ops1"),
+        (120, "nightly on web1 (pid 81)  jobs:nightly  fence 7  by alice@ops1 (fencehold break)"),
+        (
+            140,
+            "nightly on web1 (pid 81), session 3/report#1  jobs:nightly  fence 7  by alice@ops1 (fencehold break)",
+        ),
+    ],
+)
+def test_where_there_is_little_room_names_are_left(
+    width: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The number of a session goes first, then hosts and processes."""
+    monkeypatch.setenv("COLUMNS", str(width + 11))  # the date of an event that is not of today
+    monkeypatch.setattr(output, "to_person", lambda: True)
+    monkeypatch.setattr(watch, "to_person", lambda: True)
+    output.console.cache_clear()
+    watch._show(BROKEN)
+    output.console.cache_clear()
+    assert capsys.readouterr().out.rstrip().endswith(f"  broken         {told}")
