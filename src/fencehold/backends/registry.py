@@ -28,6 +28,8 @@ _MODULES = {
 }
 _EXTRAS = {"advisory": "postgres", "redlock": "redis"}
 """Which extra brings the driver, where it is called otherwise than the module."""
+_PACKAGES = {"google": "protobuf"}
+"""What a package is called, where its modules are called otherwise."""
 
 SCHEMES = tuple(sorted(_MODULES))
 
@@ -51,8 +53,9 @@ def backend_of(url: str, settings: Settings) -> Backend:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("fencehold"):
             raise
-        extra = _EXTRAS.get(module, module)
+        top = error.name.partition(".")[0]
+        extra, package = _EXTRAS.get(module, module), _PACKAGES.get(top, top)
         raise Unsupported(
-            f"{url.partition('://')[0]}:// needs the package {error.name!r}: pip install 'fencehold[{extra}]'"
+            f"{url.partition('://')[0]}:// needs the package {package!r}: pip install 'fencehold[{extra}]'"
         ) from error
     return cast(Backend, made)
