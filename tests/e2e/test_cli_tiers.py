@@ -72,6 +72,7 @@ def test_run_locks_on_a_backend_without_a_server() -> None:
     refused = ended(start("run", "--url", "redis://127.0.0.1:1", "job", "--", "echo", "ran"))
     assert (refused.code, refused.out) == (2, "")
     assert "CORRECTNESS" in refused.err
+    assert "fencehold run --tier efficiency" in refused.err
     away = ended(
         start("run", "--url", "redis://x:secret@127.0.0.1:1", "--tier", "efficiency", "job", "--", "echo")
     )

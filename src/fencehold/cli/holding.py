@@ -14,7 +14,7 @@ from fencehold import aio
 from fencehold.backends.registry import scheme_of
 from fencehold.cli.wire import CannotConnect
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError, HoldLost, Unavailable
+from fencehold.errors import FenceholdError, HoldLost, Unavailable, Unsupported
 from fencehold.types import CORRECTNESS, Tier
 
 _CLOSE_S = 2.0
@@ -24,6 +24,12 @@ _CLOSE_S = 2.0
 _QUIET_S = 0.3
 """A wait as short as this is not worth a word."""
 _LOOK_AGAIN_S = 1.0
+
+
+class NotGiven(Unsupported):
+    """What is at the URL does not give what was asked for."""
+
+    hint = "here that is: fencehold run --tier efficiency …"
 
 
 class Wanted(NamedTuple):
@@ -125,7 +131,10 @@ class Holding(threading.Thread):
         ttl = self._wanted.ttl
         connecting = aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name=self._wanted.called)
         # What cannot be given is said before anything is reached.
-        connecting.plan.source(self._wanted.tier)
+        try:
+            connecting.plan.source(self._wanted.tier)
+        except Unsupported as error:
+            raise NotGiven(str(error)) from error
         try:
             client = await connecting
         except Unavailable as error:

@@ -48,8 +48,10 @@ _WORDS_OF_REDIS = (
     "hello must be called with the client already authenticated",
     "invalid username-password pair",
     "called without any password configured",
+    "client names cannot contain spaces",
 )
-"""A Redis greets like us, and then knows no sessions; or it wants a password first, as no server of ours does."""
+"""A Redis greets like us, and then knows no sessions; or it wants a password first, or another name, as no server
+of ours does."""
 
 
 def bulk(data: bytes) -> bytes:

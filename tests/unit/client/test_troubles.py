@@ -96,9 +96,10 @@ def test_a_redis_answers() -> None:
     [
         b"-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH\r\n",
         b"-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+        b"-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
     ],
 )
-def test_a_redis_answers_that_wants_a_password(refusal: bytes) -> None:
+def test_a_redis_answers_that_wants_a_password_or_another_name(refusal: bytes) -> None:
     """It is a Redis all the same."""
     with (
         answering(refusal) as port,
