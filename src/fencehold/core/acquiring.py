@@ -150,7 +150,7 @@ def _usage(state: State, ask: Acquire) -> Refused | None:
 def _at_least_usage(state: State, ask: AcquireAtLeast) -> Refused | None:
     longest_ms = state.limits.ttl_ms_max
     if not 0 < ask.at_least_ms <= longest_ms:
-        return Refused(Code.USAGE, f"at_least is 1 to {longest_ms} ms, not {ask.at_least_ms}")
+        return out_of_range("at_least", ask.at_least_ms, 1, longest_ms)
     if ask.mode is not Mode.EXCLUSIVE or ask.limit:
         return Refused(Code.USAGE, "at_least is for a name that is held exclusively, not shared or as a permit")
     if len(state.kept) + len(ask.names) > KEPT_MAX:
@@ -159,11 +159,10 @@ def _at_least_usage(state: State, ask: AcquireAtLeast) -> Refused | None:
 
 
 def _permit_usage(state: State, ask: Acquire) -> Refused | None:
-    if ask.mode is not Mode.PERMIT or not 0 < ask.limit <= state.limits.permits_max:
-        return Refused(
-            Code.USAGE,
-            f"a semaphore, and nothing else, has a limit of 1 to {state.limits.permits_max} permits",
-        )
+    if ask.mode is not Mode.PERMIT:
+        return Refused(Code.USAGE, "a semaphore, and nothing else, has a limit")
+    if not 0 < ask.limit <= state.limits.permits_max:
+        return Refused(Code.USAGE, f"limit is 1 to {state.limits.permits_max} permits, not {ask.limit}")
     if len(ask.names) > 1:
         return Refused(Code.USAGE, "a semaphore is asked for by itself, not among several names")
     other = _limit_in_use(state, ask.names[0])
