@@ -5,17 +5,20 @@
 2. A connection that has something to answer and is silent is given up, early enough for other nodes to be tried.
 3. A queued acquire that the server does not end in time ends by itself, and is withdrawn.
 4. A hold whose own time is over is lost, and given back before its owner asks again.
-5. While the service is not reached, whoever waits is told within the connect timeout.
+5. What was told BUSY is asked again when it has rested; a keep-alive, soon.
+6. While the service is not reached, whoever waits is told within the connect timeout.
 """
 
 from math import inf
 from typing import TYPE_CHECKING
 
+from fencehold.client.expected import DONE, QUEUED, Request
 from fencehold.client.housekeeping import KeepAlive
-from fencehold.client.living import connect, give_up
+from fencehold.client.living import connect, give_up, open_session
 from fencehold.client.reach import Phase
-from fencehold.client.requests import DONE, QUEUED, Acquire, Extend, Release, Request
+from fencehold.client.requests import Acquire, Extend, Release
 from fencehold.client.session import Session
+from fencehold.errors import Overloaded
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol
@@ -29,12 +32,16 @@ LATE_S = 1.0
 class Deadlines:
     """What is due when, as far as neither the session nor the connection knows it."""
 
-    __slots__ = ("beat_at", "beating", "close_by", "waits")
+    __slots__ = ("beat_at", "beating", "beats_busy", "close_by", "settle_at", "waits")
 
     def __init__(self) -> None:
         self.beat_at = self.close_by = inf
         self.beating = False
         """Whether a keep-alive is under way."""
+        self.beats_busy = 0
+        """How often in a row a keep-alive was told BUSY."""
+        self.settle_at = 0.0
+        """Until then nothing is settled but with a keep-alive."""
         self.waits: list[tuple[float, Acquire]] = []
         """When queued acquires give up by themselves; some are answered before."""
 
@@ -54,10 +61,27 @@ def beat_sooner(protocol: "SessionProtocol", ttl: float) -> None:
     protocol.wake_by(deadlines.beat_at)
 
 
+def beat_again(protocol: "SessionProtocol", busy: Overloaded) -> None:
+    """A keep-alive was told BUSY: the next one is due soon. Nothing is trusted for longer because of it."""
+    deadlines = protocol.deadlines
+    deadlines.beating = False
+    deadlines.beats_busy += 1
+    rest = protocol.backoff.rest_of(busy, deadlines.beats_busy)
+    # However busy it is: there must be time for some more before the session ends.
+    deadlines.beat_at = min(deadlines.beat_at, protocol.now + min(rest, protocol.session.trust.ttl / 9))
+    protocol.wake_by(deadlines.beat_at)
+
+
+def settle_later(protocol: "SessionProtocol", busy: Overloaded) -> None:
+    """A settlement was told BUSY."""
+    protocol.deadlines.settle_at = protocol.now + protocol.backoff.rest_of(busy, 1)
+
+
 def meet(protocol: "SessionProtocol") -> None:
     """Do what is due now."""
     lose_due(protocol)
     _end_waits(protocol)
+    protocol.backoff.wake(protocol)
     if protocol.attached:
         _beat(protocol)
     else:
@@ -79,7 +103,8 @@ def give_back_overdue(protocol: "SessionProtocol") -> None:
 def next_deadline(protocol: "SessionProtocol") -> float:
     """When something will be due, unless something is heard or asked before."""
     deadlines = protocol.deadlines
-    instants = [protocol.session.next_end(), deadlines.close_by, *(late_at for late_at, _ in deadlines.waits)]
+    instants = [protocol.session.next_end(), deadlines.close_by, protocol.backoff.next_at()]
+    instants += [late_at for late_at, _ in deadlines.waits]
     if protocol.attached:
         return min(*instants, deadlines.beat_at, _silence_at(protocol))
     instants += [give_up_at for _, give_up_at in _awaited(protocol)]
@@ -147,14 +172,16 @@ def _reach(protocol: "SessionProtocol") -> None:
         give_up(protocol, park=reach.phase is Phase.GREETING)
     if reach.is_due(now):
         connect(protocol)
+    if reach.is_to_open(now):
+        open_session(protocol)
     for request, give_up_at in _awaited(protocol):
         if give_up_at <= now:
-            request.on_unreachable(protocol)
+            request.on_unreachable(protocol, reach.unavailable())
 
 
 def _awaited(protocol: "SessionProtocol") -> list[tuple[Request, float]]:
     """Requests that somebody waits for while the service is not reached, and when they have waited enough."""
     pipeline = protocol.pipeline
     asked = [(request, 0.0) for request in [*pipeline.interrupted, *protocol.session.waiting.values()]]
-    asked += [(request, request.asked_at) for request in pipeline.unsent]
+    asked += [(request, request.asked_at) for request in [*pipeline.unsent, *protocol.backoff.requests()]]
     return [(request, protocol.reach.give_up_at(at)) for request, at in asked if request.is_awaited()]

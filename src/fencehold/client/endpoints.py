@@ -97,7 +97,6 @@ class Rotation:
     """Which endpoint to try next, and after what pause."""
 
     __slots__ = (
-        "_draw",
         "_endpoints",
         "_failures",
         "_hint",
@@ -109,6 +108,7 @@ class Rotation:
         "_taken",
         "_troubles",
         "_was_hinted",
+        "draw",
         "url",
     )
 
@@ -122,7 +122,7 @@ class Rotation:
         """The last leader by a hint that was not among those given, and why it was not reached."""
         self.url = f"{scheme}://{','.join(map(str, endpoints))}"
         """Where the service is, as it can be shown: no secret is in it."""
-        self._draw = draw
+        self.draw = draw
         """A number between 0 and 1, drawn by lot."""
         self._taken = self._next = 0
         self._failures = 0
@@ -213,4 +213,4 @@ class Rotation:
         if not self._was_hinted if self._hint is not None else rest:
             return 0.0
         longest = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(rounds, 16))
-        return float(longest * (0.5 + self._draw() / 2))
+        return float(longest * (0.5 + self.draw() / 2))

@@ -2,7 +2,7 @@
 
 1. Replies come in the order of the commands: each answers the oldest that has none. A push waits for nobody.
 2. An answer that says "elsewhere" or "unknown" is none, nor is one that says that the session is over: what it was
-   to answer is still to be answered.
+   to answer is still to be answered. So is what was told BUSY, which rests until then.
 3. A pushed answer is settled; if its acquire was withdrawn, not before the withdrawal is answered.
 """
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import PushNotification, ReplyError
 
+from fencehold.client.expected import Expected
 from fencehold.client.living import end_session, give_up
-from fencehold.client.requests import Expected
 from fencehold.client.views import party
-from fencehold.client.wire import ELSEWHERE, split
+from fencehold.client.wire import ELSEWHERE, overloaded, split
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol
@@ -47,6 +47,8 @@ def _on_error(protocol: "SessionProtocol", expected: Expected, message: str) -> 
             protocol.reach.on_leader(detail.rpartition(" ")[2])
         # One that refused to take the session up certainly does not carry it.
         give_up(protocol, park=protocol.attached or code == "UNKNOWN")
+    elif code == "BUSY":
+        expected.on_busy(protocol, overloaded(detail))
     elif code == "NOSESSION":
         protocol.pipeline.expected.appendleft(expected)
         end_session(protocol, "expired")
@@ -85,7 +87,11 @@ def _on_lost(protocol: "SessionProtocol", name: str, fence: int, how: str) -> No
 
 def _on_answer(protocol: "SessionProtocol", request_id: int, reply: dict[bytes, Any] | None) -> None:
     # Its own reply may still be behind that of an earlier command: a push waits for nobody.
-    request = protocol.session.waiting.pop(request_id, None) or protocol.pipeline.find_acquire(request_id)
+    request = (
+        protocol.session.waiting.pop(request_id, None)
+        or protocol.pipeline.find_acquire(request_id)
+        or protocol.backoff.find_acquire(request_id)
+    )
     if request is None:
         # Withdrawn: settled when the withdrawal is answered, lest the server forget what it has to undo.
         return

@@ -1,10 +1,17 @@
-"""What the protocol sends for its own sake: greetings, keep-alives, withdrawals, settlements, the close."""
+"""What the protocol sends for its own sake: greetings, keep-alives, withdrawals, settlements, the close.
 
+Told BUSY, a session is asked for again within the connect timeout; a keep-alive is repeated soon, and trust counts
+from the one that is answered. A withdrawal is repeated until it is answered, the close for as long as closing may
+take; a settlement goes with the next one.
+"""
+
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from fencehold.client.requests import DONE, Expected, Release, Request
+from fencehold.client.expected import DONE, Expected, Request
+from fencehold.client.requests import Release
 from fencehold.client.session import Session
-from fencehold.errors import FenceholdError
+from fencehold.errors import FenceholdError, Overloaded, Unavailable
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol
@@ -17,6 +24,9 @@ class Hello(Expected):
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         protocol.on_refused(code, detail)
+
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        protocol.on_greeting_busy(busy)
 
 
 class Opening(Expected):
@@ -33,6 +43,9 @@ class Opening(Expected):
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         protocol.on_refused(code, detail)
 
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        protocol.on_opening_busy(busy)
+
 
 class KeepAlive(Expected):
     """One for all holds of the session."""
@@ -45,19 +58,31 @@ class KeepAlive(Expected):
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         protocol.on_kept_alive(self.sent_at, reply)
 
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        protocol.on_not_kept_alive(busy)
+
 
 class Cancel(Expected):
     """Withdraw an acquire. Refused only if it was acknowledged: then this came through once before, or what it was
     granted is known, and is released."""
 
-    __slots__ = ("request",)
+    __slots__ = ("busy_times", "request")
 
     def __init__(self, request: int) -> None:
         self.request = request
+        self.busy_times = 0
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         protocol.session.cancels.pop(self.request, None)
+        protocol.session.let_go(self.request)
         protocol.settle(self.request)
+
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        self.busy_times += 1
+        protocol.rest(self, busy, self.busy_times)
+
+    def on_rested(self, protocol: "SessionProtocol") -> None:
+        protocol.cancel(self)
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         grant = protocol.session.cancels.get(self.request)
@@ -77,6 +102,27 @@ class Settle(Expected):
     def on_interrupted(self, protocol: "SessionProtocol") -> None:
         protocol.session.unsettled += self.ids
 
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        protocol.session.unsettled += self.ids
+        protocol.on_not_settled(busy)
+
+
+class Subscribe(Expected):
+    """Ask on a new connection for what was watched on the one before."""
+
+    __slots__ = ("busy_times", "words")
+
+    def __init__(self, words: bytes) -> None:
+        self.words = words
+        self.busy_times = 0
+
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        self.busy_times += 1
+        protocol.rest(self, busy, self.busy_times)
+
+    def on_rested(self, protocol: "SessionProtocol") -> None:
+        protocol.expect(self, self.words)
+
 
 class Close(Request):
     """End the session cleanly."""
@@ -93,8 +139,12 @@ class Close(Request):
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         self.on_reply(protocol, None)
 
-    def on_unreachable(self, protocol: "SessionProtocol") -> None:
+    def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:
         self.on_reply(protocol, None)
+
+    def patient_until(self, protocol: "SessionProtocol") -> float:
+        # The whole client has a time by which it is closed.
+        return inf
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         self.on_reply(protocol, None)

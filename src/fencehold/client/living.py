@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import Reader
 
-from fencehold.client.housekeeping import Hello, Opening
+from fencehold.client.housekeeping import Cancel, Hello, Opening, Subscribe
 from fencehold.client.orders import Sweep
 from fencehold.client.reach import Phase
-from fencehold.client.requests import Expected
 from fencehold.client.session import Session
 from fencehold.client.trust import CLOSED
 from fencehold.client.wire import command
@@ -41,9 +40,9 @@ def connect(protocol: "SessionProtocol") -> None:
     protocol.wake_by(protocol.reach.next_deadline())
 
 
-def retry(protocol: "SessionProtocol") -> None:
-    """Try the next node after a pause."""
-    protocol.reach.retry(protocol.now)
+def retry(protocol: "SessionProtocol", least_s: float = 0.0) -> None:
+    """Try the next node after a pause, of so long at the least."""
+    protocol.reach.retry(protocol.now, least_s)
     protocol.wake_by(protocol.reach.next_deadline())
 
 
@@ -68,6 +67,7 @@ def detach(protocol: "SessionProtocol") -> None:
         protocol.wake_by(protocol.reach.give_up_at(protocol.now))
     protocol.reader = new_reader()
     protocol.pipeline.interrupt(protocol)
+    protocol.pipeline.interrupted += protocol.backoff.interrupt()
 
 
 # Sessions.
@@ -95,18 +95,19 @@ def attach(protocol: "SessionProtocol", reply: dict[bytes, Any], sent_at: float)
     protocol.reach.on_attached()
     protocol.attached = True
     for request_id in session.cancels:
-        protocol.cancel(request_id)
+        protocol.cancel(Cancel(request_id))
     protocol.pipeline.repeat(session, protocol.now)
     for words in protocol.subscriptions():
-        protocol.expect(Expected(), words)
+        protocol.expect(Subscribe(words), words)
     protocol.pipeline.pump(session, protocol.now)
+    protocol.wake_by(protocol.backoff.next_at())
 
 
 def end_session(protocol: "SessionProtocol", reason: str) -> None:
     """The server has ended the session: go on in a new one, unless the client is being closed."""
     over = protocol.session
     greeting = protocol.reach.phase is Phase.GREETING
-    pending = protocol.pipeline.take_sent(over)
+    pending = protocol.pipeline.take_sent(over) + protocol.backoff.take_bound()
     protocol.session = Session(protocol.settings.ttl, protocol.settings.grace)
     over.trust.on_over()
     over.lose_all(f"the session was {reason}")
@@ -134,5 +135,5 @@ def shut(protocol: "SessionProtocol") -> None:
     protocol.reach.orders.append(Sweep())
     protocol.session.trust.on_over()
     protocol.session.lose_all(CLOSED)
-    for request in protocol.pipeline.take_all(protocol.session):
+    for request in protocol.take_all():
         request.fail(SessionExpired("the client was closed"))

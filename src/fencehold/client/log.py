@@ -13,6 +13,8 @@ from math import inf
 
 from fencehold.client.clock import Clock, clock
 from fencehold.client.trust import CLOSED, Grant
+from fencehold.durations import shown
+from fencehold.errors import Overloaded
 
 PER_MINUTE = 10
 _WINDOW_S = 60.0
@@ -65,7 +67,8 @@ CONNECTIONS = Teller("fencehold.connection")
 WAITS = Teller("fencehold.wait")
 BREAKERS = Teller("fencehold.breaker")
 ELECTIONS = Teller("fencehold.election")
-TELLERS = (HOLDS, CONNECTIONS, WAITS, BREAKERS, ELECTIONS)
+OVERLOADS = Teller("fencehold.overload")
+TELLERS = (HOLDS, CONNECTIONS, WAITS, BREAKERS, ELECTIONS, OVERLOADS)
 
 
 def hold_lost(grant: Grant) -> None:
@@ -81,6 +84,15 @@ def claim_lost(grant: Grant) -> None:
 def campaign_failed(name: str, error: Exception) -> None:
     """A candidate who campaigns again and again could not, this time."""
     ELECTIONS.tell(logging.WARNING, "the campaign for %r failed, and is tried again: %s", name, error)
+
+
+def overloaded(busy: Overloaded, patience_s: float) -> None:
+    """The service has no time for something now, which is asked again for so long."""
+    if patience_s <= 0:
+        # Whoever asked is told by an error.
+        return
+    lasting = f" for {shown(patience_s)}" if patience_s < inf else ""
+    OVERLOADS.tell(logging.WARNING, "%s; trying again%s", busy, lasting)
 
 
 def _level(grant: Grant, level: int) -> int:

@@ -2,6 +2,7 @@
 
 1. Replies come in the order of the commands, so the next reply belongs to the oldest command without one.
 2. At most `WINDOW` commands are on the wire; requests beyond wait their turn, in order.
+   So they do while the server has to remember many answers for the sake of one that is repeated (`Session.kept`).
 3. What a connection left unanswered is repeated on the next, in the order of ids.
 """
 
@@ -9,8 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fencehold.client.expected import DONE, QUEUED, SENT, Expected, Numbered, Request
 from fencehold.client.housekeeping import Ready
-from fencehold.client.requests import DONE, QUEUED, SENT, Acquire, Expected, Numbered, Request
+from fencehold.client.requests import Acquire
 from fencehold.client.session import Session
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 WINDOW = 1024
 """Requests on the wire at once: a quarter of what the server remembers for a session."""
+
+REMEMBERED_MAX = 2 * WINDOW
+"""Answers that the server is made to remember though they have arrived: half of what it does for a session."""
 
 
 class Pipeline:
@@ -59,7 +64,7 @@ class Pipeline:
     def pump(self, session: Session, now: float) -> None:
         """Send what waited for its turn, as far as there is room."""
         unsent = self.unsent
-        while unsent and len(self.expected) < WINDOW:
+        while unsent and len(self.expected) < WINDOW and session.remembers() < REMEMBERED_MAX:
             request = unsent.popleft()
             if request.stage == DONE:
                 continue
@@ -73,6 +78,8 @@ class Pipeline:
         for request in by_id([*self.interrupted, *session.waiting.values()]):
             stage = request.stage
             if stage == DONE:
+                if request.id not in session.cancels:
+                    session.let_go(request.id)
                 continue
             if isinstance(request, Numbered):
                 request.repeated = True

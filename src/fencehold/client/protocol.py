@@ -7,7 +7,8 @@
 4.  *Every request ends* (G9): granted, refused, timed out, lost, unavailable or outcome unknown; within the
     connect timeout when the service cannot be reached.
 5.  *A request is repeated under its own id*, in the order of ids, after withdrawals, until it is answered; the
-    server acts on it once. An answer that says "elsewhere" or "unknown" is none.
+    server acts on it once. An answer that says "elsewhere" or "unknown" is none. Nor is BUSY: what was told so
+    rests, and is asked again for as long as its caller waits.
 6.  *Nothing is left behind.* An acquire that nobody waits for is withdrawn at whatever moment it was left; a hold
     that was lost for want of trust is given back if the session turns out to live; one whose own time is over,
     before the next acquire.
@@ -20,8 +21,9 @@
 The shell calls `on_…` for what happened, the verbs for what it wants, and after each of them sends what is in the
 pipeline's `outbox`, carries out the `orders` of `reach`, and sets its timer to `wake_at`.
 
-Where each law lives: here, and in `living` (2, 7, 8: connections and sessions), `trust` (3), `requests` (4, 6),
-`deadlines` (2, 4, 6: time), `hearing` (5: messages), `pipeline` (5, 9), `reach` (7), `session` (8).
+Where each law lives: here, and in `living` (2, 7, 8: connections and sessions), `trust` (3), `expected` and
+`requests` (4, 6), `deadlines` (2, 4, 6: time), `hearing` (5: messages), `backoff` (5: BUSY), `pipeline` (5, 9),
+`reach` (7), `session` (8).
 """
 
 from collections.abc import Callable
@@ -30,29 +32,33 @@ from typing import Any
 
 from hiredis import ProtocolError
 
+from fencehold.client.backoff import Backoff
 from fencehold.client.deadlines import (
     LATE_S,
     Deadlines,
+    beat_again,
     beat_sooner,
     give_back_overdue,
     lose_due,
     meet,
     next_deadline,
+    settle_later,
     start_beating,
 )
 from fencehold.client.endpoints import Rotation
+from fencehold.client.expected import DONE, SENT, UNSENT, Expected, Promise, Request
 from fencehold.client.hearing import on_message
 from fencehold.client.housekeeping import Cancel, Close, Ready, Settle
 from fencehold.client.living import NOTHING, attach, connect, detach, drop, give_up, greet, new_reader, retry, shut
 from fencehold.client.pipeline import WINDOW, Pipeline
 from fencehold.client.reach import HUNG_UP, LOST, NO_PROTOCOL, Phase, Reach
-from fencehold.client.requests import DONE, UNSENT, Acquire, Expected, Extend, Promise, Read, Release, Request
+from fencehold.client.requests import Acquire, Extend, Read, Release
 from fencehold.client.session import Session
 from fencehold.client.settings import Settings
 from fencehold.client.terms import Terms
 from fencehold.client.trust import CLOSED, Grant
 from fencehold.client.wire import command, refused
-from fencehold.errors import UsageError
+from fencehold.errors import Overloaded, UsageError
 
 SETTLE_AT = 64
 """Pushed answers that are settled in one command."""
@@ -65,6 +71,7 @@ class SessionProtocol:
         self.settings = settings
         self.session = Session(settings.ttl, settings.grace)
         self.pipeline = Pipeline()
+        self.backoff = Backoff(rotation.draw)
         self.reach = Reach(rotation, settings.connect_timeout)
         self.attached = False
         """Whether a connection carries the session, which every request asks."""
@@ -72,6 +79,10 @@ class SessionProtocol:
         """When `on_timer` is to be called."""
         self.on_event: Callable[[dict[bytes, Any]], None] | None = None
         """Told of pushed events."""
+        self.on_busy: Callable[[Overloaded, float], None] | None = None
+        """Told that the service is busy, and for how many seconds it will be asked again."""
+        self.busy_s_max = inf
+        """How long an acquire is asked again while the service is busy, if its own timeout is not shorter."""
         self.subscriptions: Callable[[], list[bytes]] = list
         """What to ask for again on each new connection."""
         self.unusable = ""
@@ -165,7 +176,7 @@ class SessionProtocol:
     def submit(self, request: Request) -> None:
         """Send a request, or let it wait for its turn."""
         pipeline = self.pipeline
-        if self.attached and not pipeline.unsent and len(pipeline.expected) < WINDOW:
+        if self.attached and not pipeline.unsent and len(pipeline.expected) < WINDOW and not self.session.kept:
             pipeline.send(request, self.session, self.now)
             return
         if self.unusable:
@@ -175,6 +186,24 @@ class SessionProtocol:
             self.wake_by(self.reach.give_up_at(request.asked_at))
             if self.reach.phase is Phase.IDLE:
                 connect(self)
+        else:
+            pipeline.pump(self.session, self.now)
+
+    def rest(self, entry: Expected, busy: Overloaded, times: int, patient_until: float = inf) -> None:
+        """Something was told BUSY for the `times`-th time: look again when it has rested, or nobody waits."""
+        now = self.now
+        if self.on_busy is not None:
+            self.on_busy(busy, patient_until - now)
+        until = min(now + self.backoff.rest_of(busy, times), patient_until)
+        if until <= now:
+            entry.on_rested(self)
+        else:
+            self.backoff.rest(entry, until)
+            self.wake_by(until)
+
+    def take_all(self) -> list[Request]:
+        """All that is not answered: it will not be."""
+        return self.pipeline.take_all(self.session) + self.backoff.take_all()
 
     # What happened to the connection.
 
@@ -251,14 +280,40 @@ class SessionProtocol:
         node = self.reach.node
         drop(self, park=False)
         self.reach.rest(Phase.IDLE)
-        for request in self.pipeline.take_all(self.session):
+        for request in self.take_all():
             request.fail(refused(node, code, detail))
+
+    def on_greeting_busy(self, busy: Overloaded) -> None:
+        """The node has no time to greet: it, or another, is tried later."""
+        self.reach.on_busy(busy)
+        drop(self, park=False)
+        retry(self, self._rest_of_opening(busy))
+
+    def on_opening_busy(self, busy: Overloaded) -> None:
+        """The node has no time for a session: it is asked again on this connection."""
+        self.reach.on_busy(busy)
+        self.reach.open_later(self.now, self._rest_of_opening(busy))
+        self.wake_by(self.reach.next_deadline())
+
+    def _rest_of_opening(self, busy: Overloaded) -> float:
+        if self.on_busy is not None:
+            self.on_busy(busy, self.settings.connect_timeout)
+        return self.backoff.rest_of(busy, self.reach.busy_times)
 
     def on_kept_alive(self, sent_at: float, reply: dict[bytes, Any]) -> None:
         """A keep-alive was answered."""
         self.deadlines.beating = False
+        self.deadlines.beats_busy = 0
         # Renewals wait for the next entry: when it came says more than when it was entered, if the server tells.
         self.session.trust.on_renewed(sent_at, reply.get(b"came_at", reply[b"at"]))
+
+    def on_not_kept_alive(self, busy: Overloaded) -> None:
+        """The service had no time for a keep-alive."""
+        beat_again(self, busy)
+
+    def on_not_settled(self, busy: Overloaded) -> None:
+        """The service had no time for a settlement."""
+        settle_later(self, busy)
 
     def on_queued(self, request: Acquire, reply: dict[bytes, Any]) -> None:
         """The answer to an acquire will be pushed."""
@@ -289,8 +344,11 @@ class SessionProtocol:
         session = self.session
         session.waiting.pop(request.id, None)
         session.cancels[request.id] = request.grant
+        if request.stage == SENT:
+            # The server must not forget what it may have to undo, should it have no time to do so now.
+            session.keep(request.id)
         if self.attached:
-            self.cancel(request.id)
+            self.cancel(Cancel(request.id))
 
     def lose(self, grant: Grant, reason: str) -> None:
         """The server has ended a hold. What is left of it, if it had several names, is given back."""
@@ -312,7 +370,7 @@ class SessionProtocol:
         """A pushed answer has arrived, and need not be remembered."""
         unsettled = self.session.unsettled
         unsettled.append(request_id)
-        if len(unsettled) >= SETTLE_AT and self.attached:
+        if len(unsettled) >= SETTLE_AT and self.attached and self.now >= self.deadlines.settle_at:
             self.settle_all()
 
     def settle_all(self) -> None:
@@ -321,9 +379,9 @@ class SessionProtocol:
         self.session.unsettled = []
         self.expect(Settle(ids), command("LOCK.SETTLE", *ids))
 
-    def cancel(self, request_id: int) -> None:
+    def cancel(self, withdrawal: Cancel) -> None:
         """Send a withdrawal."""
-        self.expect(Cancel(request_id), command("LOCK.CANCEL", request_id))
+        self.expect(withdrawal, command("LOCK.CANCEL", withdrawal.request))
 
     def expect(self, entry: Expected, words: bytes) -> None:
         """Send housekeeping."""

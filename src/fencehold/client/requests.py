@@ -1,140 +1,24 @@
-"""Requests: what is sent, what each reply means to it, and what becomes of it when the connection goes first.
+"""Requests: what is asked for, and what each reply means to it. What they have in common is in `expected`.
 
-1. What changes something carries an id and is repeated under it until it is answered (G9); what only asks is asked
-   again; housekeeping is done anew.
-2. An acquire that nobody waits for any more is withdrawn, whatever moment it was left at: one not sent is
+1. An acquire that nobody waits for any more is withdrawn, whatever moment it was left at: one not sent is
    forgotten, one sent or queued is cancelled, one granted is released by its fence.
-3. A promise is kept once: whoever gave it up is told nothing.
+2. A release is carried out, whoever stops waiting for it; an extension brings nothing back that has run out.
 """
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from fencehold.client.expected import DONE, QUEUED, SENT, UNSENT, Numbered, Promise, Request
 from fencehold.client.session import Session
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, margin
 from fencehold.client.wire import GONE, command, error, number
-from fencehold.errors import FenceholdError, HoldLost, OutcomeUnknown, Unavailable
+from fencehold.errors import Deadlock, FenceholdError, HoldLost, Overloaded, Unavailable
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol
 
-UNSENT, SENT, QUEUED, DONE = range(4)
-"""The life of a request."""
-
-
-class Promise(Protocol):
-    """Where the answer goes: a future, or whatever the shell waits on."""
-
-    def done(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, error: BaseException, /) -> None: ...
-
-
-class Expected:
-    """Something whose reply is awaited."""
-
-    __slots__ = ()
-
-    numbered = False
-    """Whether it carries a request id, so that its reply is acknowledged."""
-    id = 0
-    number = b""
-
-    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        """The reply came."""
-
-    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        """The reply was an error that answers this and nothing else."""
-
-    def on_interrupted(self, protocol: "SessionProtocol") -> None:
-        """The connection went before the reply came."""
-
-
-class Request(Expected):
-    """Something a caller waits for."""
-
-    __slots__ = ("asked_at", "promise", "stage")
-
-    def __init__(self, promise: Promise | None, asked_at: float) -> None:
-        self.promise = promise
-        self.asked_at = asked_at
-        self.stage = UNSENT
-
-    def encode(self, session: Session, now: float) -> bytes:
-        """The command as it is sent now."""
-        raise NotImplementedError
-
-    def take_id(self, session: Session, now: float) -> None:
-        """Take the next id of the session, if it is one that needs any: it is sent now."""
-
-    def is_awaited(self) -> bool:
-        """Whether somebody still wants to know."""
-        return self.stage != DONE and self.promise is not None
-
-    def finish(self, result: object) -> None:
-        """Keep the promise."""
-        self.stage = DONE
-        promise = self.promise
-        if promise is not None and not promise.done():
-            promise.set_result(result)
-
-    def fail(self, failure: FenceholdError) -> None:
-        """Say why it will not be kept."""
-        self.stage = DONE
-        promise = self.promise
-        if promise is not None and not promise.done():
-            promise.set_exception(failure)
-
-    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        self.fail(error(code, detail))
-
-    def on_interrupted(self, protocol: "SessionProtocol") -> None:
-        protocol.pipeline.interrupted.append(self)
-
-    def on_unreachable(self, protocol: "SessionProtocol") -> None:
-        """The service was not reached in time."""
-        self.fail(self.unreachable(protocol.reach.unreached()))
-
-    def unreachable(self, why: str) -> Unavailable | OutcomeUnknown:
-        """What to say of a request when the service was not reached in time."""
-        if self.stage == UNSENT:
-            return Unavailable(why)
-        return OutcomeUnknown(f"the connection was lost before the answer came; since then: {why}")
-
-    def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
-        """The session it was sent in is over, before it was answered."""
-        self.fail(lost)
-
-
-class Numbered(Request):
-    """A request that changes something: it has an id, by which it is repeated."""
-
-    __slots__ = ("id", "number", "repeated", "sent_at")
-
-    numbered = True
-
-    sent_at: float
-    """When it was first sent in this session: what it is answered with happened no earlier."""
-
-    def __init__(self, promise: Promise | None, asked_at: float) -> None:
-        self.promise = promise
-        self.asked_at = asked_at
-        self.stage = UNSENT
-        self.repeated = False
-        self.id = 0
-        self.number = b""
-
-    def take_id(self, session: Session, now: float) -> None:
-        self.sent_at = now
-        session.last_id = self.id = session.last_id + 1
-        self.number = number(self.id)
-
-    def forget(self) -> None:
-        """Let it be as if never sent: the session that knew its id is over."""
-        self.id = 0
-        self.repeated = False
-        self.stage = UNSENT
+_NOT_TAKEN_BACK = "the service is busy: it has not yet taken back what this task or thread released"
 
 
 class Acquire(Numbered):
@@ -194,17 +78,33 @@ class Acquire(Numbered):
             promise.set_result(grant)
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        if self.stage != DONE:
-            protocol.session.waiting.pop(self.id, None)
-            self.fail(error(code, detail, self.terms.limit))
+        if self.stage == DONE:
+            return
+        failure = error(code, detail, self.terms.limit)
+        if isinstance(failure, Deadlock) and _is_with_itself(failure, protocol.session):
+            # Given back, and not taken yet. This was answered all the same, so it is asked under a new id.
+            self.repeated = False
+            self.on_busy(protocol, Overloaded(_NOT_TAKEN_BACK))
+            return
+        protocol.session.waiting.pop(self.id, None)
+        self.fail(failure)
+
+    def patient_until(self, protocol: "SessionProtocol") -> float:
+        timeout = self.terms.timeout
+        if self.stage == QUEUED:
+            # It waits in the queue: the server ends it, or `deadlines` does.
+            return inf
+        until = self.asked_at + min(inf if timeout is None else timeout, protocol.busy_s_max)
+        # One that may have been taken is asked for a while even if it was a try: to know is better than not to.
+        return max(until, super().patient_until(protocol)) if self.repeated else until
 
     def on_interrupted(self, protocol: "SessionProtocol") -> None:
         # One that is queued is found among those that wait; one that was withdrawn is repeated as a withdrawal.
         if self.stage == SENT:
             protocol.pipeline.interrupted.append(self)
 
-    def on_unreachable(self, protocol: "SessionProtocol") -> None:
-        failure = self.unreachable(protocol.reach.unreached())
+    def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:
+        failure = self.doubted(why)
         if self.stage != UNSENT:
             protocol.withdraw(self)
         self.fail(failure)
@@ -242,18 +142,28 @@ class Release(Numbered):
         return head + b"%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % rest
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
+        protocol.session.returning.discard(self.grant.fence)
         self.finish(None)
 
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        protocol.session.returning.add(self.grant.fence)
+        super().on_busy(protocol, busy)
+
+    def patient_until(self, protocol: "SessionProtocol") -> float:
+        # What nobody waits for is to be freed all the same, as long as the session lives.
+        return inf if self.promise is None else super().patient_until(protocol)
+
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
+        protocol.session.returning.discard(self.grant.fence)
         if code == "EXPIRED":
             self.fail(lost(self.grant, "it ran out, or an operator broke it, before it was released"))
         else:
             super().on_error(protocol, code, detail)
 
-    def on_unreachable(self, protocol: "SessionProtocol") -> None:
-        # The caller is told, but the names are still to be freed as soon as the service is reached.
+    def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:
+        # The caller is told, but the names are still to be freed as soon as the service is reached, or has time.
         stage = self.stage
-        super().on_unreachable(protocol)
+        super().on_unreachable(protocol, why)
         self.promise, self.stage = None, stage
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
@@ -300,10 +210,10 @@ class Extend(Numbered):
         protocol.lose(self.grant, "the service does not know it any more")
         self.fail(self.grant.why())
 
-    def on_unreachable(self, protocol: "SessionProtocol") -> None:
+    def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:
         if self.stage == UNSENT:
             self._undone(protocol)
-        super().on_unreachable(protocol)
+        super().on_unreachable(protocol, why)
 
     def _undone(self, protocol: "SessionProtocol") -> None:
         """The grant ends as if this had not been asked."""
@@ -330,12 +240,17 @@ class Read(Request):
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         self.finish(reply)
 
-    def unreachable(self, why: str) -> Unavailable:
-        return Unavailable(why)
+    def doubted(self, why: Unavailable) -> Unavailable:
+        return why
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         self.stage = UNSENT
         protocol.submit(self)
+
+
+def _is_with_itself(deadlock: Deadlock, session: Session) -> bool:
+    """Whether an acquire waits for nothing but what its own task or thread has given back."""
+    return len(deadlock.circle) == 1 and deadlock.circle[0].fence in session.returning
 
 
 def lost(grant: Grant, reason: str) -> HoldLost:

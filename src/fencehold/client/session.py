@@ -2,11 +2,14 @@
 
 1. Request ids grow within the session; replies come in the order of the commands, so one number says up to which
    id they have arrived, and every request carries it.
+   An id that may have to be named once more, in a repetition or a withdrawal that the server had no time for, is
+   kept: nothing is acknowledged from it on.
 2. A pushed answer is settled by its id, a few at a time.
 3. A withdrawal is repeated until it is answered.
 4. A grant is held under its fence, which no other grant has.
 """
 
+from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -27,12 +30,15 @@ class Session:
     __slots__ = (
         "answered",
         "answered_id",
+        "arrived_id",
         "cancels",
         "ends",
         "holds",
         "id",
+        "kept",
         "last_id",
         "overdue",
+        "returning",
         "secret",
         "trust",
         "unsettled",
@@ -48,7 +54,13 @@ class Session:
         self.answered_id = 0
         self.answered = number(0)
         """`answered_id` as the argument every request ends with."""
+        self.arrived_id = 0
+        """The last id whose reply has come, while some id is kept."""
+        self.kept: list[int] = []
+        """Ids that must not be acknowledged yet, in order."""
         self.holds: dict[int, Grant] = {}
+        self.returning: set[int] = set()
+        """Fences of what is given back, and the server had no time to take."""
         self.waiting: dict[int, Acquire] = {}
         """Acquires that were queued, and whose answer will be pushed."""
         self.cancels: dict[int, Grant | None] = {}
@@ -72,9 +84,45 @@ class Session:
     def acknowledge(self, request_id: int, encoded: bytes) -> None:
         """The reply to this request has arrived."""
         # A repetition may be older than what has been acknowledged since.
-        if request_id > self.answered_id:
+        if request_id <= self.answered_id:
+            return
+        if self.kept:
+            self._acknowledge_below_kept(request_id)
+        else:
             self.answered_id = request_id
             self.answered = encoded
+
+    def keep(self, request_id: int) -> None:
+        """Acknowledge nothing from this id on, until it is let go."""
+        if request_id <= self.answered_id or request_id in self.kept:
+            return
+        if not self.kept:
+            self.arrived_id = self.answered_id
+        insort(self.kept, request_id)
+
+    def let_go(self, request_id: int) -> None:
+        """This id will not be named again."""
+        at = bisect_left(self.kept, request_id)
+        if at < len(self.kept) and self.kept[at] == request_id:
+            del self.kept[at]
+            self._acknowledge_arrived()
+
+    def remembers(self) -> int:
+        """How many answers the server may have to remember because some id is kept."""
+        return self.last_id - self.answered_id if self.kept else 0
+
+    def _acknowledge_below_kept(self, request_id: int) -> None:
+        self.arrived_id = max(self.arrived_id, request_id)
+        # Of one that was withdrawn, the answer to that counts.
+        if request_id not in self.cancels:
+            self.let_go(request_id)
+        self._acknowledge_arrived()
+
+    def _acknowledge_arrived(self) -> None:
+        arrived = min(self.arrived_id, self.kept[0] - 1) if self.kept else self.arrived_id
+        if arrived > self.answered_id:
+            self.answered_id = arrived
+            self.answered = number(arrived)
 
     def on_granted(self, request: "Acquire", reply: dict[bytes, Any]) -> Grant:
         """Enter what an acquire was granted."""

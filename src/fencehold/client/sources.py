@@ -11,6 +11,7 @@ from fencehold.client.aio.breaking import Breaking
 from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.proceeding import Proceeding, unassured
+from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.breaker import Breaker, Pace
 from fencehold.client.driver import Driver
 from fencehold.client.endpoints import SCHEMES, wrong_scheme
@@ -149,7 +150,11 @@ class ProceedingSource:
         return self
 
     def carrier(self) -> Proceeding:
-        return Proceeding(self.within.carrier(), self._making.ttl)
+        carrier = self.within.carrier()
+        if (channel := channel_of(carrier)) is not None:
+            # Whoever can go on without waits no longer for a service that is busy than for one that is away.
+            channel.protocol.busy_s_max = self._making.connect_timeout
+        return Proceeding(carrier, self._making.ttl)
 
 
 def bare(source: Source) -> Source:

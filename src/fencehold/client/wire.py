@@ -13,6 +13,7 @@ from fencehold.errors import (
     LimitExceeded,
     NotOwner,
     OutcomeUnknown,
+    Overloaded,
     PermissionDenied,
     QueueFull,
     Refused,
@@ -108,6 +109,8 @@ def error(code: str, detail: str, limit: int = 0) -> FenceholdError:
     """What an error of the server is called here. `limit`: of the semaphore that was asked for, if it was one."""
     if code == "DEADLOCK":
         return _deadlock(detail, limit)
+    if code == "BUSY":
+        return overloaded(detail)
     return _ERRORS.get(code, Refused)(detail or code.lower())
 
 
@@ -122,6 +125,14 @@ def refused(node: str, code: str, detail: str) -> FenceholdError:
 def is_redis(node: str) -> UsageError:
     """What is said of a node that is a Redis."""
     return UsageError(f"{node} is a Redis, not a Fencehold server: use redis://{node}")
+
+
+def overloaded(detail: str) -> Overloaded:
+    """BUSY as an error: its first word says when to come back, in milliseconds."""
+    told, _, why = detail.partition(" ")
+    if not told.isdecimal():
+        told, why = "0", detail
+    return Overloaded(f"the service is busy: {why or 'it has too much to do'}", retry_after_s=int(told) / 1000)
 
 
 def _deadlock(detail: str, limit: int) -> Deadlock:

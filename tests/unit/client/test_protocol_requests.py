@@ -2,8 +2,8 @@
 
 import pytest
 
+from fencehold.client.expected import Promise
 from fencehold.client.pipeline import WINDOW
-from fencehold.client.requests import Promise
 from fencehold.client.trust import State
 from fencehold.errors import (
     Deadlock,

@@ -5,7 +5,7 @@
 2. What is had already is none of its business: to release, to extend, to close always goes through.
 3. The probe is a question that changes nothing, and never an acquire: that might wait for its turn for hours, on a
    backend that is there, with everybody else turned away. Whoever asked goes on if the probe was answered.
-4. A refusal is an answer. So is a time that ran out while others had the name.
+4. A refusal is an answer. So is a time that ran out while others had the name, and so is BUSY: somebody said it.
 5. Threads ask by themselves only while it is closed: each would find out for itself that nobody answers.
 """
 
@@ -22,7 +22,7 @@ from fencehold.client.log import BREAKERS
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable
 
 Result = TypeVar("Result")
 
@@ -68,6 +68,8 @@ class Breaking(Wrapping):
         try:
             async with asyncio.timeout(self._probe_s):
                 await self.within.explain(name)
+        except Overloaded:
+            return
         except TimeoutError as error:
             raise Unavailable(f"{self.guarantees.backend}:// did not answer in {self._probe_s:g} s") from error
         except (Unavailable, OutcomeUnknown):
@@ -80,6 +82,9 @@ class Breaking(Wrapping):
         """What comes of it, which the breaker is told."""
         try:
             result = await asked
+        except Overloaded:
+            self._on_reached(permit)
+            raise
         except (Unavailable, OutcomeUnknown) as error:
             self._on_unreached(permit, str(error))
             raise

@@ -13,6 +13,7 @@ from fencehold.client.aio.waits import LongWaits
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.identity import Owners, Who
+from fencehold.client.log import overloaded
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.terms import Terms, ms_of
 from fencehold.client.trust import Grant
@@ -37,6 +38,7 @@ class Channel:
         self.watches = Watches(self)
         self.waits = LongWaits(partial(self.explain, stale=True), protocol.settings.long_wait)
         driver.on_wake = self._on_wake
+        protocol.on_busy = overloaded
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""

@@ -3,6 +3,8 @@
 1. Whoever goes on so is told: the claim is not protected, and its guarantees never promised one holder.
 2. Only what is known not to be had for want of an answer is gone on without. A refusal stays one: whoever is told
    that another has the name does not go on, and neither does who is not let in, which would be for ever.
+   One who is told that the service is busy has heard nothing of the name, and goes on, too; but not before it was
+   asked again for as long as its timeout allows, or the connect timeout if that is less.
 3. A claim without a lock is never lost, and there is nothing to give back.
 4. It is logged, but not as often as it happens.
 """

@@ -9,6 +9,7 @@
                        └─ NotHonoured ─── Unsupported      an argument of redis-py that means nothing here
     LockNotOwnedError ─── Gone ────────── HoldLost         it was held, and is lost
     ConnectionError ───── Unreachable ─── Unavailable      certainly nothing happened
+                       └─ TooBusy ─────── Overloaded       nor did here: the service has too much to do
     AuthenticationError,
     NoPermissionError ─── Denied ──────── PermissionDenied the password is not taken, or a right is missing
     TimeoutError ──────── InDoubt ─────── OutcomeUnknown   it may have happened
@@ -68,6 +69,14 @@ class Unreachable(theirs.ConnectionError, ours.Unavailable):
     """Certainly nothing happened."""
 
 
+class TooBusy(theirs.ConnectionError, ours.Overloaded):
+    """Certainly nothing happened: the service has too much to do, and says when to come back."""
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class Denied(theirs.AuthenticationError, theirs.NoPermissionError, ours.PermissionDenied):
     """Not allowed: other credentials or rights help, waiting does not. Nothing happened."""
 
@@ -81,10 +90,12 @@ def translated() -> Iterator[None]:
     """Not having reached anything, in the words of both."""
     try:
         yield
-    except (Unreachable, InDoubt, Denied):
+    except (Unreachable, TooBusy, InDoubt, Denied):
         raise
     except ours.PermissionDenied as error:
         raise Denied(str(error)) from error
+    except ours.Overloaded as error:
+        raise TooBusy(str(error), error.retry_after_s) from error
     except ours.Unavailable as error:
         raise Unreachable(str(error)) from error
     except ours.OutcomeUnknown as error:
