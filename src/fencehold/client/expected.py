@@ -109,10 +109,16 @@ class Request(Expected):
         protocol.rest(self, busy, self.busy_times, self.patient_until(protocol))
 
     def on_rested(self, protocol: "SessionProtocol") -> None:
-        if self.stage != DONE and protocol.now >= self.patient_until(protocol):
-            self.on_unreachable(protocol, self.too_busy(protocol.now))
-        if self.stage != DONE:
+        if self.stage == DONE:
+            return
+        now = protocol.now
+        if now < self.patient_until(protocol):
             self.ask_again(protocol)
+            return
+        self.on_unreachable(protocol, self.too_busy(now))
+        if self.stage != DONE:
+            # Its caller was told; it is to be done all the same, but not sooner for that.
+            protocol.backoff.rest(self, now + protocol.backoff.rest_of(self.busy, self.busy_times))
 
     def ask_again(self, protocol: "SessionProtocol") -> None:
         """It has rested: send it, or let it wait for its turn."""

@@ -91,7 +91,7 @@ def overloaded(busy: Overloaded, patience_s: float) -> None:
     if patience_s <= 0:
         # Whoever asked is told by an error.
         return
-    lasting = f" for {shown(patience_s)}" if patience_s < inf else ""
+    lasting = f" for {shown(round(patience_s, 1))}" if patience_s < inf else ""
     OVERLOADS.tell(logging.WARNING, "%s; trying again%s", busy, lasting)
 
 

@@ -78,8 +78,6 @@ class Pipeline:
         for request in by_id([*self.interrupted, *session.waiting.values()]):
             stage = request.stage
             if stage == DONE:
-                if request.id not in session.cancels:
-                    session.let_go(request.id)
                 continue
             if isinstance(request, Numbered):
                 request.repeated = True
@@ -88,6 +86,8 @@ class Pipeline:
                 # It is found among those that wait: an answer may be pushed before this is replied to.
                 request.stage = QUEUED
         self.interrupted = []
+        # Whatever else was kept is over: it was answered by a push, or given up.
+        session.keep_only({entry.id for entry in self.expected} | session.cancels.keys())
 
     def find_acquire(self, request_id: int) -> Acquire | None:
         """The acquire of this id that was sent and has not been replied to."""

@@ -10,6 +10,7 @@
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Set
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,11 @@ class Session:
         if at < len(self.kept) and self.kept[at] == request_id:
             del self.kept[at]
             self._acknowledge_arrived()
+
+    def keep_only(self, ids: Set[int]) -> None:
+        """Of the ids that are kept, only these may be named again."""
+        for request_id in [each for each in self.kept if each not in ids]:
+            self.let_go(request_id)
 
     def remembers(self) -> int:
         """How many answers the server may have to remember because some id is kept."""
