@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fencehold import __version__
-from fencehold.cli import engine_checks
+from fencehold.cli import engine_checks, load_checks
 from fencehold.cli.cluster_checks import cluster
 from fencehold.cli.findings import Finding
 from fencehold.cli.survey import survey
@@ -54,7 +54,10 @@ def server(url: str) -> Iterator[Finding]:
         yield Finding("role", "ok" if leads else "warn", f"{known['role']}, epoch {known['epoch']}", advice)
         yield _engine(str(known["engine"]), bool(known["durable"]))
         yield _round_trip([_timed_ms(lambda: wire.call("PING")) for _ in range(20)])
-        yield from engine_checks.engine(wire.call("NODE.HEALTH"))
+        yield from load_checks.clients(known)
+        health = wire.call("NODE.HEALTH")
+        yield from load_checks.work(health)
+        yield from engine_checks.engine(health)
     except FenceholdError as error:
         yield Finding("server", "fail", str(error), "see the server's log")
     finally:

@@ -14,7 +14,7 @@ from fencehold import aio
 from fencehold.backends.registry import scheme_of
 from fencehold.cli.wire import CannotConnect
 from fencehold.client.views import Explanation
-from fencehold.errors import FenceholdError, HoldLost, Unavailable, Unsupported
+from fencehold.errors import FenceholdError, HoldLost, Overloaded, Unavailable, Unsupported
 from fencehold.types import CORRECTNESS, Tier
 
 _CLOSE_S = 2.0
@@ -137,6 +137,8 @@ class Holding(threading.Thread):
             raise NotGiven(str(error)) from error
         try:
             client = await connecting
+        except Overloaded:
+            raise
         except Unavailable as error:
             if scheme_of(self._url):
                 raise

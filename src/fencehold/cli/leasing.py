@@ -7,7 +7,9 @@ closed, with a grace as long as the ttl. The token that `acquire` prints is what
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Iterator
+from math import inf
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -34,8 +36,8 @@ from fencehold.cli.options import (
 from fencehold.cli.output import ago, clean, clock_time, note, say, say_json, to_person
 from fencehold.cli.people import holding
 from fencehold.cli.tokens import Token, decode
-from fencehold.cli.wire import Wire, connect, wired
-from fencehold.errors import FenceholdError, OutcomeUnknown, SessionExpired, Unavailable, UsageError
+from fencehold.cli.wire import Wire, connect, patiently, wired
+from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, SessionExpired, Unavailable, UsageError
 
 _RESUMES_MAX = 100
 """How often one wait may be taken up again: more changes of leaders than a script should sit through."""
@@ -134,20 +136,35 @@ class Member:
 
 
 def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | int, ...]) -> Any:
-    """The grant, waited for; None if it was not to be had. It waits on when the node it asked has ended."""
-    patience = () if wait is None else ("WAIT", _ms(wait))
-    request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", "TTL", _ms(member.ttl), *patience, *mode)
+    """The grant, waited for; None if it was not to be had. It waits on when the node has ended, or is busy."""
+    until = inf if wait is None else time.monotonic() + wait
+    request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", "TTL", _ms(member.ttl), *mode)
     for _ in range(_RESUMES_MAX):
         try:
-            return _waited(member.wire, request, member.ttl)
+            return _waited(member, request, until)
+        except Overloaded:
+            raise
         except (Unavailable, OutcomeUnknown):
             # Asked again under the same number, it is the same request: nothing is asked for twice.
             member.resume()
-    return _waited(member.wire, request, member.ttl)
+    return _waited(member, request, until)
 
 
-def _waited(wire: Wire, request: tuple[str | int, ...], ttl: float) -> Any:
-    reply = wire.call(*request)
+def _waited(member: Member, request: tuple[str | int, ...], until: float) -> Any:
+    wire, ttl = member.wire, member.ttl
+    asked = False
+
+    def ask() -> Any:
+        nonlocal asked
+        if asked:
+            # It is busy, and the session has to live until it is not.
+            with contextlib.suppress(Overloaded):
+                wire.call_once("SESSION.KEEPALIVE")
+        asked = True
+        patience = () if until == inf else ("WAIT", _ms(until - time.monotonic()))
+        return wire.call_once(*request, *patience)
+
+    reply = patiently(ask, until, rest_s_max=ttl / 3)
     if reply is None or "fence" in reply:
         return reply
     while True:

@@ -7,6 +7,7 @@
 4. Stopped (ctrl-z), we cannot renew: before the command goes on, the hold must still be there.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -54,6 +55,7 @@ _PASSED_ON = {
 _BLOCKED = _PASSED_ON | {_WAKE, signal.SIGCHLD, signal.SIGTTOU}
 _ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 _LOOK_S = 0.05
+OVERLOAD_LOG = logging.getLogger("fencehold.overload")
 
 
 def run(
@@ -111,6 +113,8 @@ def run(
         # Before any thread is: it forks.
         child = Child(command, {signal.Signals(number) for number in mask})
         on_waiting = _tell_waiting if sys.stderr.isatty() else None
+        if on_waiting is not None:
+            OVERLOAD_LOG.addHandler(_Busy())
         code = Running(child, Holding(url, wanted, _wake, on_waiting), kill_after).run({"FENCEHOLD_URL": url})
     except LockTimeout as busy:
         complain(f"busy: {busy.explanation}" if busy.explanation else str(busy))
@@ -123,6 +127,14 @@ def run(
 def _tell_waiting(seen: Explanation) -> None:
     """For whoever sits before it and wonders why nothing happens."""
     note(f"fencehold: waiting: {clean(seen)}")
+
+
+class _Busy(logging.Handler):
+    """Tells the same person, once, that the service has no time and is asked again."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"fencehold: {clean(record.getMessage())}")
+        OVERLOAD_LOG.removeHandler(self)
 
 
 def _check(wanted: Wanted) -> None:

@@ -5,24 +5,30 @@
    `OutcomeUnknown`, never a no.
 3. Of several nodes it takes the one that leads, also if only a standby is named that knows it. While none does, as
    in a change of leaders, it looks again for a while.
+4. A server that says BUSY is asked again, within the time of the call: nothing happened.
 """
 
 import contextlib
+import random
 import select
 import socket
+import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any, TypeVar
 
 import hiredis
 
 from fencehold import __version__
+from fencehold.cli.output import ago, clean, note
+from fencehold.client.backoff import Backoff
 from fencehold.client.endpoints import SILENT, Address, Endpoint, endpoint, parse
 from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
 from fencehold.client.troubles import of_attempt
 from fencehold.client.wire import command, error, is_redis, refused, split
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported, UsageError
+from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, Unsupported, UsageError
 
 CONNECT_TIMEOUT_S = 2.0
 GREET_TIMEOUT_S = 3.0
@@ -32,6 +38,8 @@ LEADER_S = 5.0
 """How long to look for a node that leads, where some answer and none does. As long as the SDK does."""
 _AGAIN_S = 0.1
 _TEXT = ("utf-8", "replace")
+
+Result = TypeVar("Result")
 
 _READS = frozenset(
     {
@@ -85,13 +93,18 @@ class Wire:
             raise
 
     def call(self, *words: str | int, timeout: float = CALL_TIMEOUT_S) -> Any:
-        """Send a command and wait for its reply.
+        """Send a command and wait for its reply; as long as the server is busy, again and again.
 
         Raises:
+            Overloaded: it was busy all the time.
             OutcomeUnknown: no answer came to something that changes the state.
             Unavailable: no answer came to something that does not.
             FenceholdError: what the server said.
         """
+        return patiently(lambda: self.call_once(*words, timeout=timeout), time.monotonic() + timeout)
+
+    def call_once(self, *words: str | int, timeout: float = CALL_TIMEOUT_S) -> Any:
+        """As `call`, but a server that is busy is not asked again."""
         try:
             reply = self._asked(words, timeout)
         except (OSError, hiredis.ProtocolError) as lost:
@@ -196,6 +209,32 @@ class Wire:
     def _lost(self, word: str, lost: Exception) -> FenceholdError:
         kind: type[FenceholdError] = Unavailable if word in _READS else OutcomeUnknown
         return kind(f"no answer to {word} from {self.endpoint}: {lost}")
+
+
+def patiently(ask: Callable[[], Result], until: float, rest_s_max: float = inf) -> Result:
+    """Ask, and again as long as the server is busy and there is time. A person before it is told once.
+
+    Raises:
+        Overloaded: it was busy until then, or would be.
+    """
+    backoff, times = Backoff(random.random), 0
+    while True:
+        try:
+            return ask()
+        except Overloaded as busy:
+            times += 1
+            rest_s = min(backoff.rest_of(busy, times), rest_s_max)
+            left_s = until - time.monotonic()
+            if rest_s > left_s:
+                raise
+            if times == 1:
+                _tell_busy(busy, left_s)
+        time.sleep(rest_s)
+
+
+def _tell_busy(busy: Overloaded, left_s: float) -> None:
+    if sys.stderr.isatty():
+        note(f"fencehold: {clean(busy)}; trying again" + (f" for {ago(left_s * 1000)}" if left_s < inf else ""))
 
 
 @contextlib.contextmanager

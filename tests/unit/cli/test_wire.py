@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.cli.wire import CannotConnect, Wire, connect, facts
 from fencehold.client.endpoints import Endpoint
-from fencehold.errors import NotOwner, OutcomeUnknown, Unavailable, UsageError
+from fencehold.errors import NotOwner, OutcomeUnknown, Overloaded, Unavailable, UsageError
 
 _HELLO = b"%2\r\n$4\r\nrole\r\n$6\r\nleader\r\n$7\r\nversion\r\n$1\r\n1\r\n"
 _WAITING = _HELLO.replace(b"$6\r\nleader", b"$7\r\nwaiting")
@@ -201,3 +201,26 @@ def test_facts_are_read_from_info(wires: list[Wire]) -> None:
     """Numbers as numbers."""
     text = b"# Fencehold\r\nrole:leader\r\nposition:12\r\n"
     assert facts(_wire(wires, b"$%d\r\n%b\r\n" % (len(text), text))) == {"role": "leader", "position": 12}
+
+
+def test_a_server_that_is_busy_is_asked_again() -> None:
+    """Nothing happened, so whatever was called is called again, within the time of the call."""
+    server = Scripted(_HELLO, b"-BUSY 1 too much to do\r\n", b"-BUSY 1 too much to do\r\n", b"+OK\r\n")
+    wire = Wire(server.endpoint)
+    try:
+        assert wire.call("LOCK.RELEASE", "a", 1) == "OK"
+    finally:
+        wire.close()
+    assert len(server.heard) == 4
+
+
+def test_a_server_that_is_busy_for_too_long_is_told_of_as_such() -> None:
+    """It is not asked sooner than it said."""
+    server = Scripted(_HELLO, b"-BUSY 60000 no room\r\n")
+    wire = Wire(server.endpoint)
+    try:
+        with pytest.raises(Overloaded, match="the service is busy: no room"):
+            wire.call("LOCK.RELEASE", "a", 1, timeout=4)
+    finally:
+        wire.close()
+    assert len(server.heard) == 2

@@ -18,12 +18,21 @@ from fencehold.client.identity import Owners, Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant, State, Trust
 from fencehold.client.views import Explanation
-from fencehold.errors import Deadlock, NotOwner, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
+from fencehold.errors import (
+    Deadlock,
+    NotOwner,
+    OutcomeUnknown,
+    Overloaded,
+    PermissionDenied,
+    Unavailable,
+    UsageError,
+)
 from fencehold.guarantees import Guarantees
 from tests.unit.client.service import run, until
 
 TERMS = Terms(("report",))
 AWAY = Unavailable("nobody answers")
+BUSY = Overloaded("too much to do", retry_after_s=0.1)
 
 
 class Scripted:
@@ -137,6 +146,33 @@ def case(test: Callable[[Scripted, Breaking], Coroutine[Any, Any, None]]) -> Non
         await test(inner, breaking(inner))
 
     run(main())
+
+
+def test_a_backend_that_is_busy_is_not_away() -> None:
+    """It said so itself: no breaker opens, and everybody is told that it is busy, however often."""
+
+    async def test(inner: Scripted, carrier: Breaking) -> None:
+        inner.outcome = BUSY
+        for _ in range(5):
+            with pytest.raises(Overloaded, match="too much to do"):
+                await ask(carrier)
+        assert inner.calls == ["acquire"] * 5
+
+    case(test)
+
+
+def test_a_probe_that_is_told_busy_closes_the_breaker() -> None:
+    """The backend is there again; what it says to the acquire is another matter."""
+
+    async def test(inner: Scripted, carrier: Breaking) -> None:
+        await opened(inner, carrier)
+        inner.outcome = BUSY
+        inner.now += 60.0
+        with pytest.raises(Overloaded):
+            await ask(carrier)
+        assert inner.calls == ["explain", "acquire"]
+
+    case(test)
 
 
 def test_what_is_away_is_not_asked_while_the_breaker_is_open() -> None:
@@ -452,6 +488,18 @@ def test_the_guarantees_of_who_may_go_on_are_less() -> None:
         given = carrier.guarantees
         assert (given.linearizable, given.fenced, given.fence_survives_failover, given.fair) == (False,) * 4
         assert given.survives_failover
+
+    proceeding(test)
+
+
+def test_busy_is_gone_on_without() -> None:
+    """Whoever was told so for as long as it asked has heard nothing of the name."""
+
+    async def test(inner: Scripted, carrier: Proceeding) -> None:
+        inner.outcome = BUSY
+        grant = await ask(carrier)
+        assert grant is not None
+        assert not grant.is_protected
 
     proceeding(test)
 

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 import fencehold
 from fencehold import Overloaded, aio
 from fencehold.client.blocking.lock import Lock
+from fencehold.compat import redis as compat
 from fencehold.types import EFFICIENCY
 from tests.unit.client.service import Cable, run, service, service_on_a_thread, until
 from tests.unit.client.swamp import ANYTHING, Swamp
@@ -291,3 +293,17 @@ def test_a_release_goes_through_when_the_service_has_time(monkeypatch: pytest.Mo
         swamp.refuse(3)
         hold.release()
         assert client.explain("a").holders == ()
+
+
+def test_a_lock_of_redis_py_is_told_in_the_words_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `False` would mean that another has it; the error says when to come back."""
+    swamp = Swamp(monkeypatch)
+    with service_on_a_thread() as url, fencehold.connect(url) as client:
+        lock = compat.Lock(client, "a", timeout=10)
+        with pytest.raises(RedisConnectionError, match="the service is busy") as raised:
+            lock.acquire(blocking=False)
+        assert isinstance(raised.value, Overloaded)
+        assert raised.value.retry_after_s == swamp.retry_after_s
+        swamp.refuse(TIMES)
+        assert lock.acquire(blocking_timeout=30)
+        lock.release()

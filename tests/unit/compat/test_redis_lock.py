@@ -28,6 +28,7 @@ from fencehold.compat.redis import (
     NotAcquired,
     NotHeld,
     NotHonoured,
+    TooBusy,
     Unreachable,
 )
 from fencehold.compat.redis import asyncio as compat_aio
@@ -239,7 +240,9 @@ def test_errors_are_of_both_families(client: fencehold.Client) -> None:
         lock.acquire()
 
 
-@pytest.mark.parametrize("kind", [NotAcquired, NotHeld, Misused, NotHonoured, Gone, Unreachable, Denied, InDoubt])
+@pytest.mark.parametrize(
+    "kind", [NotAcquired, NotHeld, Misused, NotHonoured, Gone, Unreachable, TooBusy, Denied, InDoubt]
+)
 def test_errors_are_whole_as_those_of_redis_py(kind: type[exceptions.RedisError]) -> None:
     """Whatever redis-py's version gives the errors that it makes, such as what their `repr` shows, is there."""
     theirs = next(each for each in kind.__mro__ if each.__module__ == "redis.exceptions")

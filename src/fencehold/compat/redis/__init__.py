@@ -13,6 +13,7 @@ from fencehold.compat.redis.errors import (
     NotAcquired,
     NotHeld,
     NotHonoured,
+    TooBusy,
     Unreachable,
 )
 from fencehold.compat.redis.locks import Lock, close, lock
@@ -34,6 +35,7 @@ __all__ = [
     "ShadowLock",
     "Side",
     "Summary",
+    "TooBusy",
     "Unreachable",
     "close",
     "lock",

@@ -69,7 +69,7 @@ class Unreachable(theirs.ConnectionError, ours.Unavailable):
     """Certainly nothing happened."""
 
 
-class TooBusy(theirs.ConnectionError, ours.Overloaded):
+class TooBusy(Unreachable, ours.Overloaded):
     """Certainly nothing happened: the service has too much to do, and says when to come back."""
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
@@ -90,7 +90,7 @@ def translated() -> Iterator[None]:
     """Not having reached anything, in the words of both."""
     try:
         yield
-    except (Unreachable, TooBusy, InDoubt, Denied):
+    except (Unreachable, InDoubt, Denied):
         raise
     except ours.PermissionDenied as error:
         raise Denied(str(error)) from error

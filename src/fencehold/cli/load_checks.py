@@ -1,0 +1,57 @@
+"""Checks of what the server has to do: does one client flood it, and does it take new work?
+
+A server says so in INFO and NODE.HEALTH; one that is older says nothing of it, and nothing is found.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fencehold.cli.findings import Finding
+
+_FULL = 0.8
+"""The part of its room that what keeps the journal may have used before that is worth a word."""
+_MIB = 1 << 20
+_HELD_BACK = "what is held can be released and renewed; see that there is room, or less to do"
+_FLOODED = "others are served in their turn all the same: see why it asks so often"
+
+
+def clients(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Who floods, by what INFO says."""
+    if "throttled_clients" not in facts:
+        return
+    throttled, busiest = int(facts["throttled_clients"] or 0), _busiest(str(facts.get("busiest_client", "")))
+    if not throttled:
+        yield Finding("clients", "ok", "nobody floods" + (f"; the busiest: {busiest}" if busiest else ""))
+    elif not busiest:
+        yield Finding("clients", "warn", f"{_count(throttled)} throttled", _FLOODED)
+    else:
+        more = f"; {_count(throttled - 1)}, too" if throttled > 1 else ""
+        yield Finding("clients", "warn", f"{busiest} and is throttled{more}", _FLOODED)
+
+
+def work(health: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether new work is taken, and how much room is left for it, by what NODE.HEALTH says."""
+    if held_back := health.get("held_back"):
+        yield Finding("new work", "warn", f"new work is held back: {held_back}", _HELD_BACK)
+    used, allowed = health.get("room_used_bytes"), health.get("room_allowed_bytes")
+    if used is None or not allowed:
+        return
+    said = f"{used / _MIB:.0f} of {allowed / _MIB:.0f} MiB used"
+    if used >= _FULL * allowed:
+        yield Finding("quota", "warn", said, "new work is refused before it is full: raise it, or make room")
+    else:
+        yield Finding("quota", "ok", said)
+
+
+def _busiest(said: str) -> str:
+    """`NAME PEER RATE` in words; the name may have spaces. As it is, if it is something else; empty if nobody."""
+    name, _, rest = said.rpartition(" ")
+    name, _, peer = name.rpartition(" ")
+    if not name or not rest.isdecimal():
+        return said
+    rate = f"{int(rest):,}".replace(",", " ")
+    return f"{name} at {peer} sends {rate} commands/s"
+
+
+def _count(clients: int) -> str:
+    return f"{clients} client is" if clients == 1 else f"{clients} clients are"
