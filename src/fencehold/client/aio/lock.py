@@ -85,6 +85,7 @@ class Lock(AsyncOnly, Generic[Held]):
         Raises:
             Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.
             Unavailable: nothing was asked, as the service was not reached.
+            Overloaded: it was busy all the time, or when this was tried; who holds the names is not known.
             OutcomeUnknown: the service went away; what may have been granted is withdrawn when it is back.
         """
         terms = self._terms

@@ -65,6 +65,7 @@ class Claim(Claiming):
             HoldLost: it was lost before; what was done under it may not have been alone.
             NotOwner: it was released before.
             OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
+            Overloaded: it is busy; the names are freed as soon as it is not, or with the session.
         """
         try:
             self._alive()
