@@ -142,7 +142,8 @@ class Release(Numbered):
         return head + b"%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % rest
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        protocol.session.returning.discard(self.grant.fence)
+        if protocol.session.returning:
+            protocol.session.returning.discard(self.grant.fence)
         self.finish(None)
 
     def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
