@@ -19,7 +19,7 @@ from msgspec import Struct
 from fencehold.core.limits import Limits
 from fencehold.core.queues import take_place
 from fencehold.core.saving import SavedSession, Saving, SessionImage
-from fencehold.core.state import Anchor, Hold, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
 VERSION = 2
@@ -190,9 +190,18 @@ def _rebuild(head: _AnchoredHead, saved: list[list[SavedSession]], kept: list[li
         for image, until_at, holds in sessions:
             _rebuild_session(state, image, until_at, holds)
             waiters += image.waiters
+    for crowd in state.crowds.values():
+        _put_in_order(crowd)
     for waiter in sorted(waiters, key=lambda waiter: waiter.ticket):
         take_place(state, state.sessions[waiter.ask.session], waiter)
     return state
+
+
+def _put_in_order(crowd: Crowd) -> None:
+    """By fence: a snapshot has the holds session by session."""
+    holds = sorted(crowd.holds.items())
+    crowd.holds.clear()
+    crowd.holds.update(holds)
 
 
 def _rebuild_session(state: State, image: SessionImage, until_at: int, holds: list[Hold]) -> None:

@@ -26,7 +26,6 @@ from fencehold.core.outcomes import Answer, Notice, Outcome
 if TYPE_CHECKING:
     from fencehold.core.saving import Saving
 
-_FENCE = attrgetter("fence")
 _FENCE_AND_NAME = attrgetter("fence", "name")
 
 
@@ -72,7 +71,7 @@ class Crowd(Struct, frozen=True, gc=False):
     mode: Mode
     limit: int
     holds: dict[int, Hold]
-    """By fence."""
+    """By fence, in ascending order: the oldest, the newest and a page from anywhere are found without sorting."""
 
     def has_room(self) -> bool:
         return self.mode is Mode.SHARED or len(self.holds) < self.limit
@@ -249,7 +248,7 @@ class State:
         if hold is not None:
             return [hold]
         crowd = self.crowds.get(name)
-        return [] if crowd is None else sorted(crowd.holds.values(), key=_FENCE)
+        return [] if crowd is None else list(crowd.holds.values())
 
     def find(self, name: str, fence: int) -> Hold | None:
         """The hold on a name that carries this fence."""
@@ -304,8 +303,17 @@ class State:
 
     def move_end(self, session: Session, hold: Hold, until_at: int) -> None:
         """Let a hold end at another time, or, with 0, with its session."""
-        self.take_out(session, hold)
-        self.put_in(session, replace(hold, until_at=until_at))
+        if self.saving is not None:
+            self.saving.keep_hold(hold)
+        self._drop_deadline(hold)
+        moved = replace(hold, until_at=until_at)
+        # In its place: the holds of a crowd stay in the order of their fences.
+        if hold.mode is Mode.EXCLUSIVE:
+            self.held[hold.name] = session.held[hold.name] = moved
+        else:
+            self.crowds[hold.name].holds[hold.fence] = session.shares[hold.fence, hold.name] = moved
+        if until_at:
+            self.holds_due.add(until_at, (hold.fence, hold.name))
 
     def delay(self, hold: Hold) -> None:
         """Keep the name of a hold that ended uncleanly from being granted for a while."""

@@ -1,11 +1,42 @@
-"""Views: what can be asked of the state without changing it."""
+"""Views: what can be asked of the state without changing it.
 
-from collections.abc import Collection
-from heapq import nsmallest
+What may be long is told in pages. Sessions, the holds of a name and its waiters are kept by numbers that only grow
+(id, fence, ticket), each table in that order. So a page begins after a number, and whoever is there throughout is
+told exactly once. The first page costs what it tells; one from the middle also a copy of the table's keys.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from fencehold.core.state import Hold, Kept, State, Waiter
+from fencehold.core.state import Hold, Kept, Session, State, Waiter
+
+Item = TypeVar("Item")
+
+
+class Page(Struct, Generic[Item], frozen=True):
+    """Some of a table, in the order of its keys."""
+
+    items: list[Item]
+    ahead: int
+    """How many come before them."""
+    total: int
+    """How many there are."""
+
+    def has_more(self, told: int) -> bool:
+        """Whether any come after the first so many of the page; never after none, which says nothing."""
+        return 0 < told < self.total - self.ahead
+
+
+class Holding(Struct, frozen=True, gc=False):
+    """How many hold a name, and who of them since when."""
+
+    count: int
+    oldest: Hold
+    newest: Hold
 
 
 class NameView(Struct, frozen=True):
@@ -23,17 +54,98 @@ class NameView(Struct, frozen=True):
 
 
 def view_name(state: State, name: str) -> NameView:
-    """All there is to know of a name."""
+    """All there is to know of a name, however much that is."""
     waiters = list(state.queues.get(name, {}).values())
     return NameView(name, state.holders(name), waiters, state.delays.get(name, 0), state.kept.get(name))
 
 
-def names_in_use(state: State, prefix: str = "", *, after: str = "", count: int | None = None) -> list[str]:
-    """The names that are held, awaited, delayed or kept and begin with the prefix, sorted; a page, if asked."""
-    names: set[str] = set()
-    tables: tuple[Collection[str], ...] = (state.held, state.crowds, state.queues, state.delays, state.kept)
-    for table in tables:
-        found = [name for name in table if name > after and name.startswith(prefix)]
-        # Sorting half a million names to show a page of them would hold up everybody.
-        names.update(found if count is None else nsmallest(count, found))
-    return sorted(names)[:count]
+def holding_of(state: State, name: str) -> Holding | None:
+    """Who holds a name, in short, however many that are; None if nobody does."""
+    hold = state.held.get(name)
+    if hold is not None:
+        return Holding(1, hold, hold)
+    crowd = state.crowds.get(name)
+    if crowd is None:
+        return None
+    holds = crowd.holds
+    return Holding(len(holds), next(iter(holds.values())), next(reversed(holds.values())))
+
+
+def holds_after(state: State, name: str, fence: int, count: int) -> Page[Hold]:
+    """Up to so many holds on a name with a greater fence."""
+    hold = state.held.get(name)
+    if hold is not None:
+        return _after({hold.fence: hold}, fence, count)
+    crowd = state.crowds.get(name)
+    return _after(crowd.holds if crowd is not None else {}, fence, count)
+
+
+def waiters_after(state: State, name: str, ticket: int, count: int) -> Page[Waiter]:
+    """Up to so many waiters for a name with a greater ticket, in the order of the queue."""
+    return _after(state.queues.get(name, {}), ticket, count)
+
+
+def sessions_after(state: State, number: int, count: int) -> Page[Session]:
+    """Up to so many sessions with a greater id."""
+    return _after(state.sessions, number, count)
+
+
+def _after(table: Mapping[int, Item], number: int, count: int) -> Page[Item]:
+    """Up to so many of a table in the order of its keys, from behind one of them."""
+    ahead = 0
+    keys: Iterable[int] = islice(table, count)
+    if number > 0:
+        known = list(table)
+        ahead = bisect_right(known, number)
+        keys = known[ahead : ahead + count]
+    return Page([table[key] for key in keys], ahead, len(table))
+
+
+def in_use(state: State, name: str) -> bool:
+    """Whether a name is held, awaited, delayed or kept."""
+    return (
+        name in state.held
+        or name in state.queues
+        or name in state.crowds
+        or name in state.delays
+        or name in state.kept
+    )
+
+
+def in_use_count_max(state: State) -> int:
+    """How many names are in use at the most: those in several tables are counted in each."""
+    return len(state.held) + len(state.queues) + len(state.crowds) + len(state.delays) + len(state.kept)
+
+
+def names_in_use(state: State, prefix: str = "") -> list[str]:
+    """All names that are held, awaited, delayed or kept and begin with the prefix, sorted: a look at each."""
+    return sorted({name for name in all_names(state) if name.startswith(prefix)})
+
+
+def all_names(state: State) -> Iterator[str]:
+    """The names in use, in no order; those in several tables are told by each."""
+    for table in (state.held, state.queues, state.crowds, state.delays, state.kept):
+        yield from table
+
+
+def names_by_session(state: State, count_max: int) -> Iterator[list[str]]:
+    """The names in use, in portions of up to so many, drawn while the state moves on.
+
+    Told is each name that is in use from before the first portion to after the last; some twice. What came into
+    use meanwhile may be missing. A portion may be empty: it stands for a session that was looked at.
+    """
+    for number in list(state.sessions):
+        session = state.sessions.get(number)
+        if session is None:
+            # What it held is free, delayed or kept by now, or went to somebody who was waiting for it.
+            continue
+        awaited = (name for waiter in session.waiters.values() for name in waiter.ask.names)
+        names = [*session.held, *(name for _, name in session.shares), *awaited]
+        yield from _portions(names, count_max)
+    # Last: what a session had that ended before its turn came is here, if anywhere.
+    yield from _portions([*state.delays, *state.kept], count_max)
+
+
+def _portions(names: list[str], count_max: int) -> Iterator[list[str]]:
+    for start in range(0, max(1, len(names)), count_max):
+        yield names[start : start + count_max]

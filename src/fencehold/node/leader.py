@@ -32,6 +32,7 @@ from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, OutOfPla
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Journal
 from fencehold.node.company import Company
+from fencehold.node.names import Names
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.types import Epoch, Position
@@ -75,8 +76,10 @@ class Leader:
         bounds: Bounds,
         is_followed: bool = False,
         calendar: Calendar = unix_ms,
+        names: Names | None = None,
     ) -> None:
         self.machine = machine
+        self._names = names or Names()
         self._is_followed = is_followed
         """Standbys take silence for death, so time passes by entries even when it can end nothing."""
         self._entry_bytes_max = min(bounds.entry_bytes_max, journal.declared.entry_bytes_max)
@@ -193,6 +196,8 @@ class Leader:
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
         self._is_ahead = True
         applied = machine.apply(position, entry)
+        if self._names.index is not None:
+            self._names.feed(entry, applied)
         found = [question(machine.state) for question, _ in self._asked]
         begun_ms = self._clock.now_ms()
         await self._journal.append(data, epoch=self._epoch, position=position)

@@ -22,6 +22,7 @@ from fencehold.errors import NotAdmitted, NotLeader, OutcomeUnknown, OutOfPlace,
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
+from fencehold.node.names import Names
 from fencehold.node.replica import Replica
 from fencehold.node.ring import Ring
 from fencehold.node.routes import Routes
@@ -160,6 +161,18 @@ class Node:
             reply(question(self.replica.machine.state))
         else:
             reply(self.refusal())
+
+    @property
+    def names(self) -> Names:
+        """The names in use, in order. `prepare_names` comes first."""
+        return self.replica.names
+
+    def prepare_names(self, then: Callable[[], None]) -> None:
+        """Call `then` when a page of the names can be asked for; at once if that is refused anyway."""
+        if self._leader is None and not self._follows:
+            then()
+        else:
+            self.names.prepare(self.replica.machine.state, then)
 
     def events_since(self, position: int) -> Iterator[tuple[int, Iterator[Event]]]:
         """What happened after a position, as far as the ring still has it, with the names of the clients: each
@@ -343,6 +356,7 @@ class Node:
             bounds=self._bounds,
             is_followed=self._line is not None,
             calendar=self._calendar,
+            names=self.replica.names,
         )
         if self._line is not None:
             leader.submit(Announce(*self.member), _ignore)

@@ -16,6 +16,7 @@ from fencehold.core.outcomes import Applied
 from fencehold.errors import Damaged, SnapshotUnreadable, Trimmed
 from fencehold.journal.codec import decode
 from fencehold.journal.port import Journal, Opened, Record
+from fencehold.node.names import Names
 from fencehold.types import Epoch, Position
 
 
@@ -25,6 +26,7 @@ class Replica:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.machine = Machine()
+        self.names = Names()
         self.epoch: Epoch | None = Epoch(0)
         """Under which the last entry was written; None if a snapshot stands in its place."""
         self._last: Record | None = None
@@ -40,6 +42,7 @@ class Replica:
         opened = await self.journal.open()
         if not await self._goes_on(opened, on_followed):
             self._last = None
+            self.names.drop()
             self.machine = _machine_of(opened)
             self.epoch = Epoch(0) if opened.snapshot is None else None
             async for record in self.journal.read(after=Position(self.machine.position)):
@@ -75,6 +78,8 @@ class Replica:
             applied = self.machine.apply(record.position, entry)
         except Damaged as error:
             raise Damaged(f"position {record.position}: {error}") from error
+        if self.names.index is not None:
+            self.names.feed(entry, applied)
         self.epoch, self._last = record.epoch, record
         return entry, applied
 

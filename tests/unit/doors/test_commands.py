@@ -327,6 +327,7 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
                 "session": 2,
                 "owner": "",
                 "ticket": 1,
+                "ahead": 0,
                 "mode": "S",
                 "names": ["a"],
                 "waited_ms": 50,
@@ -337,10 +338,15 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
             }
         ]
         assert (info["name"], info["delayed_ms"]) == ("a", 0)
+        assert (info["fence"], info["hold_count"], info["waiter_count"]) == (1, 1, 1)
+        assert (info["holds_cursor"], info["waiters_cursor"]) == (0, 0)
         await holder.call("LOCK.BREAK", "a")
         assert (await holder.map("LOCK.INFO", "a"))["delayed_ms"] == 400
         free = await holder.map("LOCK.INFO", "free")
-        assert free == {"name": "free", "holds": [], "waiters": [], "delayed_ms": 0, "kept": []}
+        counts = dict.fromkeys(
+            ("delayed_ms", "fence", "hold_count", "waiter_count", "holds_cursor", "waiters_cursor"), 0
+        )
+        assert free == {"name": "free", "holds": [], "waiters": [], "kept": [], **counts}
 
     serve(scenario)
 
@@ -461,7 +467,7 @@ def test_stale_readings_need_no_entry(version: int) -> None:
         assert len((await client.map("LOCK.INFO", "stale"))["holds"]) == 1
         assert len((await client.call("LOCK.LIST", "PREFIX", "stale", "stale"))[1]) == 1
         assert len((await client.call("LOCK.LIST", "PREFIX", "stale"))[1]) == 1
-        assert len(await client.call("SESSION.LIST", "STALE")) == 1
+        assert len((await client.call("SESSION.LIST", "STALE"))[1]) == 1
         assert await client.refusal("LOCK.INFO", "stale", "FRESH") == "USAGE"
 
     serve(scenario)
@@ -481,7 +487,7 @@ def test_sessions_are_listed(version: int) -> None:
         await box.waiting(1)
         await box.pass_time(70)
         looker = await box.client(version)
-        listed = [as_map(session) for session in await looker.call("SESSION.LIST")]
+        listed = [as_map(session) for session in (await looker.call("SESSION.LIST"))[1]]
         assert listed[0] == {
             "session": 1,
             "connected": 0,

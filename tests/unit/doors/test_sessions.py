@@ -202,7 +202,7 @@ def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) 
         await old.close()
         await box.pass_time(1_000)
         assert await new.call("LOCK.RELEASE", "a", 1) == "OK"
-        assert as_map((await new.call("SESSION.LIST"))[0])["connected"] == 1
+        assert as_map((await new.call("SESSION.LIST"))[1][0])["connected"] == 1
 
     serve(scenario)
 

@@ -47,7 +47,7 @@ _USAGE = {
         "LOCK.MEXTEND n name ... fence ttl_ms",
         "LOCK.SETTLE request ...",
         "LOCK.BREAK name [FENCE fence] [BY meta]",
-        "LOCK.INFO name",
+        "LOCK.INFO name [HOLDS cursor] [WAITERS cursor] [COUNT n] [STALE]",
         "LOCK.WATCH prefix [FROM position]",
         "LOCK.UNWATCH prefix",
         "SESSION.RESUME id secret",

@@ -4,6 +4,9 @@ Values are Python's: str and bytes are bulk strings, int is an integer, None is 
 is a map (in RESP2 a flat array). The reply of an acquire is written by hand: it is most of what is sent.
 """
 
+from collections.abc import Iterable
+from functools import lru_cache
+
 from fencehold.core.outcomes import Granted
 
 OK = b"+OK\r\n"
@@ -14,6 +17,15 @@ _GRANT = (
     b"$2\r\nat\r\n:%d\r\n$7\r\nown_ttl\r\n:%d\r\n"
 )
 _MAP_OF_SIX = {2: b"*12\r\n", 3: b"%6\r\n"}
+
+
+class Encoded:
+    """A part of a reply that is bytes already, in the version of the connection it is for."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 def bulk(text: str) -> bytes:
@@ -38,23 +50,66 @@ def error(code: str, message: str) -> bytes:
 
 def reply(value: object, version: int) -> bytes:
     """Any value."""
+    return b"".join(_parts(value, version))
+
+
+def _parts(value: object, version: int) -> list[bytes]:
+    """The pieces of a value; those of a page are thousands, so the frequent kinds are looked for first."""
     match value:
-        case None:
-            return NULL[version]
-        case bool() | int():
-            return b":%d\r\n" % value
-        case bytes():
-            return b"$%d\r\n%b\r\n" % (len(value), value)
         case str():
-            return bulk(value)
+            data = value.encode()
+            return [b"$%d\r\n%b\r\n" % (len(data), data)]
+        case int():
+            return [b":%d\r\n" % value]
+        case None:
+            return [NULL[version]]
+        case bytes():
+            return [b"$%d\r\n%b\r\n" % (len(value), value)]
         case dict():
-            parts = [reply(part, version) for item in value.items() for part in item]
-            head = b"%%%d\r\n" % len(value) if version == 3 else b"*%d\r\n" % len(parts)
-            return head + b"".join(parts)
+            return _map(value, version)
         case list() | tuple():
-            return b"*%d\r\n%b" % (len(value), b"".join(reply(part, version) for part in value))
+            parts = [b"*%d\r\n" % len(value)]
+            for part in value:
+                parts += _parts(part, version)
+            return parts
+        case Encoded():
+            return [value.data]
         case _:
             raise TypeError(f"no reply can be made of {type(value).__name__}")
+
+
+def _map(value: dict[str, object], version: int) -> list[bytes]:
+    parts = [b"%%%d\r\n" % len(value) if version == 3 else b"*%d\r\n" % (2 * len(value))]
+    for key, part in value.items():
+        parts.append(_key(key))
+        # Nearly all are these two: a call for each would take most of the time.
+        if isinstance(part, str):
+            data = part.encode()
+            parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+        elif isinstance(part, int):
+            parts.append(b":%d\r\n" % part)
+        else:
+            parts += _parts(part, version)
+    return parts
+
+
+@lru_cache(maxsize=512)
+def _key(word: str) -> bytes:
+    """The key of a map: one of few words, again and again."""
+    return bulk(word)
+
+
+def fitted(items: Iterable[object], version: int, bytes_max: int) -> tuple[Encoded, int]:
+    """An array of as many of the items as fit into so many bytes, of one at the least; and how many these are."""
+    parts: list[bytes] = []
+    left = bytes_max
+    for item in items:
+        part = reply(item, version)
+        left -= len(part)
+        if left < 0 and parts:
+            break
+        parts.append(part)
+    return Encoded(b"*%d\r\n%b" % (len(parts), b"".join(parts))), len(parts)
 
 
 def push(*parts: object) -> bytes:

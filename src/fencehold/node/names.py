@@ -1,0 +1,239 @@
+"""Names in order: an index of the names in use, so that a page costs what it tells, however many names there are.
+
+1. It is there while somebody lists. It is made when a list is asked for, fed by every entry as it is applied, and
+   dropped when nobody has listed for a minute of logical time. Else an entry costs a look at whether there is one.
+2. It may know names that are not in use any more, and lacks none that is. What is read is held against the state,
+   name by name. Stale names are dropped when a bucket is full, or read and found to have many. If they prevail all
+   the same, as when all is released at once, the whole index is dropped: memory follows what is in use (G11).
+3. It is of one state at one position: not used for another machine, nor after an entry that it was not told of.
+4. To make it holds nobody up: names are gathered in slices, between which the event loop does all else, and lists
+   wait for it meanwhile. Of a state with few names it is made on the spot.
+5. A page bounds its own work: it looks at so many names, in use or not, and then ends with a cursor.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from fencehold.core.commands import Entry
+from fencehold.core.outcomes import Applied, Granted, Queued
+from fencehold.core.state import State
+from fencehold.core.views import all_names, in_use, in_use_count_max, names_by_session
+
+_BUCKET_MAX = 1_024
+"""Names in one bucket: what a page sorts again, and a full bucket is looked through for."""
+
+SLICE_NAMES = 1_024
+"""How many names, or sessions without any, are taken in at a time: less than a millisecond of work. A state with
+no more than these is indexed on the spot."""
+
+LOOKED_MAX = 4_096
+"""How many names one page looks at, in use or not."""
+
+IDLE_MS = 60_000
+"""For how long of logical time an index is kept that nobody reads."""
+
+_STALE_TIMES, _STALE_MORE = 4, 2_048
+"""How many names may be known for each that is in use, and how many more."""
+
+_STALE_FEW = 64
+"""How many stale names a page may look at before it drops them."""
+
+_CALLS_PER_TURN = 256
+"""How many of those who waited for an index go on at a time."""
+
+
+class NamePage(NamedTuple):
+    """Some names in use, in order, and the name to go on from; empty at the end."""
+
+    names: list[str]
+    cursor: str
+
+
+class Names:
+    """The index of the names of one replica, whenever there is one."""
+
+    def __init__(self) -> None:
+        self.index: NameIndex | None = None
+        """None: nobody lists. It is to be fed otherwise."""
+        self._state: State | None = None
+        self._position = 0
+        """Of the last entry that it was told of."""
+        self._read_at = 0
+        """Logical time, when somebody listed last."""
+        self._rest: Iterator[list[str]] | None = None
+        """What the index still lacks while it is made."""
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._step: asyncio.Handle | None = None
+
+    def prepare(self, state: State, then: Callable[[], None]) -> None:
+        """Call `then` when a page of the state can be read: at once, or when the index is made."""
+        if not self._is_of(state):
+            self.drop()
+            if in_use_count_max(state) > SLICE_NAMES:
+                self._begin(state, names_by_session(state, SLICE_NAMES))
+        if self._rest is None and not self._waiting:
+            then()
+            return
+        self._waiting.append(then)
+        if self._step is None:
+            self._go_on()
+
+    def page(self, state: State, prefix: str, after: str, count: int) -> NamePage | None:
+        """The names in use that begin with the prefix and come after a name. None: it is not prepared.
+
+        It may be shorter than `count`, or empty, and yet have a cursor: then it has looked at enough names.
+        """
+        if not self._is_of(state) and in_use_count_max(state) <= SLICE_NAMES:
+            self._begin(state, iter([list(all_names(state))]))
+            self._take_in()
+        if self.index is None or self._rest is not None or not self._is_of(state):
+            return None
+        self._read_at = state.now_at
+        return self.index.page(prefix, after, count)
+
+    def feed(self, entry: Entry, applied: Applied) -> None:
+        """Be told of an entry that was just applied. Only if there is an index."""
+        index, state = self.index, self._state
+        if index is None or state is None:
+            return
+        if applied.position != self._position + 1:
+            self.drop()
+            return
+        self._position += 1
+        for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
+            kind = type(outcome)
+            # A waiter that is granted later was told of when it joined the queue.
+            if kind is Granted or kind is Queued:
+                for name in command.names:  # type: ignore[union-attr]
+                    index.add(name)
+        if self._rest is None and (
+            index.size > _STALE_TIMES * in_use_count_max(state) + _STALE_MORE
+            or applied.at_ms - self._read_at > IDLE_MS
+        ):
+            self.drop()
+
+    def drop(self) -> None:
+        """Forget the index: the machine is another one. Whoever waits for it is called, and finds that out."""
+        self.index = self._state = self._rest = None
+        if self._waiting and self._step is None:
+            self._go_on()
+
+    def _is_of(self, state: State) -> bool:
+        return self._state is state and self._position == state.position
+
+    def _begin(self, state: State, names: Iterator[list[str]]) -> None:
+        self.index, self._state, self._rest = NameIndex(state), state, names
+        self._position, self._read_at = state.position, state.now_at
+
+    def _go_on(self) -> None:
+        self._step = asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        """One slice of the index, or, when it is made, of those who wait for it."""
+        self._step = None
+        if self._rest is not None:
+            self._take_in()
+        else:
+            for _ in range(min(_CALLS_PER_TURN, len(self._waiting))):
+                self._waiting.popleft()()
+        if (self._rest is not None or self._waiting) and self._step is None:
+            self._go_on()
+
+    def _take_in(self) -> None:
+        if self.index is None or self._rest is None:
+            return
+        left = SLICE_NAMES
+        for names in self._rest:
+            for name in names:
+                self.index.add(name)
+            left -= 1 + len(names)
+            if left <= 0:
+                return
+        self._rest = None
+
+
+class NameIndex:
+    """Names in order: buckets between bounds, each sorted when it is read, and split when it is full."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._starts = [""]
+        """The least name that belongs into each bucket."""
+        self._buckets: list[list[str]] = [[]]
+        """Each is a sorted list with newcomers at its end, some perhaps twice."""
+        self.size = 0
+        """How many names it knows, stale and double ones counted."""
+        self.looked = 0
+        """How many names pages have looked at so far."""
+
+    def add(self, name: str) -> None:
+        """Know a name, be it known or not."""
+        at = bisect_right(self._starts, name) - 1
+        bucket = self._buckets[at]
+        bucket.append(name)
+        self.size += 1
+        if len(bucket) > _BUCKET_MAX:
+            self._tidy(at)
+
+    def page(self, prefix: str, after: str, count: int) -> NamePage:
+        """Up to so many names in use, of one at the least, that begin with the prefix and come after a name."""
+        found: list[str] = []
+        cursor = last = ""
+        looked = 0
+        for name in self._candidates(prefix, after):
+            looked += 1
+            if name != last and in_use(self._state, name):
+                if len(found) == count:
+                    cursor = found[-1]
+                    break
+                found.append(name)
+            last = name
+            if looked == LOOKED_MAX:
+                cursor = name
+                break
+        self.looked += looked
+        if looked > 2 * len(found) + _STALE_FEW:
+            self._drop_stale(max(prefix, after), last)
+        return NamePage(found, cursor)
+
+    def _candidates(self, prefix: str, after: str) -> Iterator[str]:
+        """The known names that begin with the prefix and come after a name, in order."""
+        at = self._bucket_of(max(prefix, after))
+        begin = bisect_left(self._sorted(at), prefix) if after < prefix else bisect_right(self._sorted(at), after)
+        while at < len(self._buckets):
+            bucket = self._sorted(at)
+            for index in range(begin, len(bucket)):
+                if not bucket[index].startswith(prefix):
+                    return
+                yield bucket[index]
+            at, begin = at + 1, 0
+
+    def _bucket_of(self, name: str) -> int:
+        return bisect_right(self._starts, name) - 1
+
+    def _sorted(self, at: int) -> list[str]:
+        # Newcomers stand behind what is sorted already: this takes little more than a look at each.
+        self._buckets[at].sort()
+        return self._buckets[at]
+
+    def _drop_stale(self, first: str, last: str) -> None:
+        # From the last to the first, for the numbers of those behind change.
+        for at in range(self._bucket_of(last), self._bucket_of(first) - 1, -1):
+            self._tidy(at)
+
+    def _tidy(self, at: int) -> None:
+        """Keep of a bucket what is in use, once; halve it if that is much, and let go of it if it is nothing."""
+        bucket = self._buckets[at]
+        names = sorted({name for name in bucket if in_use(self._state, name)})
+        self.size += len(names) - len(bucket)
+        half = len(names) // 2
+        if len(names) > _BUCKET_MAX // 2:
+            self._starts.insert(at + 1, names[half])
+            self._buckets[at : at + 1] = [names[:half], names[half:]]
+        elif names or not at:
+            self._buckets[at] = names
+        else:
+            del self._starts[at], self._buckets[at]
