@@ -112,6 +112,12 @@ def in_use(state: State, name: str) -> bool:
     )
 
 
+def all_in_use(state: State, names: set[str]) -> set[str]:
+    """Those of some names that are in use: quicker than one by one."""
+    tables = (state.held, state.queues, state.crowds, state.delays, state.kept)
+    return set().union(*(table.keys() & names for table in tables if table))
+
+
 def in_use_count_max(state: State) -> int:
     """How many names are in use at the most: those in several tables are counted in each."""
     return len(state.held) + len(state.queues) + len(state.crowds) + len(state.delays) + len(state.kept)

@@ -20,11 +20,12 @@ from typing import NamedTuple
 from fencehold.core.commands import Entry
 from fencehold.core.outcomes import Applied, Granted, Queued
 from fencehold.core.state import State
-from fencehold.core.views import all_names, in_use, in_use_count_max, names_by_session
+from fencehold.core.views import all_in_use, all_names, in_use, in_use_count_max, names_by_session
 
 _BUCKET_MAX = 1_024
 """Names in one bucket: what a page sorts again, and a full bucket is looked through for."""
 
+_PORTION_NAMES = 256
 SLICE_NAMES = 1_024
 """How many names, or sessions without any, are taken in at a time: less than a millisecond of work. A state with
 no more than these is indexed on the spot."""
@@ -37,6 +38,9 @@ IDLE_MS = 60_000
 
 _STALE_TIMES, _STALE_MORE = 4, 2_048
 """How many names may be known for each that is in use, and how many more."""
+
+_BEGINNINGS = frozenset({Granted, Queued})
+"""With these outcomes of an acquire its names come into use."""
 
 _STALE_FEW = 64
 """How many stale names a page may look at before it drops them."""
@@ -73,7 +77,7 @@ class Names:
         if not self._is_of(state):
             self.drop()
             if in_use_count_max(state) > SLICE_NAMES:
-                self._begin(state, names_by_session(state, SLICE_NAMES))
+                self._begin(state, names_by_session(state, _PORTION_NAMES))
         if self._rest is None and not self._waiting:
             then()
             return
@@ -103,12 +107,12 @@ class Names:
             self.drop()
             return
         self._position += 1
+        names: list[str] = []
         for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
-            kind = type(outcome)
             # A waiter that is granted later was told of when it joined the queue.
-            if kind is Granted or kind is Queued:
-                for name in command.names:  # type: ignore[union-attr]
-                    index.add(name)
+            if type(outcome) in _BEGINNINGS:
+                names += command.names  # type: ignore[union-attr]
+        index.add(names)
         if self._rest is None and (
             index.size > _STALE_TIMES * in_use_count_max(state) + _STALE_MORE
             or applied.at_ms - self._read_at > IDLE_MS
@@ -147,8 +151,7 @@ class Names:
             return
         left = SLICE_NAMES
         for names in self._rest:
-            for name in names:
-                self.index.add(name)
+            self.index.add(names)
             left -= 1 + len(names)
             if left <= 0:
                 return
@@ -169,14 +172,16 @@ class NameIndex:
         self.looked = 0
         """How many names pages have looked at so far."""
 
-    def add(self, name: str) -> None:
-        """Know a name, be it known or not."""
-        at = bisect_right(self._starts, name) - 1
-        bucket = self._buckets[at]
-        bucket.append(name)
-        self.size += 1
-        if len(bucket) > _BUCKET_MAX:
-            self._tidy(at)
+    def add(self, names: list[str]) -> None:
+        """Know some names, be they known or not."""
+        starts, buckets = self._starts, self._buckets
+        self.size += len(names)
+        for name in names:
+            at = bisect_right(starts, name) - 1
+            bucket = buckets[at]
+            bucket.append(name)
+            if len(bucket) > _BUCKET_MAX:
+                self._tidy(at)
 
     def page(self, prefix: str, after: str, count: int) -> NamePage:
         """Up to so many names in use, of one at the least, that begin with the prefix and come after a name."""
@@ -227,7 +232,7 @@ class NameIndex:
     def _tidy(self, at: int) -> None:
         """Keep of a bucket what is in use, once; halve it if that is much, and let go of it if it is nothing."""
         bucket = self._buckets[at]
-        names = sorted({name for name in bucket if in_use(self._state, name)})
+        names = sorted(all_in_use(self._state, set(bucket)))
         self.size += len(names) - len(bucket)
         half = len(names) // 2
         if len(names) > _BUCKET_MAX // 2:
