@@ -21,7 +21,7 @@ from fencehold.client.clock import Clock, clock
 from fencehold.client.identity import Owners, Who, name_of
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
-from fencehold.client.views import Explanation
+from fencehold.client.views import EXPLAIN_LIMIT, Explanation, limited
 from fencehold.errors import Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 
@@ -89,9 +89,9 @@ class DirectCarrier:
         self._check_loop()
         await self._backend.extend(cast(Lease, grant), ttl)
 
-    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
+    async def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
         await self._opened()
-        return await self._backend.look(name)
+        return limited(await self._backend.look(name), limit)
 
     async def break_hold(self, name: str, fence: int) -> int:
         await self._opened()

@@ -9,7 +9,7 @@ from fencehold.cli import shapes
 from fencehold.cli.caller import in_passing
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.looking import show
+from fencehold.cli.looking import ROWS, show, view_of
 from fencehold.cli.options import URL, Json, Name, Tier, Url
 from fencehold.cli.output import clean, note, say, say_json
 from fencehold.cli.wire import wired
@@ -28,13 +28,13 @@ def break_(
     refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
     """
     with wired(url, tier=tier) as wire:
-        view = wire.call("LOCK.INFO", name)
+        # A program is told of every hold that ends; a person is asked about some.
+        view = view_of(wire, name, None if as_json else ROWS)
         if not view["holds"]:
             raise fail(Exit.NO, f"nobody holds {clean(name)}")
         if not yes:
             _ask(view, as_json)
-        seen = max(hold["fence"] for hold in view["holds"])
-        broken = wire.call("LOCK.BREAK", name, "FENCE", seen, "BY", in_passing("fencehold break"))
+        broken = wire.call("LOCK.BREAK", name, "FENCE", view["fence"], "BY", in_passing("fencehold break"))
     if as_json:
         say_json({**broken, "holds": shapes.lock(view)["holds"]})
     elif broken["ended"]:

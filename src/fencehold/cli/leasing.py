@@ -96,7 +96,7 @@ def _busy(view: dict[str, Any], wait: float | None) -> typer.Exit:
     waited = f"was not acquired within {ago(wait * 1000)}" if wait else "is busy"
     hint = "" if view["holds"] or view["kept"] else "it has become free since: try again"
     seen = shapes.lock(view)
-    facts = {"name": seen["name"], "holds": seen["holds"], "waiter_count": len(seen["waiters"])}
+    facts = {"name": seen["name"], "holds": seen["holds"], "waiter_count": seen["waiter_count"]}
     return fail(Exit.NO, f"{clean(view['name'])} {waited}: {holding(view)}", hint, **facts)
 
 

@@ -17,6 +17,7 @@ from fencehold.cli.output import (
     columns,
     console,
     left,
+    note,
     say_facts,
     say_json,
     say_rows,
@@ -30,6 +31,8 @@ from fencehold.cli.wire import Wire, facts, wired
 HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
 """Of a list of names: what `row` tells of each."""
 _PAGE, _PAGE_WITH_HOLDS = 1_000, 250
+ROWS = 100
+"""How many holders, and how many waiters, of a name are shown unless more are asked for."""
 
 
 def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
@@ -66,10 +69,17 @@ def all_names(wire: Wire, prefix: str = "", *, with_hold: bool) -> Iterator[dict
             return
 
 
-def info(name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
+def info(
+    name: Name,
+    rows: Annotated[int, typer.Option(min=1, help="How many holders, and how many waiters, to show.")] = ROWS,
+    everybody: Annotated[bool, typer.Option("--all", help="Show all of them.")] = False,
+    tier: Tier = "",
+    url: Url = URL,
+    as_json: Json = False,
+) -> None:
     """Show who holds a name, since when, and who waits for it. Exits 1 if nobody holds it."""
     with wired(url, tier=tier) as wire:
-        view = wire.call("LOCK.INFO", name)
+        view = view_of(wire, name, None if everybody else rows)
     if as_json:
         say_json(shapes.lock(view))
     else:
@@ -78,12 +88,34 @@ def info(name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False) -> 
         raise fail(Exit.NO, f"nobody holds {clean(name)}")
 
 
+def view_of(wire: Wire, name: str, rows: int | None = ROWS) -> dict[str, Any]:
+    """What LOCK.INFO tells of a name, page by page: up to so many holds and waiters; with None, all of them."""
+    view: dict[str, Any] = wire.call("LOCK.INFO", name, "COUNT", min(rows or _PAGE, _PAGE))
+    for items, count in (("holds", "hold_count"), ("waiters", "waiter_count")):
+        # Not more than there were at first: those who come meanwhile could make it go on for ever.
+        wanted = view[count] if rows is None else min(rows, view[count])
+        cursor = view[f"{items}_cursor"]
+        while cursor and len(view[items]) < wanted:
+            page = wire.call("LOCK.INFO", name, items.upper(), cursor, "COUNT", min(wanted, _PAGE))
+            view[items] += page[items]
+            cursor = page[f"{items}_cursor"]
+        del view[items][wanted:]
+    return view
+
+
 def show(view: dict[str, Any]) -> None:
-    """The holders of a name and its queue, for people."""
+    """The holders of a name and its queue, for people, and how many more there are."""
+    _show_listed(view)
+    for items, count, what in (("holds", "hold_count", "hold it"), ("waiters", "waiter_count", "wait for it")):
+        if more := view[count] - len(view[items]):
+            note(f"… and {more} more {what}: --all shows them")
+
+
+def _show_listed(view: dict[str, Any]) -> None:
     holds = [(hold["fence"], *_party(hold), *began(hold, "held_ms"), _end(hold)) for hold in view["holds"]]
     waiters = [
         (place, *_party(waiter), *began(waiter, "waited_ms"), _patience(waiter))
-        for place, waiter in enumerate(view["waiters"], 1)
+        for place, waiter in ((waiter["ahead"] + 1, waiter) for waiter in view["waiters"])
     ]
     if not to_person():
         say_rows((), [("hold", *row) for row in holds] + [("waiter", *row) for row in waiters], empty="")
@@ -98,7 +130,7 @@ def show(view: dict[str, Any]) -> None:
         rows = [(fence, *rest) for fence, _, *rest in holds]
         say_rows(("FENCE:", "HELD BY…", "OWNER…", "SINCE", "FOR:", "ENDS "), rows, empty="")
     if waiters:
-        out.print(f"\n{len(waiters)} waiting", style="bold")
+        out.print(f"\n{view['waiter_count']} waiting", style="bold")
         say_rows(("#:", "MODE", "WHO…", "OWNER…", "SINCE", "FOR:", "GIVES UP"), waiters, empty="")
 
 
@@ -119,11 +151,11 @@ def _patience(waiter: dict[str, Any]) -> str:
 def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """List the sessions: who is there, what each holds and waits for."""
     with wired(url, tier=tier) as wire:
-        found = wire.call("SESSION.LIST")
-    if as_json:
-        for one in found:
-            say_json(shapes.session(one))
-        return
+        if as_json:
+            for one in _all_sessions(wire):
+                say_json(shapes.session(one))
+            return
+        found = list(_all_sessions(wire))
     rows = [
         (
             who(one),
@@ -138,6 +170,16 @@ def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     ]
     headers = ("WHO…", "SESSION:", "ONLINE", "SINCE", "FOR:", "ENDS IN:", "HOLDS:", "WAITS:")
     say_rows(headers, rows, empty="no sessions")
+
+
+def _all_sessions(wire: Wire) -> Iterator[dict[str, Any]]:
+    """Every session, page by page."""
+    cursor = 0
+    while True:
+        cursor, page = wire.call("SESSION.LIST", "CURSOR", cursor, "COUNT", _PAGE)
+        yield from page
+        if not cursor:
+            return
 
 
 def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:

@@ -38,11 +38,11 @@ def holder(seen: dict[str, Any] | None, count: int) -> str:
 
 def holding(view: dict[str, Any]) -> str:
     """Who has a name, since when and with which fence, and how many wait: one clause, of what LOCK.INFO tells."""
-    waiting = f"; {_waiting(len(view['waiters']))}"
+    waiting = f"; {_waiting(view['waiter_count'])}"
     if not view["holds"]:
-        return unheld(view) + (waiting if view["waiters"] else "")
+        return unheld(view) + (waiting if view["waiter_count"] else "")
     first = view["holds"][0]
-    more = f" and {len(view['holds']) - 1} more" if len(view["holds"]) > 1 else ""
+    more = f" and {view['hold_count'] - 1} more" if view["hold_count"] > 1 else ""
     since, age = time_of_day(time_of(first.get("since_unix_ms"))), ago(age_ms(first, "held_ms"))
     ends = "" if first["left_ms"] < 0 else f", until {clock_time(first['left_ms'])}"
     return f"held by {who(first)}{more} since {since} ({age}){ends}, fence {first['fence']}{waiting}"

@@ -105,11 +105,13 @@ def waiter(place: int, seen: Shape) -> Shape:
 
 
 def lock(view: Shape) -> Shape:
-    """A name with all its holds and its queue, as LOCK.INFO tells it."""
+    """A name with its holds and its queue, as LOCK.INFO tells it: some of them, and how many there are."""
     return {
         "name": view["name"],
         "holds": [hold(view["name"], seen) for seen in view["holds"]],
-        "waiters": [waiter(place, seen) for place, seen in enumerate(view["waiters"], 1)],
+        "waiters": [waiter(seen["ahead"] + 1, seen) for seen in view["waiters"]],
+        "hold_count": view["hold_count"],
+        "waiter_count": view["waiter_count"],
         "delayed_s": seconds(view["delayed_ms"]),
         "kept": next((_kept(seen) for seen in view["kept"]), None),
     }

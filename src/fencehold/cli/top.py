@@ -5,6 +5,9 @@ Fences only grow, so the smallest are of the oldest holds: no list of all holds 
 
 import contextlib
 import time
+from collections.abc import Iterator
+from heapq import nsmallest
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -56,15 +59,25 @@ def top(
 
 def look(wire: Wire, prefix: str, rows: int) -> Frame:
     """What there is to see now."""
-    names = list(all_names(wire, prefix, with_hold=False))
-    awaited = sorted((n for n in names if n["waiters"]), key=lambda n: (-n["waiters"], n["name"]))[:rows]
-    oldest = sorted((n for n in names if n["holders"]), key=lambda n: (n["fence"], n["name"]))[:rows]
+    awaited: list[dict[str, Any]] = []
+    oldest: list[dict[str, Any]] = []
+    for names in _by_thousands(all_names(wire, prefix, with_hold=False)):
+        # Kept are the first of each list so far, and not all of half a million names.
+        awaited += (name for name in names if name["waiters"])
+        oldest += (name for name in names if name["holders"])
+        awaited = nsmallest(rows, awaited, key=lambda name: (-name["waiters"], name["name"]))
+        oldest = nsmallest(rows, oldest, key=lambda name: (name["fence"], name["name"]))
     for name in (*awaited, *oldest):
         # Of these few alone: who holds each of half a million names nobody could read.
-        view = wire.call("LOCK.INFO", name["name"], "STALE")
+        view = wire.call("LOCK.INFO", name["name"], "COUNT", 1, "STALE")
         name["hold"] = view["holds"][0] if view["holds"] else None
         name["kept"] = view["kept"]
     return Frame(time.monotonic(), facts(wire), awaited, oldest)
+
+
+def _by_thousands(names: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while some := list(islice(names, 1_000)):
+        yield some
 
 
 def _say_json(frame: Frame) -> None:

@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 from fencehold.client.terms import Terms
 from fencehold.errors import LockTimeout
 
+EXPLAIN_LIMIT = 100
+"""How many holders, and how many waiters, an explanation lists unless more are asked for."""
+
+A_FEW = 5
+"""How many it lists where one look is enough: in an error, in the log, to see whether a name is taken."""
+
 _DAY_S = 86_400
 _YEAR_9999_MS = 253_370_764_800_000
 
@@ -109,11 +115,27 @@ class Explanation(NamedTuple):
 
     name: str
     holders: tuple[Holder, ...]
+    """By fence: the oldest first. Up to a limit: see `more_holders`."""
     queue: tuple[Waiting, ...]
+    """In order: the first is next. Up to a limit: see `more_waiters`."""
     delayed: float
     """Seconds for which the name stays ungranted after an unclean end."""
     kept: Kept | None = None
     """Until when nobody else may have the name, and for whose run; None if it is not so."""
+    more_holders: int = 0
+    """How many hold it besides those listed."""
+    more_waiters: int = 0
+    """How many wait behind those listed."""
+
+    @property
+    def holder_count(self) -> int:
+        """How many hold it, listed or not."""
+        return len(self.holders) + self.more_holders
+
+    @property
+    def waiter_count(self) -> int:
+        """How many wait for it, listed or not."""
+        return len(self.queue) + self.more_waiters
 
     @property
     def is_taken(self) -> bool:
@@ -125,14 +147,14 @@ class Explanation(NamedTuple):
             kept = self.kept
             return (
                 f"{self.name!r} is kept for {kept.left:.1f} s more (at_least) after the run of {kept.party} that "
-                f"began {kept.age:.1f} s ago{_since(kept)} with fence {kept.fence}; {len(self.queue)} wait"
+                f"began {kept.age:.1f} s ago{_since(kept)} with fence {kept.fence}; {self.waiter_count} wait"
             )
         if not self.holders:
             return f"{self.name!r} is free" if not self.delayed else f"{self.name!r} is delayed"
         first = self.holders[0]
-        more = f" and {len(self.holders) - 1} more" if len(self.holders) > 1 else ""
+        more = f" and {self.holder_count - 1} more" if self.holder_count > 1 else ""
         held = f"held by {first.party} for {first.age:.1f} s{_since(first)}"
-        return f"{self.name!r} is {held} with fence {first.fence}{more}; {len(self.queue)} wait"
+        return f"{self.name!r} is {held} with fence {first.fence}{more}; {self.waiter_count} wait"
 
 
 class Event(NamedTuple):
@@ -162,14 +184,24 @@ def may_concern(event: Event, name: str) -> bool:
 
 def explanation(reply: dict[bytes, Any]) -> Explanation:
     """Read the answer to LOCK.INFO."""
+    holds, waiters = reply[b"holds"], reply[b"waiters"]
     return Explanation(
         reply[b"name"].decode(),
-        tuple(_holder(hold) for hold in reply[b"holds"]),
-        tuple(_waiting(place, waiter) for place, waiter in enumerate(reply[b"waiters"])),
+        tuple(_holder(hold) for hold in holds),
+        tuple(_waiting(waiter.get(b"ahead", place), waiter) for place, waiter in enumerate(waiters)),
         reply[b"delayed_ms"] / 1000,
         # An older server knows of none.
         next((_kept(kept) for kept in reply.get(b"kept", ())), None),
+        max(0, reply.get(b"hold_count", 0) - len(holds)),
+        max(0, reply.get(b"waiter_count", 0) - len(waiters)),
     )
+
+
+def limited(seen: Explanation, limit: int | None) -> Explanation:
+    """The same with so many holders, and waiters, at the most; the others are counted."""
+    holders, queue = seen.holders[:limit], seen.queue[:limit]
+    more_holders, more_waiters = seen.holder_count - len(holders), seen.waiter_count - len(queue)
+    return seen._replace(holders=holders, queue=queue, more_holders=more_holders, more_waiters=more_waiters)
 
 
 def party(session: int, owner: str, said: Any) -> Party:

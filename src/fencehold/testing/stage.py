@@ -11,7 +11,8 @@ from typing import Any
 import hiredis
 
 from fencehold.client.driver import Driver
-from fencehold.client.views import Explanation, explanation
+from fencehold.client.info_pages import InfoPages
+from fencehold.client.views import Explanation
 from fencehold.client.wire import command
 from fencehold.core.commands import Break, Command, Extend
 from fencehold.core.limits import Limits
@@ -168,16 +169,19 @@ class Stage:
         """What `client.explain` says, asked by nobody's client."""
         reader, writer = await asyncio.open_connection(HOST, self._server.port)
         try:
-            writer.write(command("HELLO", 3) + command("LOCK.INFO", name))
-            parser = hiredis.Reader()
-            replies: list[Any] = []
-            while len(replies) < 2:
-                parser.feed(await reader.read(65_536))
-                replies += iter(parser.gets, False)
+            parser, pages = hiredis.Reader(), InfoPages(name, None)
+            words: bytes | None = command("HELLO", 3)
+            while words is not None:
+                writer.write(words)
+                while (reply := parser.gets()) is False:
+                    parser.feed(await reader.read(65_536))
+                if b"holds" in reply:
+                    pages.take(reply)
+                words = pages.words()
         finally:
             writer.close()
             await writer.wait_closed()
-        return explanation(replies[1])
+        return pages.explanation()
 
     def named(self, name: str) -> Driver:
         """The one client of this process that goes by this name."""

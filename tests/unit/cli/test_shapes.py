@@ -5,6 +5,15 @@ import json
 from fencehold.cli import shapes
 from fencehold.cli.people import holding
 
+_LOCK = {
+    "name": "jobs",
+    "holds": [],
+    "waiters": [],
+    "hold_count": 0,
+    "waiter_count": 0,
+    "delayed_ms": 0,
+    "kept": [],
+}
 _HOLD = {
     "session": 3,
     "owner": "report#1",
@@ -56,7 +65,15 @@ def test_what_is_not_known_is_null_rather_than_reckoned() -> None:
     for unknown in ({}, {"since_unix_ms": None, "age_ms": 4_200}):
         hold = shapes.hold("jobs", {**_HOLD, **unknown})
         assert (hold["since"], hold["for_s"]) == (None, 4.2)
-    view = {"name": "jobs", "holds": [_HOLD], "waiters": [], "delayed_ms": 0, "kept": []}
+    view = {
+        "name": "jobs",
+        "holds": [_HOLD],
+        "waiters": [],
+        "hold_count": 1,
+        "waiter_count": 0,
+        "delayed_ms": 0,
+        "kept": [],
+    }
     assert holding(view) == "held by nightly on web1 (pid 81) since unknown (4.2s), fence 7; nobody waits"
 
 
@@ -84,7 +101,15 @@ def test_an_event_names_the_client_and_who_broke_its_hold() -> None:
 
 def test_a_hold_is_the_same_in_a_list_and_by_itself() -> None:
     """So that a script need learn one shape."""
-    view = {"name": "jobs", "holds": [_HOLD], "waiters": [], "delayed_ms": 0, "kept": []}
+    view = {
+        "name": "jobs",
+        "holds": [_HOLD],
+        "waiters": [],
+        "hold_count": 1,
+        "waiter_count": 0,
+        "delayed_ms": 0,
+        "kept": [],
+    }
     summary = {"name": "jobs", "mode": "X", "holders": 1, "waiters": 0, "fence": 7}
     listed = shapes.listed({**summary, "hold": _HOLD, "kept": []})
     whole, alone = shapes.lock(view)["holds"][0], listed["hold"]
@@ -94,7 +119,15 @@ def test_a_hold_is_the_same_in_a_list_and_by_itself() -> None:
 def test_a_name_may_be_kept_though_nobody_holds_it() -> None:
     """For whom, and until when."""
     kept = {**_HOLD, "kept_ms": 1_000, "left_ms": 9_000}
-    view = {"name": "jobs", "holds": [], "waiters": [], "delayed_ms": 0, "kept": [kept]}
+    view = {
+        "name": "jobs",
+        "holds": [],
+        "waiters": [],
+        "hold_count": 0,
+        "waiter_count": 0,
+        "delayed_ms": 0,
+        "kept": [kept],
+    }
     told = shapes.lock(view)["kept"]
     assert (told["fence"], told["client"]["name"], told["left_s"]) == (7, "nightly", 9)
     assert holding(view).startswith("kept for nightly on web1 (pid 81) until ")

@@ -69,7 +69,7 @@ class Scripted:
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         self.calls.append("extend")
 
-    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
+    async def explain(self, name: str, *, stale: bool = False, limit: int | None = None) -> Explanation:
         await self._do("explain")
         return Explanation(name, (), (), 0.0)
 

@@ -21,7 +21,7 @@ from fencehold.client.identity import Who
 from fencehold.client.log import BREAKERS
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
-from fencehold.client.views import Explanation
+from fencehold.client.views import A_FEW, EXPLAIN_LIMIT, Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable
 
 Result = TypeVar("Result")
@@ -49,9 +49,9 @@ class Breaking(Wrapping):
         permit = await self._permit(terms.names[0])
         return await self._told(permit, self.within.acquire(terms, who, owner))
 
-    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
+    async def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
         permit = await self._permit(name)
-        return await self._told(permit, self.within.explain(name, stale=stale))
+        return await self._told(permit, self.within.explain(name, stale=stale, limit=limit))
 
     async def _permit(self, name: str) -> Permit:
         """Leave to ask; if need be, after a probe."""
@@ -67,7 +67,7 @@ class Breaking(Wrapping):
     async def _probe(self, name: str) -> None:
         try:
             async with asyncio.timeout(self._probe_s):
-                await self.within.explain(name)
+                await self.within.explain(name, limit=A_FEW)
         except Overloaded:
             return
         except TimeoutError as error:

@@ -13,7 +13,7 @@ from fencehold.client.clock import Clock
 from fencehold.client.identity import Owners, Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
-from fencehold.client.views import Explanation
+from fencehold.client.views import EXPLAIN_LIMIT, Explanation
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 
@@ -71,8 +71,8 @@ class Carrier(Protocol):
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Let a grant end that many seconds from now; None: with its session."""
 
-    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
-        """Who has a name and who waits for it; as of some moment ago, if `stale` will do."""
+    async def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
+        """Who has a name and who waits for it, so many of each; as of some moment ago, if `stale` will do."""
 
     async def break_hold(self, name: str, fence: int) -> int:
         """Take a name from whoever holds it up to a fence, if one is given."""

@@ -13,6 +13,7 @@ from fencehold.client.aio.waits import LongWaits
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.identity import Owners, Who
+from fencehold.client.info_pages import InfoPages
 from fencehold.client.log import overloaded
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.terms import Terms, ms_of
@@ -36,7 +37,7 @@ class Channel:
         self.owners = Owners()
         self.guarantees = guarantees
         self.watches = Watches(self)
-        self.waits = LongWaits(partial(self.explain, stale=True), protocol.settings.long_wait)
+        self.waits = LongWaits(partial(self.explain, stale=True, limit=views.A_FEW), protocol.settings.long_wait)
         driver.on_wake = self._on_wake
         protocol.on_busy = overloaded
 
@@ -66,9 +67,13 @@ class Channel:
         self.driver.soon()
         await future
 
-    async def explain(self, name: str, *, stale: bool = False) -> views.Explanation:
-        words = command("LOCK.INFO", name, "STALE") if stale else command("LOCK.INFO", name)
-        return views.explanation(await self.read(words))
+    async def explain(
+        self, name: str, *, stale: bool = False, limit: int | None = views.EXPLAIN_LIMIT
+    ) -> views.Explanation:
+        pages = InfoPages(name, limit, stale=stale)
+        while (words := pages.words()) is not None:
+            pages.take(await self.read(words))
+        return pages.explanation()
 
     async def break_hold(self, name: str, fence: int) -> int:
         words: list[str | int] = ["LOCK.BREAK", name, "FENCE", fence]

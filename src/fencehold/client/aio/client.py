@@ -17,6 +17,7 @@ from fencehold.client.aio.watch import Watch
 from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.calls import AsyncOnly, by_name
 from fencehold.client.configuring import Said, planned
+from fencehold.client.info_pages import check_limit
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
@@ -60,13 +61,17 @@ class Client(AsyncOnly, Verbs):
             raise Unsupported(f"{carrier.guarantees.backend}:// tells no events; the Fencehold service does")
         return Watch(channel, channel.watches, prefix)
 
-    async def explain(self, name: str, *, tier: Tier | str | None = None) -> views.Explanation:
+    async def explain(
+        self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None
+    ) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
 
         Args:
+            limit: how many holders, and how many waiters, it lists at the most; it counts all. None lists all.
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return await self._carrier_of(tier).explain(one(name)[0])
+        check_limit(limit)
+        return await self._carrier_of(tier).explain(one(name)[0], limit=limit)
 
     async def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.

@@ -126,7 +126,7 @@ class Lock(AsyncOnly, Generic[Held]):
     async def locked(self) -> bool:
         """Whether any of the names is held, or kept by `once(at_least=…)`; true at the moment of the answer."""
         for name in self.names:
-            if (await self._carrier.explain(name)).is_taken:
+            if (await self._carrier.explain(name, limit=views.A_FEW)).is_taken:
                 return True
         return False
 
@@ -192,7 +192,7 @@ class Lock(AsyncOnly, Generic[Held]):
         seen: views.Explanation | None = None
         # Saying who holds it is a courtesy: the answer is that it was not to be had.
         with suppress(FenceholdError):
-            seen = await self._carrier.explain(self.name, stale=True)
+            seen = await self._carrier.explain(self.name, stale=True, limit=views.A_FEW)
         return views.not_acquired(self._terms, seen)
 
 

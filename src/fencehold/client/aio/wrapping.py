@@ -10,7 +10,7 @@ from fencehold.client.clock import Clock
 from fencehold.client.identity import Owners, Who
 from fencehold.client.terms import Terms
 from fencehold.client.trust import Grant
-from fencehold.client.views import Explanation
+from fencehold.client.views import EXPLAIN_LIMIT, Explanation
 from fencehold.guarantees import Guarantees
 
 
@@ -49,8 +49,8 @@ class Wrapping:
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         await self.within.extend(grant, ttl)
 
-    async def explain(self, name: str, *, stale: bool = False) -> Explanation:
-        return await self.within.explain(name, stale=stale)
+    async def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
+        return await self.within.explain(name, stale=stale, limit=limit)
 
     async def break_hold(self, name: str, fence: int) -> int:
         return await self.within.break_hold(name, fence)

@@ -18,6 +18,7 @@ from fencehold.client.blocking.recipes import Watch
 from fencehold.client.blocking.verbs import Verbs
 from fencehold.client.calls import BlockingOnly, by_name
 from fencehold.client.configuring import Said, planned
+from fencehold.client.info_pages import check_limit
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
@@ -58,13 +59,15 @@ class Client(BlockingOnly, Verbs):
         """
         return Watch(self._line_of(tier), prefix)
 
-    def explain(self, name: str, *, tier: Tier | str | None = None) -> views.Explanation:
+    def explain(self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
 
         Args:
+            limit: how many holders, and how many waiters, it lists at the most; it counts all. None lists all.
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return self._line_of(tier).portal().explain(one(name)[0])
+        check_limit(limit)
+        return self._line_of(tier).portal().explain(one(name)[0], limit=limit)
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.

@@ -17,7 +17,7 @@ from fencehold.client.current import Body
 from fencehold.client.log import campaign_failed
 from fencehold.client.terms import Forever, Terms
 from fencehold.client.trust import Grant
-from fencehold.client.views import Holder
+from fencehold.client.views import A_FEW, Holder
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, UsageError
 
@@ -193,7 +193,7 @@ class Election(Generic[Held]):
 
     def leader(self) -> Holder | None:
         """Who leads at this moment; None if nobody does."""
-        return next(iter(self._line.portal().explain(self.name).holders), None)
+        return next(iter(self._line.portal().explain(self.name, limit=A_FEW).holders), None)
 
     def observe(self) -> Generator[Holder | None, None, None]:
         """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""

@@ -123,7 +123,7 @@ class Lock(BlockingOnly, Generic[Held]):
     def locked(self) -> bool:
         """Whether any of the names is held, or kept by `once(at_least=…)`; true at the moment of the answer."""
         portal = self._line.portal()
-        return any(portal.explain(name).is_taken for name in self.names)
+        return any(portal.explain(name, limit=views.A_FEW).is_taken for name in self.names)
 
     def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
@@ -204,7 +204,7 @@ class Lock(BlockingOnly, Generic[Held]):
         seen: views.Explanation | None = None
         # Saying who holds it is a courtesy: the answer is that it was not to be had.
         with suppress(FenceholdError):
-            seen = self._line.portal().explain(self.name, stale=True)
+            seen = self._line.portal().explain(self.name, stale=True, limit=views.A_FEW)
         return views.not_acquired(self._terms, seen)
 
 

@@ -18,7 +18,7 @@ from fencehold.client.identity import Owners, this_thread
 from fencehold.client.sources import Source
 from fencehold.client.terms import Terms, ms_of
 from fencehold.client.trust import Grant
-from fencehold.client.views import Explanation
+from fencehold.client.views import EXPLAIN_LIMIT, Explanation
 from fencehold.errors import FenceholdError, UsageError
 
 Held = TypeVar("Held")
@@ -52,7 +52,7 @@ class Portal(Protocol):
     def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
 
-    def explain(self, name: str, *, stale: bool = False) -> Explanation:
+    def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
         """Who has a name and who waits for it."""
 
     def break_hold(self, name: str, fence: int) -> int:
@@ -119,8 +119,8 @@ class CarrierPortal(LoopThread):
     def extend(self, grant: Grant, ttl: float | None) -> None:
         self.run(self.channel.extend(grant, ttl))
 
-    def explain(self, name: str, *, stale: bool = False) -> Explanation:
-        return self.run(self.channel.explain(name, stale=stale))
+    def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
+        return self.run(self.channel.explain(name, stale=stale, limit=limit))
 
     def break_hold(self, name: str, fence: int) -> int:
         return self.run(self.channel.break_hold(name, fence))

@@ -66,7 +66,7 @@ class Lock(Keeping):
         """Whether anyone has it. True only at the moment of the answer."""
         with translated():
             client = await self._client()
-            return bool((await client.explain(self._name, tier=tier_of(client))).holders)
+            return bool((await client.explain(self._name, limit=1, tier=tier_of(client))).holders)
 
     async def owned(self) -> bool:
         """Whether it is held by this lock, and can be trusted. Asks nobody."""

@@ -71,7 +71,7 @@ class Lock(Keeping):
         """Whether anyone has it. True only at the moment of the answer."""
         with translated():
             client = self._client()
-            return bool(client.explain(self._name, tier=tier_of(client)).holders)
+            return bool(client.explain(self._name, limit=1, tier=tier_of(client)).holders)
 
     def owned(self) -> bool:
         """Whether this thread has it by this lock, and can trust that. Asks nobody."""
