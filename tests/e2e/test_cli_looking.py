@@ -66,6 +66,25 @@ def test_a_name_says_who_holds_it_and_who_waits(server: Served, held: str) -> No
     assert [line.split("\t")[:2] for line in lines] == [["hold", str(hold["fence"])], ["waiter", "1"]]
 
 
+def test_a_crowd_is_shown_in_part_and_counted(server: Served) -> None:
+    """So many holders and waiters as asked for, and how many more there are on stderr; or all of them."""
+    with fencehold.connect(server.url, name="crowd") as client, contextlib.ExitStack() as stack:
+        for _ in range(130):
+            stack.enter_context(client.rwlock("crowd:read").read())
+        said = server.call("info", "crowd:read")
+        assert len(said.out.splitlines()) == 100
+        assert said.err == "… and 30 more hold it: --all shows them\n"
+        assert len(server.call("info", "crowd:read", "--rows", "7").out.splitlines()) == 7
+        everybody = server.call("info", "crowd:read", "--all")
+        assert (len(everybody.out.splitlines()), everybody.err) == (130, "")
+        view = json.loads(server.call("info", "crowd:read", "--rows", "3", "--json").out)
+        assert (len(view["holds"]), view["hold_count"], view["waiter_count"]) == (3, 130, 0)
+        (listed,) = (json.loads(line) for line in server.call("ls", "crowd:", "--json").out.splitlines())
+        assert listed["hold_count"] == 130
+        broken = json.loads(server.call("break", "crowd:read", "--yes", "--json").out)
+        assert len(broken["holds"]) == len(broken["ended"]) == 130
+
+
 def test_a_name_nobody_holds_is_1(server: Served) -> None:
     """It is said on stderr; with JSON the view is written all the same."""
     said = server.call("info", "nobody", "--json")

@@ -7,13 +7,22 @@ import pytest
 from msgspec.structs import replace
 
 from fencehold.core import acquiring
-from fencehold.core.commands import Acquire, AcquireAtLeast, CloseSession, Entry, Mode, OpenSession, Release
+from fencehold.core.commands import (
+    Acquire,
+    AcquireAtLeast,
+    CloseSession,
+    Entry,
+    Extend,
+    Mode,
+    OpenSession,
+    Release,
+)
 from fencehold.core.events import Kind, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Code, Granted, Queued, Refused
 from fencehold.core.state import Hold
-from fencehold.core.views import names_in_use
+from fencehold.core.views import holding_of, holds_after, names_in_use
 from fencehold.errors import InvariantViolated
 
 
@@ -126,3 +135,25 @@ def test_to_wait_for_a_large_semaphore_costs_no_look_at_each_permit() -> None:
     applied = machine.apply(2, Entry(0, (asks[-1],)))
     assert isinstance(applied.outcomes[0], Queued)
     assert looked.count == 0
+
+
+def test_holders_that_share_a_name_stand_in_the_order_of_their_fences() -> None:
+    """Also after one of them was given more time, and in a machine that was restored."""
+    machine = Machine()
+    shares = tuple(Acquire(1 + turn % 2, ("a",), mode=Mode.SHARED, ttl_ms=5_000) for turn in range(6))
+    machine.apply(1, Entry(0, (OpenSession(30_000), OpenSession(30_000), *shares)))
+    machine.apply(2, Entry(0, (Extend(1, ("a",), 1, 9_000), Extend(2, ("a",), 4, 0), Release(1, ("a",), 3))))
+    for each in (machine, Machine.restore(b"".join(machine.snapshot()))):
+        assert [(hold.fence, hold.until_at) for hold in each.state.holders("a")] == [
+            (1, 9_000),
+            (2, 5_000),
+            (4, 0),
+            (5, 5_000),
+            (6, 5_000),
+        ]
+        holding = holding_of(each.state, "a")
+        assert holding is not None
+        assert (holding.count, holding.oldest.fence, holding.newest.fence) == (5, 1, 6)
+        page = holds_after(each.state, "a", 2, 2)
+        assert ([hold.fence for hold in page.items], page.ahead, page.total) == ([4, 5], 2, 5)
+        assert each.apply(3, Entry(5_000 - 4_000, ())).notices == []

@@ -45,6 +45,7 @@ class Client:
         self._replies: deque[Any] = deque()
         self._pushes: deque[list[Any]] = deque()
         self.version = 2
+        self.received_bytes = 0
 
     async def call(self, *words: Word) -> Any:
         """Send a command and return its reply; an error is raised."""
@@ -121,6 +122,7 @@ class Client:
             data = await self._stream.read(1 << 16)
         if not data:
             raise EOFError("the server closed the connection")
+        self.received_bytes += len(data)
         self._reader.feed(data)
         while (message := self._reader.gets()) is not False:
             (self._pushes if isinstance(message, hiredis.PushNotification) else self._replies).append(message)

@@ -120,6 +120,32 @@ def test_a_standby_says_who_leads_and_answers_only_what_may_be_stale() -> None:
     run(scenario())
 
 
+def test_a_standby_lists_the_names_it_has_followed() -> None:
+    """As they are when it is asked, also those that came into use since it was asked first; and when it leads."""
+
+    async def scenario() -> None:
+        async with cluster("a", "b") as (_, (a, b)):
+            await told(a.node, OpenSession(60_000, secret="s"))
+            for start in range(0, 3_000, 50):
+                await told(a.node, Acquire(1, tuple(f"n:{number:04}" for number in range(start, start + 50))))
+            pages = command("LOCK.LIST", "COUNT", 2, "STALE"), command("LOCK.LIST", "PREFIX", "n:29", "STALE")
+            await until(lambda: b.node.position == a.node.position)
+            (cursor, page), (end, last) = await said(b, *pages)
+            assert (cursor, len(page), end, len(last)) == (b"n:0001", 2, b"", 100)
+            assert b.node.names.index is not None
+            await told(a.node, Acquire(1, ("m",)))
+            await until(lambda: b.node.position == a.node.position)
+            assert (await said(b, pages[0]))[0][0] == b"n:0000"
+            (refused,) = await said(b, command("LOCK.LIST"))
+            assert str(refused).startswith("NOTLEADER")
+            await a.stop()
+            await until(lambda: b.node.leads)
+            await told(b.node, Acquire(1, ("l",)))
+            assert (await said(b, command("LOCK.LIST", "COUNT", 2)))[0][0] == b"m"
+
+    run(scenario())
+
+
 @pytest.mark.guarantee("G1")
 @pytest.mark.guarantee("G3")
 def test_a_leader_that_stops_hands_over_what_it_granted() -> None:
