@@ -43,7 +43,9 @@ class Step(NamedTuple):
 
 STEPS = st.builds(
     Step,
-    st.sampled_from(["acquire", "acquire", "share", "wait", "delay", "keep", "release", "break", "close", "tick"]),
+    st.sampled_from(
+        ["acquire", "acquire", "share", "wait", "wait", "delay", "keep", "release", "break", "close", "tick"]
+    ),
     st.integers(1, SESSIONS),
     st.lists(NAMES, min_size=1, max_size=4, unique=True).map(tuple),
 )

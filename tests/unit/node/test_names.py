@@ -88,15 +88,17 @@ def test_what_is_awaited_delayed_or_kept_is_listed_too() -> None:
         fed.apply(Acquire(2, ("delayed",), ttl_ms=10, lock_delay_ms=60_000))
         fed.apply(AcquireAtLeast(2, ("kept",), at_least_ms=60_000))
         fed.apply(Release(2, ("kept",), fed.machine.fence), elapsed_ms=20)
-        for _ in range(2):
-            # As it was found when the index was made; then as it was fed.
-            others = [name for name in await fed.all() if not name.startswith("x:")]
-            assert others == ["awaited", "delayed", "kept", "shared"]
-            assert await fed.all() == names_in_use(fed.machine.state)
-            fed.apply(Acquire(2, ("zz", "awaited too"), 2, wait_ms=-1), Acquire(3, ("y",)))
-            fed.apply(CloseSession(2), Release(3, ("y",), fed.machine.fence))
-            fed.apply(OpenSession(3_600_000), Acquire(4, ("shared",), mode=Mode.SHARED))
-            fed.apply(Acquire(4, ("x:1", "awaited"), 1, wait_ms=-1))
+        others = ["awaited", "delayed", "kept", "shared"]
+        assert [name for name in await fed.all() if not name.startswith("x:")] == others
+        # Found so far when the index was made; what follows is fed.
+        fed.apply(Acquire(3, ("x:2", "awaited, too"), 1, wait_ms=-1), Acquire(3, ("y",)), Acquire(3, ("z",)))
+        fed.apply(Acquire(2, ("z", "z, too"), 2, wait_ms=-1), Release(3, ("y",), fed.machine.fence - 1))
+        fed.apply(Release(3, ("z",), fed.machine.fence))
+        others = ["awaited", "awaited, too", "delayed", "kept", "shared", "z", "z, too"]
+        assert [name for name in await fed.all() if not name.startswith("x:")] == others
+        assert fed.is_indexed()
+        fed.apply(CloseSession(2))
+        assert await fed.all() == names_in_use(fed.machine.state)
 
     run(scenario())
 
