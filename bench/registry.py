@@ -7,6 +7,7 @@ from bench.contest import Benchmark
 
 MODULES = (
     "bench.machine",
+    "bench.pages",
     "bench.embedded",
     "bench.idle",
     "bench.restart",

@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Command, Mode, OpenSession
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.looking import REPLY_BYTES_MAX
+from fencehold.doors.resp.pages import REPLY_BYTES_MAX
 from fencehold.node import names as names_module
 from tests.unit.doors.box import Box, Client, as_map, frame, serve
 from tests.unit.node.doubles import until
