@@ -6,8 +6,9 @@
    name by name. Stale names are dropped when a bucket is full, or read and found to have many. If they prevail all
    the same, as when all is released at once, the whole index is dropped: memory follows what is in use (G11).
 3. It is of one state at one position: not used for another machine, nor after an entry that it was not told of.
-4. To make it holds nobody up: names are gathered in slices, between which the event loop does all else, and lists
-   wait for it meanwhile. Of a state with few names it is made on the spot.
+4. To make it holds nobody up: names are gathered in slices, between which the event loop does all else. Lists wait
+   for it meanwhile: each is a command in flight, of which a connection may have so many. Of a state with few names
+   it is made on the spot.
 5. A page bounds its own work: it looks at so many names, in use or not, and then ends with a cursor.
 """
 
