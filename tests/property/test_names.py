@@ -127,14 +127,11 @@ async def listed(told: Told, prefix: str, count: int, steps: Iterator[Step]) -> 
             told.do(step)
 
 
-@pytest.mark.parametrize("slice_names", [2, 10_000])
-def test_what_is_there_throughout_is_listed_exactly_once(
-    monkeypatch: pytest.MonkeyPatch, slice_names: int
-) -> None:
+@pytest.mark.parametrize("few_names", [2, 10_000])
+def test_what_is_there_throughout_is_listed_exactly_once(monkeypatch: pytest.MonkeyPatch, few_names: int) -> None:
     """In order, and nothing that was never there: with odd characters, with an index that is made and dropped."""
-    for bound, value in {"_BUCKET_MAX": 4, "LOOKED_MAX": 5, "_STALE_FEW": 1, "_STALE_MORE": 4}.items():
-        monkeypatch.setattr(module, bound, value)
-    for bound, value in {"SLICE_NAMES": slice_names, "_PORTION_NAMES": 2}.items():
+    bounds = {"_BUCKET_MAX": 4, "LOOKED_MAX": 5, "_STALE_FEW": 1, "_STALE_MORE": 4}
+    for bound, value in {**bounds, "FEW_NAMES": few_names, "SLICE_NAMES": 2, "_PAUSE_S": 0}.items():
         monkeypatch.setattr(module, bound, value)
 
     @settings(PROFILE, max_examples=(EXAMPLES + 1) // 2)

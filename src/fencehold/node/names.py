@@ -26,10 +26,15 @@ from fencehold.core.views import all_in_use, all_names, in_use, in_use_count_max
 _BUCKET_MAX = 1_024
 """Names in one bucket: what a page sorts again, and a full bucket is looked through for."""
 
-_PORTION_NAMES = 256
-SLICE_NAMES = 1_024
-"""How many names, or sessions without any, are taken in at a time: less than a millisecond of work. A state with
-no more than these is indexed on the spot."""
+FEW_NAMES = 1_024
+"""A state with no more names than these is indexed on the spot: in less than a millisecond, once."""
+
+SLICE_NAMES = 512
+"""How many names, or sessions without any, are taken in at a time otherwise: a third of a millisecond of work."""
+
+_PAUSE_S = 0.001
+"""How long all else has its way between two slices: a command takes several turns of the loop, and would meet a
+slice in each of them."""
 
 LOOKED_MAX = 4_096
 """How many names one page looks at, in use or not."""
@@ -77,8 +82,8 @@ class Names:
         """Call `then` when a page of the state can be read: at once, or when the index is made."""
         if not self._is_of(state):
             self.drop()
-            if in_use_count_max(state) > SLICE_NAMES:
-                self._begin(state, names_by_session(state, _PORTION_NAMES))
+            if in_use_count_max(state) > FEW_NAMES:
+                self._begin(state, names_by_session(state, SLICE_NAMES))
         if self._rest is None and not self._waiting:
             then()
             return
@@ -91,7 +96,7 @@ class Names:
 
         It may be shorter than `count`, or empty, and yet have a cursor: then it has looked at enough names.
         """
-        if not self._is_of(state) and in_use_count_max(state) <= SLICE_NAMES:
+        if not self._is_of(state) and in_use_count_max(state) <= FEW_NAMES:
             self._begin(state, iter([list(all_names(state))]))
             self._take_in()
         if self.index is None or self._rest is not None or not self._is_of(state):
@@ -134,7 +139,11 @@ class Names:
         self._position, self._read_at = state.position, state.now_at
 
     def _go_on(self) -> None:
-        self._step = asyncio.get_running_loop().call_soon(self._on_turn)
+        loop = asyncio.get_running_loop()
+        if self._rest is None:
+            self._step = loop.call_soon(self._on_turn)
+        else:
+            self._step = loop.call_later(_PAUSE_S, self._on_turn)
 
     def _on_turn(self) -> None:
         """One slice of the index, or, when it is made, of those who wait for it."""

@@ -160,8 +160,7 @@ def test_no_reply_is_larger_than_it_may_be(version: int) -> None:
 @both
 def test_names_are_put_in_order_beside_all_else(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of many names waits for that; others are answered meanwhile, and replies keep their order."""
-    monkeypatch.setattr(names_module, "SLICE_NAMES", 8)
-    monkeypatch.setattr(names_module, "_PORTION_NAMES", 8)
+    monkeypatch.setattr(names_module, "SLICE_NAMES", 50)
 
     async def scenario(box: Box) -> None:
         names = [f"{number:04}" for number in range(4_000)]
@@ -188,7 +187,7 @@ def test_names_are_put_in_order_beside_all_else(version: int, monkeypatch: pytes
 
 def test_a_list_whose_index_is_gone_when_its_turn_comes_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lister does not notice; should it go on like that, it is told to try again."""
-    monkeypatch.setattr(names_module, "SLICE_NAMES", 8)
+    monkeypatch.setattr(names_module, "FEW_NAMES", 8)
 
     async def scenario(box: Box) -> None:
         await submit(box, OpenSession(60_000), *(Acquire(1, (f"{number:04}",)) for number in range(100)))
@@ -239,8 +238,7 @@ def test_many_lists_of_one_client_look_at_what_they_tell() -> None:
 
 def test_a_connection_that_ends_while_its_list_waits_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index is made all the same, and the next list has it at once."""
-    monkeypatch.setattr(names_module, "SLICE_NAMES", 8)
-    monkeypatch.setattr(names_module, "_PORTION_NAMES", 8)
+    monkeypatch.setattr(names_module, "SLICE_NAMES", 50)
 
     async def scenario(box: Box) -> None:
         await submit(box, OpenSession(60_000), *(Acquire(1, (f"{number:04}",)) for number in range(4_000)))

@@ -12,12 +12,12 @@ from fencehold.core.views import names_by_session, names_in_use
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.journal.codec import encode
 from fencehold.node import names as module
-from fencehold.node.names import IDLE_MS, LOOKED_MAX, SLICE_NAMES, NamePage, Names
+from fencehold.node.names import FEW_NAMES, IDLE_MS, LOOKED_MAX, SLICE_NAMES, NamePage, Names
 from fencehold.node.replica import Replica
 from fencehold.types import Epoch, Position
 from tests.unit.node.doubles import run
 
-MANY = 10 * SLICE_NAMES
+MANY = 10 * FEW_NAMES
 
 
 class Fed:
@@ -82,7 +82,7 @@ def test_what_is_awaited_delayed_or_kept_is_listed_too() -> None:
 
     async def scenario() -> None:
         fed = Fed()
-        fed.hold(f"x:{number}" for number in range(2 * SLICE_NAMES))
+        fed.hold(f"x:{number}" for number in range(2 * FEW_NAMES))
         fed.apply(Acquire(2, ("shared",), mode=Mode.SHARED), Acquire(3, ("shared",), mode=Mode.SHARED))
         fed.apply(Acquire(2, ("x:1", "awaited"), 1, wait_ms=-1))
         fed.apply(Acquire(2, ("delayed",), ttl_ms=10, lock_delay_ms=60_000))
@@ -134,7 +134,7 @@ def test_an_index_is_made_in_slices() -> None:
             fed.apply(Acquire(2, (f"a:{turns:03}",)), Release(1, (f"b:{turns:06}",), turns // 1_000 + 1))
             turns += 1
             await asyncio.sleep(0)
-        assert turns >= MANY // (SLICE_NAMES + 256)
+        assert turns >= MANY // (2 * SLICE_NAMES)
         assert [page.names for page in await asyncio.gather(*reading)] == 600 * [["a:000", "a:001", "a:002"]]
         assert await fed.all() == names_in_use(fed.machine.state)
 
@@ -157,7 +157,7 @@ def test_an_index_that_nobody_reads_is_dropped() -> None:
 
     async def scenario() -> None:
         fed = Fed()
-        fed.hold(f"{number:06}" for number in range(2 * SLICE_NAMES))
+        fed.hold(f"{number:06}" for number in range(2 * FEW_NAMES))
         await fed.page()
         for _ in range(IDLE_MS // 2_000):
             fed.apply(elapsed_ms=2_000)
@@ -176,14 +176,14 @@ def test_an_index_follows_what_is_in_use() -> None:
 
     async def scenario() -> None:
         fed = Fed()
-        fed.hold((f"k:{number:06}" for number in range(SLICE_NAMES * 2)), 1)
+        fed.hold((f"k:{number:06}" for number in range(FEW_NAMES * 2)), 1)
         await fed.page()
         for number in range(20_000):
             name = f"k:{number:06}:once" if number % 2 else "again"
             fed.apply(Acquire(2, (name,)))
             fed.apply(Release(2, (name,), fed.machine.fence))
         assert fed.names.index is not None
-        assert fed.names.index.size <= 4 * SLICE_NAMES * 2 + 2_048
+        assert fed.names.index.size <= 4 * FEW_NAMES * 2 + 2_048
         assert await fed.all() == names_in_use(fed.machine.state)
         fed.apply(CloseSession(1))
         assert not fed.is_indexed()
@@ -220,8 +220,8 @@ def test_an_index_is_not_used_for_another_state() -> None:
 
     async def scenario() -> None:
         one, other = Fed(), Fed()
-        one.hold(f"one:{number}" for number in range(2 * SLICE_NAMES))
-        other.hold(f"other:{number}" for number in range(2 * SLICE_NAMES))
+        one.hold(f"one:{number}" for number in range(2 * FEW_NAMES))
+        other.hold(f"other:{number}" for number in range(2 * FEW_NAMES))
         await one.page()
         one.machine = other.machine
         assert one.names.page(one.machine.state, "", "", 1) is None
@@ -282,7 +282,7 @@ def test_sessions_with_nothing_are_counted_as_work(monkeypatch: pytest.MonkeyPat
 
     async def scenario() -> None:
         fed = Fed(sessions=5 * SLICE_NAMES)
-        fed.hold((f"{number:06}" for number in range(2 * SLICE_NAMES)), 5 * SLICE_NAMES)
+        fed.hold((f"{number:06}" for number in range(2 * FEW_NAMES)), 5 * SLICE_NAMES)
         taken: list[int] = []
 
         def counted(*given: object) -> Iterable[list[str]]:
