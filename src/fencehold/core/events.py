@@ -4,11 +4,12 @@ They are derived from an entry and what it did, outside the machine: who looks o
 any replica can tell the same story from the same journal.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from fencehold.core.commands import Acquire, Command, Entry, Extend, Release
 from fencehold.core.outcomes import (
@@ -28,6 +29,13 @@ from fencehold.core.outcomes import (
     TimedOut,
     WaitEnded,
 )
+
+Wanted = TypeVar("Wanted")
+
+MetaOf: TypeAlias = Callable[[int], str]
+"""What the client of a session said of itself."""
+
+_NAMES_PER_STEP = 256
 
 
 class Kind(Enum):
@@ -73,65 +81,125 @@ _ENDINGS = {
 }
 
 
-def events_of(entry: Entry, applied: Applied, meta_of: Callable[[int], str] = lambda _: "") -> Iterator[Event]:
+def events_of(entry: Entry, applied: Applied, meta_of: MetaOf = lambda _: "") -> Iterator[Event]:
     """What an entry made happen: first by time, then by each command, the cause before what it caused.
 
     `meta_of` says what the client of a session, which may have ended since, said of itself.
     """
-    for event in _events_of(entry, applied):
-        yield replace(event, unix_ms=applied.unix_ms, session_meta=meta_of(event.session))
+    for _, _, event in scan(entry, applied, lambda _: True, meta_of):
+        if event is not None:
+            yield event
 
 
-def _events_of(entry: Entry, applied: Applied) -> Iterator[Event]:
-    notices = iter(applied.notices)
-    pending = next(notices, None)
-    while pending is not None and pending[0] < 0:
-        yield from _of_notice(applied, pending[1])
-        pending = next(notices, None)
-    for index, (command, outcome) in enumerate(zip(entry.commands, applied.outcomes, strict=True)):
-        if index not in applied.repeated:
-            yield from _of_outcome(applied, command, outcome)
-        while pending is not None and pending[0] == index:
-            yield from _of_notice(applied, pending[1])
-            pending = next(notices, None)
+def scan(
+    entry: Entry, applied: Applied, seek: Callable[[tuple[str, ...]], Wanted], meta_of: MetaOf = lambda _: ""
+) -> Iterator[tuple[int, Wanted | None, Event | None]]:
+    """As `events_of`, but make events only of what is wanted: `seek` is asked who wants each thing, by its names.
+
+    What is not wanted costs the question and nothing else. Each event comes with what `seek` said, and a number:
+    numbers count what may have happened in an entry, wanted or not, so that a position and a number say where in
+    history an event is, the same at every reading. After `_NAMES_PER_STEP` names at the most a number comes
+    without an event: up to there nothing more was wanted, and the reader may pause.
+    """
+    repeated = frozenset(applied.repeated)
+    notices = deque(applied.notices)
+    number = names_asked = 0
+    for index, command in enumerate((None, *entry.commands), -1):
+        if command is not None:
+            number += 1
+            outcome = applied.outcomes[index]
+            names = _names_of(command, outcome)
+            if names is not None and index not in repeated:
+                names_asked += len(names)
+                found = seek(names)
+                if found:
+                    yield number, found, _event(applied, _of_outcome(command, outcome, names), meta_of)
+            names_asked += 1
+            if names_asked >= _NAMES_PER_STEP:
+                yield number, None, None
+                names_asked = 0
+        while notices and notices[0][0] <= index:
+            for thing in _of_notice(notices.popleft()[1]):
+                number += 1
+                found = seek(thing.names)
+                if found:
+                    yield number, found, _event(applied, thing, meta_of)
+                names_asked += len(thing.names) + 1
+                if names_asked >= _NAMES_PER_STEP:
+                    yield number, None, None
+                    names_asked = 0
 
 
-def _of_outcome(applied: Applied, command: Command, outcome: Outcome) -> Iterator[Event]:
-    at = (applied.position, applied.at_ms)
+class _Thing(NamedTuple):
+    """What of an event does not depend on its entry."""
+
+    kind: Kind
+    session: int
+    owner: str = ""
+    names: tuple[str, ...] = ()
+    fence: int = 0
+    detail: str = ""
+    by: str = ""
+
+
+def _event(applied: Applied, thing: _Thing, meta_of: MetaOf) -> Event:
+    return Event(thing[0], applied.position, applied.at_ms, *thing[1:], applied.unix_ms, meta_of(thing[1]))
+
+
+_ASKED_BY: dict[type[Outcome], type[Command]] = {
+    Granted: Acquire,
+    Queued: Acquire,
+    Deadlock: Acquire,
+    Released: Release,
+    Extended: Extend,
+}
+"""Which outcomes make an event of which command."""
+
+
+def _names_of(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
+    """The names an outcome happened to; None: nothing happened that is told."""
+    asked_by = _ASKED_BY.get(type(outcome))
+    if asked_by is None:
+        return () if type(outcome) is Opened else None
+    if not isinstance(command, asked_by):
+        return None
+    names: tuple[str, ...] = command.names  # type: ignore[union-attr]
+    if type(outcome) is Released and outcome.refused:
+        return tuple(name for name in names if name not in outcome.refused) or None
+    return None if type(outcome) is Extended and outcome.reason is not Reason.OK else names
+
+
+def _of_outcome(command: Command, outcome: Outcome, names: tuple[str, ...]) -> _Thing:
     match command, outcome:
         case Acquire(), Granted():
-            yield Event(Kind.ACQUIRED, *at, command.session, command.owner, command.names, outcome.fence)
+            return _Thing(Kind.ACQUIRED, command.session, command.owner, names, outcome.fence)
         case Acquire(), Queued():
-            detail = f"ahead {outcome.ahead}"
-            yield Event(Kind.QUEUED, *at, command.session, command.owner, command.names, detail=detail)
+            return _Thing(Kind.QUEUED, command.session, command.owner, names, detail=f"ahead {outcome.ahead}")
         case Acquire(), Deadlock():
-            yield Event(Kind.DEADLOCK, *at, command.session, command.owner, command.names)
+            return _Thing(Kind.DEADLOCK, command.session, command.owner, names)
         case Release(), Released():
-            freed = tuple(name for name in command.names if name not in outcome.refused)
-            if freed:
-                yield Event(Kind.RELEASED, *at, command.session, names=freed, fence=command.fence)
-        case Extend(), Extended(reason=Reason.OK):
-            yield Event(Kind.EXTENDED, *at, command.session, names=command.names, fence=command.fence)
+            return _Thing(Kind.RELEASED, command.session, names=names, fence=command.fence)
+        case Extend(), Extended():
+            return _Thing(Kind.EXTENDED, command.session, names=names, fence=command.fence)
         case _, Opened():
-            yield Event(Kind.OPENED, *at, outcome.session)
+            return _Thing(Kind.OPENED, outcome.session)
         case _:
-            pass
+            raise TypeError(f"no event is made of {type(outcome).__name__}")
 
 
-def _of_notice(applied: Applied, notice: Notice) -> Iterator[Event]:
-    at = (applied.position, applied.at_ms)
+def _of_notice(notice: Notice) -> Iterator[_Thing]:
     match notice:
         case WaitEnded(answer=Granted() as granted):
-            yield Event(Kind.ACQUIRED, *at, notice.session, notice.owner, granted.names, granted.fence)
+            yield _Thing(Kind.ACQUIRED, notice.session, notice.owner, granted.names, granted.fence)
         case WaitEnded(answer=TimedOut() as over):
             detail = f"waited {over.waited_ms} ms"
-            yield Event(Kind.TIMED_OUT, *at, notice.session, notice.owner, over.names, detail=detail)
+            yield _Thing(Kind.TIMED_OUT, notice.session, notice.owner, over.names, detail=detail)
         case WaitEnded():
-            yield Event(Kind.CANCELLED, *at, notice.session, notice.owner)
+            yield _Thing(Kind.CANCELLED, notice.session, notice.owner)
         case HoldEnded():
             kind = _ENDINGS[notice.ending]
-            yield Event(kind, *at, notice.session, notice.owner, (notice.name,), notice.fence, by=notice.by)
+            yield _Thing(kind, notice.session, notice.owner, (notice.name,), notice.fence, by=notice.by)
         case SessionEnded():
-            yield Event(Kind.SESSION_ENDED, *at, notice.session, detail=notice.ending.value)
+            yield _Thing(Kind.SESSION_ENDED, notice.session, detail=notice.ending.value)
             for name, fence in notice.holds:
-                yield Event(_ENDINGS[notice.ending], *at, notice.session, names=(name,), fence=fence)
+                yield _Thing(_ENDINGS[notice.ending], notice.session, names=(name,), fence=fence)
