@@ -92,14 +92,20 @@ def events_of(entry: Entry, applied: Applied, meta_of: MetaOf = lambda _: "") ->
 
 
 def scan(
-    entry: Entry, applied: Applied, seek: Callable[[tuple[str, ...]], Wanted], meta_of: MetaOf = lambda _: ""
+    entry: Entry,
+    applied: Applied,
+    seek: Callable[[tuple[str, ...]], Wanted],
+    meta_of: MetaOf = lambda _: "",
+    after: int = 0,
 ) -> Iterator[tuple[int, Wanted | None, Event | None]]:
-    """As `events_of`, but make events only of what is wanted: `seek` is asked who wants each thing, by its names.
+    """As `events_of`, but only of what is wanted: `seek` is asked who wants each thing, by its names.
 
     What is not wanted costs the question and nothing else. Each event comes with what `seek` said, and a number:
     numbers count what may have happened in an entry, wanted or not, so that a position and a number say where in
-    history an event is, the same at every reading. After `_NAMES_PER_STEP` names at the most a number comes
-    without an event: up to there nothing more was wanted, and the reader may pause.
+    history an event is, the same at every reading. `after` a number only what follows it is looked at.
+
+    After some `_NAMES_PER_STEP` names a number comes without an event: up to there nothing more was wanted, and
+    the reader may pause.
     """
     repeated = frozenset(applied.repeated)
     notices = deque(applied.notices)
@@ -109,7 +115,7 @@ def scan(
             number += 1
             outcome = applied.outcomes[index]
             names = _names_of(command, outcome)
-            if names is not None and index not in repeated:
+            if names is not None and number > after and index not in repeated:
                 names_asked += len(names)
                 found = seek(names)
                 if found:
@@ -121,8 +127,7 @@ def scan(
         while notices and notices[0][0] <= index:
             for thing in _of_notice(notices.popleft()[1]):
                 number += 1
-                found = seek(thing.names)
-                if found:
+                if number > after and (found := seek(thing.names)):
                     yield number, found, _event(applied, thing, meta_of)
                 names_asked += len(thing.names) + 1
                 if names_asked >= _NAMES_PER_STEP:

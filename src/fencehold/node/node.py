@@ -12,7 +12,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from fencehold.core.commands import Announce, Command, Entry, SetLimits
 from fencehold.core.events import Event, Kind, events_of
@@ -173,11 +173,6 @@ class Node:
             then()
         else:
             self.names.prepare(self.replica.machine.state, then)
-
-    def events_since(self, position: int) -> Iterator[tuple[int, Iterator[Event]]]:
-        """What happened after a position, as far as the ring still has it, with the names of the clients: each
-        entry's position, and its events."""
-        return self.ring.since_by_entry(position, self.meta_of)
 
     def meta_of(self, session: int) -> str:
         """What a client said of itself, though its session may have ended a while ago; empty if that is gone."""

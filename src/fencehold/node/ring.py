@@ -6,15 +6,50 @@ late is told so.
 
 Sessions end, and their events are still to be told by the names of their clients. So what a client said of itself
 is kept for as long as the end of its session is in the ring, which is longer than anything else of it.
+
+Bytes are counted as they lie in memory, and rather too many than too few: a command of forty bytes in the journal
+is objects of several hundred here, and the end of one session may bring the names of ten thousand holds.
 """
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import chain, takewhile
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from fencehold.core.commands import Entry
-from fencehold.core.events import Event, events_of
-from fencehold.core.outcomes import Applied, SessionEnded
+from fencehold.core.commands import Acquire, Break, Command, Entry, Extend, OpenSession, Release, Renew, Settle
+from fencehold.core.events import Event, MetaOf, events_of
+from fencehold.core.outcomes import (
+    Applied,
+    Broken,
+    Deadlock,
+    Granted,
+    Link,
+    Notice,
+    Outcome,
+    Refused,
+    Released,
+    SessionEnded,
+    TimedOut,
+    WaitEnded,
+)
+
+_ENTRY_BYTES = 1_000
+_COMMAND_BYTES = 600
+"""Of a command and its outcome, without what they say."""
+_NOTICE_BYTES = 600
+_NAME_BYTES = 90
+_HOLD_BYTES = _LINK_BYTES = 200
+_NUMBER_BYTES = 40
+_LETTER_BYTES_MAX = 4
+"""One letter that is not of ASCII may make all of its text as wide as this."""
+
+
+class Kept(NamedTuple):
+    """An entry in the ring."""
+
+    entry: Entry
+    applied: Applied
+    size_bytes: int
 
 
 class Ring:
@@ -23,57 +58,133 @@ class Ring:
     def __init__(self, things_max: int = 16_384, bytes_max: int = 16 << 20) -> None:
         self._things_max = things_max
         self._bytes_max = bytes_max
-        self._entries: deque[tuple[Entry, Applied, int]] = deque()
+        self._entries: deque[Kept] = deque()
         self._things = 0
-        self._bytes = 0
+        self.size_bytes = 0
+        """What it keeps takes so much memory at the most."""
         self.lost_up_to = 0
         """The last position whose events are gone."""
         self.ended: dict[int, str] = {}
         """Sessions that ended within the ring, and what their clients said of themselves."""
 
     def add(self, entry: Entry, applied: Applied, size_bytes: int = 0) -> None:
-        """Keep a durable entry of so many bytes, in the place of the oldest if need be."""
+        """Keep a durable entry of so many bytes in the journal, in the place of the oldest if need be."""
         things = len(entry.commands) + len(applied.notices)
         if not things:
             return
+        size_bytes += _ENTRY_BYTES + _bytes_of_commands(entry, applied)
         if applied.notices:
-            size_bytes += self._keep_ended(applied)
-        self._entries.append((entry, applied, size_bytes))
+            size_bytes += sum(_bytes_of_notice(notice) for _, notice in applied.notices)
+            self.ended.update((ended.session, ended.meta) for ended in _ends(applied))
+        self._entries.append(Kept(entry, applied, size_bytes))
         self._things += things
-        self._bytes += size_bytes
-        while (self._things > self._things_max or self._bytes > self._bytes_max) and len(self._entries) > 1:
-            old, done, old_bytes = self._entries.popleft()
-            self._things -= len(old.commands) + len(done.notices)
-            self._bytes -= old_bytes
-            self.lost_up_to = done.position
+        self.size_bytes += size_bytes
+        while (self._things > self._things_max or self.size_bytes > self._bytes_max) and len(self._entries) > 1:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        old, done, size_bytes = self._entries.popleft()
+        self._things -= len(old.commands) + len(done.notices)
+        self.size_bytes -= size_bytes
+        self.lost_up_to = done.position
+        if done.notices:
             for ended in _ends(done):
                 self.ended.pop(ended.session, None)
-
-    def _keep_ended(self, applied: Applied) -> int:
-        """Keep the names of those whose sessions ended; says how many bytes that is at the most."""
-        ends = _ends(applied)
-        self.ended.update((ended.session, ended.meta) for ended in ends)
-        return sum(4 * len(ended.meta) for ended in ends)
 
     def forget(self, position: int) -> None:
         """Start anew after a position: what came before was not seen here."""
         self._entries.clear()
         self.ended.clear()
-        self._things = self._bytes = 0
+        self._things = self.size_bytes = 0
         self.lost_up_to = position
 
-    def since(self, position: int, meta_of: Callable[[int], str] = lambda _: "") -> Iterator[Event]:
-        """What happened after a position, as far as it is still here. `meta_of` is that of the node."""
-        return chain.from_iterable(events for _, events in self.since_by_entry(position, meta_of))
+    def after(self, position: int) -> Kept | None:
+        """The first entry after a position that is still here."""
+        entries = self._entries
+        if not entries or entries[-1].applied.position <= position:
+            return None
+        # Mostly somebody asks who is close behind: there is no need to search for it.
+        if len(entries) == 1 or entries[-2].applied.position <= position:
+            return entries[-1]
+        return entries[bisect_right(entries, position, key=_position)]
 
-    def since_by_entry(
-        self, position: int, meta_of: Callable[[int], str] = lambda _: ""
-    ) -> Iterator[tuple[int, Iterator[Event]]]:
-        """As `since`, but the events of each entry by themselves, with its position. They can be drawn later."""
-        newer = takewhile(lambda kept: kept[1].position > position, reversed(self._entries))
-        for entry, applied, _ in reversed(list(newer)):
-            yield applied.position, events_of(entry, applied, meta_of)
+    def since(self, position: int, meta_of: MetaOf = lambda _: "") -> Iterator[Event]:
+        """What happened after a position, as far as it is still here. `meta_of` is that of the node."""
+        kept = self.after(position)
+        while kept is not None:
+            yield from events_of(kept.entry, kept.applied, meta_of)
+            kept = self.after(kept.applied.position)
+
+
+def _position(kept: Kept) -> int:
+    return kept.applied.position
 
 
 def _ends(applied: Applied) -> list[SessionEnded]:
     return [notice for _, notice in applied.notices if isinstance(notice, SessionEnded)]
+
+
+def _bytes_of_commands(entry: Entry, applied: Applied) -> int:
+    """What commands and outcomes take beside the text in them, which is as long as in the journal if it is ASCII."""
+    size_bytes = _COMMAND_BYTES * len(entry.commands)
+    for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
+        texts = _texts_of(command)
+        size_bytes += _NAME_BYTES * len(texts)
+        for text in texts:
+            if not text.isascii():
+                size_bytes += _LETTER_BYTES_MAX * len(text)
+        kind = type(outcome)
+        if kind is not Granted and kind is not Released:
+            size_bytes += _bytes_of_rare(command, outcome)
+    return size_bytes
+
+
+def _texts_of(command: Command) -> tuple[str, ...]:
+    if isinstance(command, Acquire):
+        return (*command.names, command.owner, command.meta)
+    if isinstance(command, Release | Extend):
+        return command.names
+    if isinstance(command, OpenSession):
+        return command.meta, command.secret
+    return (command.name, command.by) if isinstance(command, Break) else ()
+
+
+def _bytes_of_rare(command: Command, outcome: Outcome) -> int:
+    """What else there may be much of."""
+    match command, outcome:
+        case Renew(sessions=numbers), _:
+            # Those that have ended are named again.
+            return 2 * _NUMBER_BYTES * len(numbers)
+        case Settle(requests=numbers), _:
+            return _NUMBER_BYTES * len(numbers)
+        case _, Deadlock():
+            return sum(_bytes_of_link(link) for link in outcome.circle)
+        case _, Broken():
+            return _NUMBER_BYTES * len(outcome.ended)
+        case _, Refused():
+            return _LETTER_BYTES_MAX * len(outcome.detail)
+        case _:
+            return 0
+
+
+def _bytes_of_link(link: Link) -> int:
+    return _LINK_BYTES + _bytes_of_names((link.owner, link.name))
+
+
+def _bytes_of_notice(notice: Notice) -> int:
+    """What is in a notice need not be in the ring otherwise: its acquire may be long gone."""
+    match notice:
+        case SessionEnded():
+            holds_bytes = sum(_HOLD_BYTES + _LETTER_BYTES_MAX * len(name) for name, _ in notice.holds)
+            said_bytes = _LETTER_BYTES_MAX * len(notice.meta)
+            return _NOTICE_BYTES + holds_bytes + said_bytes + _NUMBER_BYTES * len(notice.tickets)
+        case WaitEnded(answer=Granted(names=names) | TimedOut(names=names)):
+            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(notice.owner) + _bytes_of_names(names)
+        case _:
+            # A name, an owner, and who broke the hold.
+            said = notice.owner if isinstance(notice, WaitEnded) else notice.owner + notice.name + notice.by
+            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(said)
+
+
+def _bytes_of_names(names: tuple[str, ...]) -> int:
+    return sum(_NAME_BYTES + _LETTER_BYTES_MAX * len(name) for name in names)

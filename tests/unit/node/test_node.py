@@ -4,7 +4,6 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -407,4 +406,4 @@ def test_a_stop_while_it_waits_to_try_again_is_heard_at_once() -> None:
 
 
 def _events(node: Node) -> Iterator[Event]:
-    return chain.from_iterable(events for _, events in node.events_since(0))
+    return node.ring.since(0, node.meta_of)

@@ -13,7 +13,8 @@ import json
 from itertools import count
 from typing import NamedTuple
 
-from fencehold.doors.resp import backups, greeting, locking, looking, nodes, sessions, tiers
+from fencehold.doors.resp import backups, greeting, locking, looking, nodes, sessions, tiers, watching
+from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
 from fencehold.errors import UsageError
@@ -76,12 +77,15 @@ class Door:
         self.turn = Turn()
         self.connections: dict[Connection, None] = {}
         """In the order they came."""
+        self.broadcasts: dict[Node, Broadcast] = {}
+        """Of the machines that somebody watches."""
         self._numbers = count(1)
         self.handlers = {
             **greeting.HANDLERS,
             **sessions.HANDLERS,
             **locking.HANDLERS,
             **looking.HANDLERS,
+            **watching.HANDLERS,
             **nodes.HANDLERS,
             **backups.HANDLERS,
             **tiers.HANDLERS,

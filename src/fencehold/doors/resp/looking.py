@@ -6,17 +6,14 @@ A question costs what it tells. What needs preparation, as a list of names does,
 from functools import partial
 from typing import Any
 
-from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
+from fencehold.doors.resp.arguments import at_least, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.pages import info_page, names_page, sessions_page
-from fencehold.doors.resp.watching import Watching
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.node.leader import Question
 
 _LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
-_FROM = kinds(FROM=("position", number))
 _STALE = frozenset({b"STALE"})
 _LIST_FLAGS = _STALE | {b"HOLD"}
 _INFO = kinds(HOLDS=("holds", number), WAITERS=("waiters", number), COUNT=("count", number))
@@ -60,30 +57,6 @@ def _count(found: dict[str, Any], count_max: int) -> int:
     return min(found.get("count", _COUNT), count_max) or 1
 
 
-def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    at_least(words, 1)
-    prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM)
-    if connection.version != 3:
-        raise Wrong("watching needs pushes: say HELLO 3 first")
-    if not connection.node.leads:
-        refuse(slot, connection.node.refusal(), 0)
-        return
-    if connection.watching is None:
-        connection.watching = Watching(connection, found.get("position", connection.node.position))
-    elif found:
-        raise Wrong("FROM comes with the first watch of a connection: all its prefixes are told in one order")
-    connection.watching.add(prefix)
-    slot.reply({"position": connection.watching.position})
-    connection.watching.wake()
-
-
-def unwatch(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    exactly(words, 1)
-    if connection.watching is not None:
-        connection.watching.prefixes.pop(text(words[1], "the prefix"), None)
-    slot.fill(replies.OK)
-
-
 def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) -> None:
     ask = connection.node.look if stale else connection.node.ask
     ask(question, partial(_found, slot))
@@ -120,7 +93,5 @@ def _ask_prepared(connection: Connection, slot: Slot, question: Question, stale:
 HANDLERS: dict[bytes, Handler] = {
     b"LOCK.INFO": info_name,
     b"LOCK.LIST": list_names,
-    b"LOCK.WATCH": watch,
-    b"LOCK.UNWATCH": unwatch,
     b"SESSION.LIST": list_sessions,
 }

@@ -1,12 +1,14 @@
 """Replies: what goes out, as bytes of RESP2 or RESP3.
 
 Values are Python's: str and bytes are bulk strings, int is an integer, None is null, a list is an array, a dict
-is a map (in RESP2 a flat array). The reply of an acquire is written by hand: it is most of what is sent.
+is a map (in RESP2 a flat array). The reply of an acquire and the push of an event are written by hand: they are
+most of what is sent.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
 
+from fencehold.core.events import Event
 from fencehold.core.outcomes import Granted
 
 OK = b"+OK\r\n"
@@ -17,6 +19,12 @@ _GRANT = (
     b"$2\r\nat\r\n:%d\r\n$7\r\nown_ttl\r\n:%d\r\n"
 )
 _MAP_OF_SIX = {2: b"*12\r\n", 3: b"%6\r\n"}
+
+_EVENT = (
+    b">2\r\n$5\r\nevent\r\n%%11\r\n$4\r\nkind\r\n%b$8\r\nposition\r\n:%d\r\n$2\r\nat\r\n:%d\r\n"
+    b"$7\r\nsession\r\n:%d\r\n$5\r\nowner\r\n%b$5\r\nnames\r\n*%d\r\n%b$5\r\nfence\r\n:%d\r\n"
+    b"$6\r\ndetail\r\n%b$7\r\nunix_ms\r\n%b$12\r\nsession_meta\r\n%b$2\r\nby\r\n%b"
+)
 
 
 class Encoded:
@@ -120,3 +128,27 @@ def push(*parts: object) -> bytes:
 def push_grant(request: int, granted: Granted, ttl_ms: int) -> bytes:
     """The grant of an acquire that had waited."""
     return b">3\r\n$5\r\ngrant\r\n:%d\r\n%b" % (request, grant(granted, ttl_ms, 3))
+
+
+def push_event(event: Event) -> bytes:
+    """Something that happened, for who watches it."""
+    names = event.names
+    return _EVENT % (
+        bulk(event.kind.value),
+        event.position,
+        event.at_ms,
+        event.session,
+        bulk(event.owner),
+        len(names),
+        bulk(names[0]) if len(names) == 1 else b"".join(map(bulk, names)),
+        event.fence,
+        bulk(event.detail),
+        NULL[3] if event.unix_ms is None else b":%d\r\n" % event.unix_ms,
+        bulk(event.session_meta),
+        bulk(event.by),
+    )
+
+
+def push_gap(position: int) -> bytes:
+    """What happened up to a position is not known here any more."""
+    return push("event", {"kind": "gap", "position": position})

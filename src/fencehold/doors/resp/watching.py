@@ -1,14 +1,17 @@
-"""Watching: events pushed to a client that looks on; never on the path of an acquire."""
+"""Watching: events pushed to a client that looks on; never on the path of an acquire.
 
-import asyncio
-from collections.abc import Iterator
+A connection watches some prefixes; where one begins another, only the shorter one matters. What it is told, and
+when, is up to the `broadcast` of the machine it belongs to.
+"""
 
-from fencehold.core.events import Event
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.arguments import Wrong
-from fencehold.doors.resp.connection import Connection
+from fencehold.doors.resp.answers import refuse
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
+from fencehold.doors.resp.broadcast import Broadcast
+from fencehold.doors.resp.connection import Connection, Handler, Slot
 
 _PREFIX_BYTES_MAX = 1_024
+_FROM = kinds(FROM=("position", number))
 
 
 class TooMuch(Wrong):
@@ -18,80 +21,85 @@ class TooMuch(Wrong):
 
 
 class Watching:
-    """The prefixes one connection watches, and how far it has been told."""
+    """The prefixes one connection watches."""
 
     def __init__(self, connection: Connection, position: int) -> None:
-        self.prefixes: dict[str, None] = {}
+        self._prefixes: dict[str, None] = {}
         self._connection = connection
-        self.position = position
-        self._rest: Iterator[Event] = iter(())
-        """What is still to be told of the entry at that position. One entry may end ten thousand holds: told in
-        one go, that would be more than a connection may leave unsent."""
-        self._scheduled = False
-        connection.node.routes.watch(self.wake)
+        self._broadcast = _broadcast_to(connection)
+        self._member = self._broadcast.enter(connection, position)
+
+    @property
+    def position(self) -> int:
+        """Up to where it was told."""
+        return self._broadcast.position_of(self._member)
 
     def add(self, prefix: str) -> None:
         """Watch one more prefix."""
         prefixes_max = self._connection.door.bounds.prefixes_max
         if len(prefix.encode()) > _PREFIX_BYTES_MAX:
             raise TooMuch(f"a prefix has at most {_PREFIX_BYTES_MAX} bytes")
-        if len(self.prefixes) >= prefixes_max and prefix not in self.prefixes:
+        if len(self._prefixes) >= prefixes_max and prefix not in self._prefixes:
             raise TooMuch(f"a connection watches at most {prefixes_max} prefixes")
-        self.prefixes[prefix] = None
+        self._prefixes[prefix] = None
+        self._broadcast.watch(self._member, shortest(self._prefixes))
+
+    def remove(self, prefix: str) -> None:
+        """Watch one less; what was not told of it yet is not told."""
+        self._prefixes.pop(prefix, None)
+        self._broadcast.watch(self._member, shortest(self._prefixes))
 
     def wake(self) -> None:
-        """There may be news: look at it when whoever brought it is done."""
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._tell)
+        """The client reads again."""
+        self._broadcast.go_on(self._member)
 
     def end(self) -> None:
-        self._connection.node.routes.unwatch(self.wake)
-
-    def _tell(self) -> None:
-        self._scheduled = False
-        connection, ring = self._connection, self._connection.node.ring
-        if not self._tell_rest():
-            # When there is room again, the rest of it follows, and what was missed and is still in the ring.
-            return
-        if ring.lost_up_to > self.position:
-            self.position = ring.lost_up_to
-            connection.push(replies.push("event", {"kind": "gap", "position": self.position}))
-        for position, events in connection.node.events_since(self.position):
-            self.position, self._rest = position, events
-            if not self._tell_rest():
-                return
-
-    def _tell_rest(self) -> bool:
-        """Tell what is left of an entry, as far as there is room; says whether that was all of it."""
-        while self._has_room():
-            event = next(self._rest, None)
-            if event is None:
-                return True
-            if self._is_wanted(event):
-                self._connection.push(replies.push("event", as_map(event)))
-        return False
-
-    def _has_room(self) -> bool:
-        return not (self._connection.ending or self._connection.is_full)
-
-    def _is_wanted(self, event: Event) -> bool:
-        prefixes = tuple(self.prefixes)
-        return "" in self.prefixes or any(name.startswith(prefixes) for name in event.names)
+        self._broadcast.leave(self._member)
+        if not self._broadcast.members:
+            self._connection.door.broadcasts.pop(self._connection.node, None)
 
 
-def as_map(event: Event) -> dict[str, object]:
-    """An event in the words of the protocol."""
-    return {
-        "kind": event.kind.value,
-        "position": event.position,
-        "at": event.at_ms,
-        "session": event.session,
-        "owner": event.owner,
-        "names": list(event.names),
-        "fence": event.fence,
-        "detail": event.detail,
-        "unix_ms": event.unix_ms,
-        "session_meta": event.session_meta,
-        "by": event.by,
-    }
+def _broadcast_to(connection: Connection) -> Broadcast:
+    """The one of the machine that a connection belongs to."""
+    broadcasts, node = connection.door.broadcasts, connection.node
+    if node not in broadcasts:
+        broadcasts[node] = Broadcast(node)
+    return broadcasts[node]
+
+
+def shortest(prefixes: dict[str, None]) -> tuple[str, ...]:
+    """Prefixes without those that another of them begins: every name is begun by one of these at the most."""
+    found: list[str] = []
+    for prefix in sorted(prefixes):
+        if not found or not prefix.startswith(found[-1]):
+            found.append(prefix)
+    return tuple(found)
+
+
+def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    at_least(words, 1)
+    prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM)
+    if connection.version != 3:
+        raise Wrong("watching needs pushes: say HELLO 3 first")
+    if not connection.node.leads:
+        refuse(slot, connection.node.refusal(), 0)
+        return
+    if connection.watching is None:
+        connection.watching = Watching(connection, found.get("position", connection.node.position))
+    elif found:
+        raise Wrong("FROM comes with the first watch of a connection: all its prefixes are told in one order")
+    connection.watching.add(prefix)
+    slot.reply({"position": connection.watching.position})
+
+
+def unwatch(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    exactly(words, 1)
+    if connection.watching is not None:
+        connection.watching.remove(text(words[1], "the prefix"))
+    slot.fill(replies.OK)
+
+
+HANDLERS: dict[bytes, Handler] = {
+    b"LOCK.WATCH": watch,
+    b"LOCK.UNWATCH": unwatch,
+}

@@ -1,0 +1,336 @@
+"""The broadcast: what happened at one machine, told to all who watch, at the cost of what they watch.
+
+1. One look for all. What became durable is gone through once, and for each thing it is first asked whether anybody
+   watches its names. What is wanted is made an event of once and encoded once; the bytes go to all it concerns.
+2. By position, each once: a connection is told in the order things happened in, and once, though several of its
+   prefixes match.
+3. Watching yields to commands. When it was quiet it is told at once, otherwise once in `_WINDOW_MS`. One go takes
+   `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the loop.
+4. Everybody for themselves. Groups, who was late and who reads the past take turns, one small step each: a crowd
+   that watches everything delays itself, and who does not read delays nobody.
+5. What is kept for those who are behind is bounded for all of them together. Who falls behind by more reads on in
+   the ring, and what is gone there, too, is told as a gap.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from fencehold.core.events import Event, scan
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.waves import WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
+from fencehold.node.node import Node
+from fencehold.node.prefixes import Prefixes
+from fencehold.runtime.clock import Clock, MonotonicClock
+
+_WINDOW_MS = 2.0
+_GO_MS = 1.0
+_SHARE = 0.25
+
+_WRITE_MS = 0.01
+_WRITE_KB_MS = 0.0002
+"""What a write costs once it is made, at the end of the turn: nobody can measure it when it is asked for."""
+
+_KEPT_BYTES_MAX = 16 << 20
+"""Of waves that somebody has still to take."""
+
+_READ_STEPS = 32
+"""Events, or times so many names that nobody wants, that one who reads the past is told in one step."""
+
+Later: TypeAlias = Callable[[float, Callable[[], None]], None]
+
+
+def call_later(delay_ms: float, call: Callable[[], None]) -> None:
+    """Have something called by the running loop."""
+    loop = asyncio.get_running_loop()
+    if delay_ms > 0:
+        loop.call_later(delay_ms / 1_000, call)
+    else:
+        loop.call_soon(call)
+
+
+class Broadcast:
+    """What happens at one machine, told to all who watch it through one door."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        kept_bytes_max: int = _KEPT_BYTES_MAX,
+        clock: Clock | None = None,
+        later: Later = call_later,
+    ) -> None:
+        self._node = node
+        self._now_ms = (clock or MonotonicClock()).now_ms
+        self._later = later
+        self.members: dict[Member, None] = {}
+        self.shelf = Shelf(kept_bytes_max)
+        self._groups: dict[tuple[str, ...], Group] = {}
+        self._prefixes: Prefixes[Group] = Prefixes()
+        self._place: Place = (node.position, WHOLE)
+        """Up to where it was gone through what happened."""
+        self._reading: Iterator[tuple[int, Sequence[Group] | None, Event | None]] | None = None
+        """The rest of the entry at that position."""
+        self._due: deque[Group] = deque()
+        self._late: deque[Member] = deque()
+        self._behind: deque[Member] = deque()
+        self._is_scheduled = False
+        self._next_at_ms = self._now_ms()
+        self._written_ms = 0.0
+
+    # Who watches.
+
+    def enter(self, sink: Sink, position: int) -> Member:
+        """Let somebody be told what happened after a position, once it has prefixes."""
+        if not self.members:
+            self._place, self._reading = (self._node.position, WHOLE), None
+            self._node.routes.watch(self.wake)
+        member = Member(sink, position)
+        self.members[member] = None
+        self._settle(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        """Tell somebody nothing more; nothing of it is kept."""
+        self._leave_group(member)
+        self.members.pop(member, None)
+        member.reading = None
+        if not self.members:
+            self._node.routes.unwatch(self.wake)
+
+    def watch(self, member: Member, prefixes: tuple[str, ...]) -> None:
+        """Let somebody watch these prefixes, of which none begins another, from where it was told up to."""
+        if prefixes != member.prefixes:
+            self._leave_group(member)
+            member.prefixes, member.reading = prefixes, None
+            self._settle(member)
+
+    def position_of(self, member: Member) -> int:
+        """All that is told to it from now on happened after this position, or at it."""
+        return (member.place if member.group is None else member.group.told_up_to(member, self._place))[0]
+
+    def wake(self) -> None:
+        """Something happened: look at it, but not too often."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._later(self._next_at_ms - self._now_ms(), self._go)
+
+    def go_on(self, member: Member) -> None:
+        """Somebody reads again: tell it what it missed."""
+        if member.group is None:
+            self._queue(member)
+        elif member.group.is_owed(member):
+            self._be_late(member)
+        self.wake()
+
+    def _settle(self, member: Member) -> None:
+        """Let a member be told with the others if it was told as much as they were; otherwise read in the ring."""
+        if member.place < self._place:
+            self._queue(member)
+            self.wake()
+            return
+        member.since = member.place[0] if member.place > self._place else 0
+        self._group_of(member.prefixes).join(member)
+
+    def _group_of(self, prefixes: tuple[str, ...]) -> Group:
+        group = self._groups.get(prefixes)
+        if group is None:
+            group = self._groups[prefixes] = Group(prefixes, self.shelf)
+            for prefix in prefixes:
+                self._prefixes.add(prefix, group)
+        return group
+
+    def _leave_group(self, member: Member) -> None:
+        group = member.group
+        if group is None:
+            return
+        member.place = max(group.told_up_to(member, self._place), (member.since, WHOLE))
+        group.leave(member)
+        if not group.members:
+            del self._groups[group.prefixes]
+            for prefix in group.prefixes:
+                self._prefixes.discard(prefix, group)
+
+    def _queue(self, member: Member) -> None:
+        if not member.is_queued:
+            member.is_queued = True
+            self._behind.append(member)
+
+    def _be_late(self, member: Member) -> None:
+        if not member.is_late:
+            member.is_late = True
+            self._late.append(member)
+
+    # Their time.
+
+    def _go(self) -> None:
+        """Do as much as is due, for as long as is fair."""
+        self._is_scheduled = False
+        if not self.members:
+            return
+        begun_ms = self._now_ms()
+        self._written_ms = 0.0
+        # To look is cheap and concerns everybody; nobody is to miss anything because of those who are told much.
+        is_behind = self._look_until(begun_ms + _GO_MS / 2)
+        while self._due or self._late or self._behind:
+            if self._now_ms() + self._written_ms > begun_ms + _GO_MS:
+                is_behind = True
+                break
+            self._step()
+        took_ms = self._now_ms() - begun_ms + self._written_ms
+        self._next_at_ms = begun_ms + max(_WINDOW_MS, took_ms / _SHARE)
+        if is_behind:
+            self.wake()
+
+    def _step(self) -> None:
+        """One step for a group, one for somebody who was late, one for somebody who reads the past."""
+        if self._due:
+            self._serve(self._due[0])
+        if self._late:
+            member = self._late.popleft()
+            member.is_late = False
+            self._hand(member)
+        if self._behind:
+            member = self._behind.popleft()
+            member.is_queued = False
+            self._read(member)
+
+    def _say(self, member: Member, data: bytes) -> None:
+        if data:
+            self._written_ms += _WRITE_MS + _WRITE_KB_MS * (len(data) >> 10)
+            member.sink.push(data)
+
+    # What happened since.
+
+    def _look_until(self, until_ms: float) -> bool:
+        """Go through what happened; says whether there is more to go through."""
+        while self._now_ms() < until_ms:
+            if self._reading is None and not self._begin_entry():
+                return False
+            self._look_on()
+        return True
+
+    def _begin_entry(self) -> bool:
+        """Begin with the next entry, if there is one."""
+        ring = self._node.ring
+        if (ring.lost_up_to, WHOLE) > self._place:
+            self._place = (ring.lost_up_to, WHOLE)
+            for group in self._groups.values():
+                self._add(group, replies.push_gap(ring.lost_up_to))
+        kept = ring.after(self._place[0])
+        if kept is None:
+            self._place = max(self._place, (self._node.position, WHOLE))
+            return False
+        self._place = (kept.applied.position, 0)
+        self._reading = scan(kept.entry, kept.applied, self._prefixes.find, self._node.meta_of)
+        return True
+
+    def _look_on(self) -> None:
+        found = next(self._reading, None) if self._reading is not None else None
+        if found is None:
+            self._place, self._reading = (self._place[0], WHOLE), None
+            return
+        number, groups, event = found
+        self._place = (self._place[0], number)
+        if event is not None and groups is not None:
+            data = replies.push_event(event)
+            for group in groups:
+                self._add(group, data)
+
+    def _add(self, group: Group, data: bytes) -> None:
+        group.add(self._place, data)
+        if not group.is_due:
+            group.is_due = True
+            self._due.append(group)
+
+    # Telling those who are in step.
+
+    def _serve(self, group: Group) -> None:
+        """Hand a wave to the next member of a group, and let the next group have its turn."""
+        member = group.next_in_round()
+        if member is not None:
+            self._due.rotate(-1)
+            if member.group is group and group.is_owed(member):
+                self._hand(member)
+        elif not group.begin_round():
+            group.is_due = False
+            self._due.popleft()
+
+    def _hand(self, member: Member) -> None:
+        """Tell a member the next wave it is owed. If it does not read, it is asked again when it does."""
+        group, sink = member.group, member.sink
+        if group is None or sink.is_full or sink.ending:
+            return
+        if group.fell_out(member):
+            if self._node.ring.lost_up_to <= member.place[0]:
+                # The ring has it all still.
+                self._leave_group(member)
+                self._settle(member)
+                return
+            self._say(member, replies.push_gap(group.lost_up_to))
+            group.skip_lost(member)
+        if group.is_owed(member):
+            self._say(member, group.take(member))
+        if group.is_owed(member):
+            self._be_late(member)
+
+    # Telling those who read the past.
+
+    def _read(self, member: Member) -> None:
+        """Tell a member some of what is in the ring, up to where the others are told."""
+        sink = member.sink
+        if member.group is not None or member not in self.members:
+            return
+        if sink.is_full or sink.ending:
+            # What it reads is not held for it: it may stay away for long.
+            member.reading = None
+            return
+        told = list(self._past(member))
+        self._say(member, b"".join(told))
+        if member.group is None:
+            self._queue(member)
+
+    def _past(self, member: Member) -> Iterator[bytes]:
+        """What a member missed, as it is told, for one step. At its end it may be in step with the others."""
+        told_bytes = steps = 0
+        while steps < _READ_STEPS and told_bytes < WAVE_BYTES:
+            lost_up_to = self._node.ring.lost_up_to
+            if member.reading is None and (lost_up_to, WHOLE) > member.place:
+                member.place = (lost_up_to, WHOLE)
+                yield replies.push_gap(lost_up_to)
+            if member.reading is None and not self._begin_past(member):
+                self._settle(member)
+                return
+            steps += 1
+            event = self._read_on(member)
+            if event is not None:
+                data = replies.push_event(event)
+                told_bytes += len(data)
+                yield data
+
+    def _begin_past(self, member: Member) -> bool:
+        """Let a member read on, unless it has come to where the others are."""
+        position, number = member.place
+        kept = self._node.ring.after(position if number == WHOLE else position - 1)
+        if kept is None or member.place >= self._place:
+            member.place = max(member.place, self._place)
+            return False
+        after = 0 if number == WHOLE else number
+        member.place = (kept.applied.position, after)
+        member.reading = scan(kept.entry, kept.applied, member.wants, self._node.meta_of, after)
+        return True
+
+    def _read_on(self, member: Member) -> Event | None:
+        position = member.place[0]
+        found = next(member.reading, None) if member.reading is not None else None
+        if found is None:
+            member.place, member.reading = (position, WHOLE), None
+            return None
+        number, _, event = found
+        if (position, number) > self._place:
+            # The rest of this entry is told to all.
+            member.place, member.reading = self._place, None
+            return None
+        member.place = max(member.place, (position, number))
+        return event
