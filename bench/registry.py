@@ -10,6 +10,7 @@ MODULES = (
     "bench.pages",
     "bench.embedded",
     "bench.idle",
+    "bench.watchers",
     "bench.restart",
     "bench.calls",
     "bench.cluster",

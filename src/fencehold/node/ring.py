@@ -125,7 +125,7 @@ def _ends(applied: Applied) -> list[SessionEnded]:
 
 
 def _bytes_of_commands(entry: Entry, applied: Applied) -> int:
-    """What commands and outcomes take beside the text in them, which is as long as in the journal if it is ASCII."""
+    """What commands and outcomes take beside their text, which is as long as in the journal if it is ASCII."""
     size_bytes = _COMMAND_BYTES * len(entry.commands)
     for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
         texts = _texts_of(command)
