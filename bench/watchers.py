@@ -1,7 +1,7 @@
 """Watchers: what those who look on cost those who lock.
 
 The same load at the door, `redis-benchmark` with 64 connections, alone and beside a crowd that watches: prefixes
-that nothing happens to, one each, or everything. The crowd is a process of its own that reads whatever it is told as
+that nothing happens to, one each, or everything. The crowd is a process of its own that reads what it is told as
 fast as it can, so beside those who watch everything the load also shares the processors with them.
 """
 

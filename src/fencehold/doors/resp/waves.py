@@ -205,13 +205,12 @@ class Group:
         return next(self._round, None)
 
     def begin_round(self) -> bool:
-        """Offer the next wave to all who are there now, if there is one."""
-        self.rounds = max(self.rounds, self._first)
+        """Let all who are there now take the next wave, if there is one, or hear that some are gone."""
         if self.rounds == self._first + len(self._sealed):
             self._seal()
         if not self.members or self.rounds == self._first + len(self._sealed):
             return False
-        self.rounds += 1
+        self.rounds = max(self.rounds + 1, self._first)
         self._round = iter(tuple(self.members))
         return True
 
