@@ -4,8 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fencehold.core.events import Event, Kind
+from fencehold.doors.resp import replies
 from fencehold.doors.resp.door import Bounds
+from fencehold.doors.resp.watching import shortest
 from fencehold.node.ring import Ring
 from tests.unit.doors.box import Box, Client, as_map, serve
 from tests.unit.node.doubles import NOON, until
@@ -232,3 +237,132 @@ def test_a_watcher_that_is_gone_is_forgotten() -> None:
         await asyncio.sleep(0)
 
     serve(scenario)
+
+
+def test_one_event_is_told_once_though_several_prefixes_match() -> None:
+    """However its prefixes overlap, and as they come and go, a connection hears of each thing once."""
+
+    async def scenario(box: Box) -> None:
+        watcher, client = await box.client(3), await box.client(3, session=50_000)
+        for prefix in ("ab", "a", "b", "abc"):
+            await watcher.call("LOCK.WATCH", prefix)
+        for number, names in enumerate((["abc", "b"], ["ab"], ["a"], ["c"], ["abcd"])):
+            await client.call("LOCK.MACQUIRE", len(names), *(f"{name}{number}" for name in names))
+            if number == 1:
+                # Of what begins with "a", "ab" is left.
+                await watcher.call("LOCK.UNWATCH", "a")
+        told = [(await event(watcher))["names"] for _ in range(3)]
+        assert told == [["abc0", "b0"], ["ab1"], ["abcd4"]]
+        await watcher.no_push()
+
+    serve(scenario)
+
+
+def test_a_prefix_that_comes_later_is_told_what_happens_after_the_position_of_its_reply() -> None:
+    """From the position that the reply names on, all of it is told, of the new prefix and the old."""
+
+    async def scenario(box: Box) -> None:
+        watcher, client = await box.client(3), await box.client(3, session=50_000)
+        await watcher.call("LOCK.WATCH", "a")
+        await client.call("LOCK.ACQUIRE", "a1")
+        assert (await event(watcher))["names"] == ["a1"]
+        await client.call("LOCK.ACQUIRE", "b1")
+        position = box.server.node.position
+        await until(lambda: _told_up_to(box) >= position)
+        reply = as_map(await watcher.call("LOCK.WATCH", "b"))
+        assert reply["position"] >= position
+        await client.call("LOCK.ACQUIRE", "b2")
+        await client.call("LOCK.ACQUIRE", "a2")
+        told = [await event(watcher) for _ in range(2)]
+        assert [one["names"] for one in told] == [["b2"], ["a2"]]
+        assert all(one["position"] > reply["position"] for one in told)
+
+    serve(scenario)
+
+
+def _told_up_to(box: Box) -> int:
+    [watching] = [c.watching for c in box.server.door.connections if c.watching is not None]
+    return watching.position
+
+
+def test_a_watcher_that_does_not_read_gets_a_gap_and_the_others_everything() -> None:
+    """Nobody waits for it, and little is kept for it; when it reads, it hears that something is missing."""
+
+    async def scenario(box: Box) -> None:
+        box.server.node.ring = Ring(things_max=50)
+        slow, quick, client = await box.client(3), await box.client(3), await box.client(3, session=50_000)
+        await slow.call("LOCK.WATCH", "n")
+        [connection] = [c for c in box.server.door.connections if c.watching is not None]
+        await quick.call("LOCK.WATCH", "n")
+        [broadcast] = box.server.door.broadcasts.values()
+        names = [f"n{number:02}" + 240 * "x" for number in range(64)]
+        last, told = 0, []
+
+        async def lock_all() -> None:
+            nonlocal last
+            last = (await client.call("LOCK.MACQUIRE", 64, *names))["fence"]
+            await client.call("LOCK.MRELEASE", 64, *names, last)
+            told.extend([await event(quick) for _ in range(2)])
+
+        while not connection.is_full:
+            await lock_all()
+        # As much as is kept for those who are behind, and more than the ring has.
+        broadcast.shelf._bytes_max = 500_000
+        for _ in range(60):
+            await lock_all()
+        assert [(one["kind"], one["fence"]) for one in told[-2:]] == [("acquired", last), ("released", last)]
+        assert len(told) % 2 == 0
+        assert all(one["kind"] == ("acquired", "released")[index % 2] for index, one in enumerate(told))
+        assert broadcast.shelf.size_bytes <= 500_000
+        positions = [one["position"] for one in told]
+        heard: list[dict[str, Any]] = []
+        while not heard or heard[-1]["position"] < positions[-1]:
+            heard.append(await event(slow))
+        [gap] = [one["position"] for one in heard if one["kind"] == "gap"]
+        kept = [one["position"] for one in heard if one["kind"] != "gap"]
+        assert kept == [one for one in positions if one in kept]
+        assert [one for one in kept if one > gap] == [one for one in positions if one > gap]
+
+    serve(scenario, door=Bounds(unsent_bytes_high=1_000))
+
+
+@given(st.lists(st.text("ab", max_size=5), max_size=8), st.text("ab", max_size=7))
+def test_only_the_shortest_prefixes_matter(prefixes: list[str], name: str) -> None:
+    """Without those that another one begins, the same names are begun, and by one prefix each."""
+    found = shortest(dict.fromkeys(prefixes))
+    assert any(map(name.startswith, prefixes)) == any(map(name.startswith, found))
+    assert sum(map(name.startswith, found)) <= 1
+
+
+@given(
+    st.builds(
+        Event,
+        st.sampled_from(Kind),
+        st.integers(0),
+        st.integers(0),
+        st.integers(0),
+        st.text(),
+        st.lists(st.text()).map(tuple),
+        st.integers(0),
+        st.text(),
+        st.text(),
+        st.none() | st.integers(),
+        st.text(),
+    )
+)
+def test_an_event_is_pushed_as_a_map_of_its_fields(told: Event) -> None:
+    """What is written by hand is what would be made of the map, byte by byte."""
+    fields = {
+        "kind": told.kind.value,
+        "position": told.position,
+        "at": told.at_ms,
+        "session": told.session,
+        "owner": told.owner,
+        "names": list(told.names),
+        "fence": told.fence,
+        "detail": told.detail,
+        "unix_ms": told.unix_ms,
+        "session_meta": told.session_meta,
+        "by": told.by,
+    }
+    assert replies.push_event(told) == replies.push("event", fields)
