@@ -406,6 +406,8 @@ class Model:
                 return self.release(session, request)
             case c.Extend():
                 return self.extend(session, request)
+            case c.Refuse():
+                return request.answer
 
     def acquire(self, session: Session, ask: c.Acquire) -> Expected:
         codes = frozenset(self.objections(session, ask))

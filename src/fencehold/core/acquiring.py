@@ -7,7 +7,7 @@
    client does not know of.
 """
 
-from fencehold.core.commands import FOREVER, Acquire, AcquireAtLeast, Cancel, Mode
+from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel
 from fencehold.core.deadlock import find_circle
 from fencehold.core.granting import grant
 from fencehold.core.outcomes import (
@@ -27,8 +27,8 @@ from fencehold.core.outcomes import (
 )
 from fencehold.core.queues import ahead, end_wait, hand_on, join
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
+from fencehold.core.shape import refuse_names, refuse_terms, refuse_texts
 from fencehold.core.state import Session, State
-from fencehold.durations import shown, shown_limit
 
 KEPT_MAX = 100_000
 """How many names may be kept for a least time: they are not counted as anybody's, and outlive their sessions."""
@@ -104,70 +104,24 @@ def _wait(state: State, session: Session, ask: Acquire, name: str) -> Answer | Q
 
 
 def _refusal(state: State, session: Session, ask: Acquire) -> Refused | None:
-    """Why the request is not to be had as it stands, if so."""
+    """Why the request is refused as it stands, if so."""
     limits = state.limits
-    names = ask.names
-    if not 0 < len(names) <= limits.names_per_request_max:
-        return wrong_count(state, names)
-    for name in names:
-        if not 0 < len(name) <= limits.name_bytes_max or size(name) > limits.name_bytes_max:
-            return Refused(Code.LIMIT, f"a name has 1 to {limits.name_bytes_max} bytes, not {size(name)}")
-    if session.size() + len(names) > limits.holds_per_session_max:
+    refusal = refuse_names(limits, ask.names)
+    if refusal is not None:
+        return refusal
+    if session.size() + len(ask.names) > limits.holds_per_session_max:
         return Refused(Code.LIMIT, f"a session holds and awaits {limits.holds_per_session_max} names at the most")
-    return _usage(state, ask) or _text_limits(state, ask)
+    return refuse_terms(limits, ask) or _refuse_in_state(state, ask) or refuse_texts(limits, ask)
 
 
-def wrong_count(state: State, names: tuple[str, ...]) -> Refused:
-    """What is said to a request without names, or with too many."""
-    return Refused(Code.LIMIT, f"a request has 1 to {state.limits.names_per_request_max} names, not {len(names)}")
-
-
-def out_of_range(what: str, given_ms: int, least_ms: int, most_ms: int, *, bound_by: str = "") -> Refused:
-    """What is said to a duration that is too short or too long; `bound_by`: by what, if not by a limit."""
-    if given_ms < least_ms:
-        return Refused(Code.USAGE, f"{what} is at least {least_ms} ms, not {given_ms} ms")
-    most = bound_by + shown_limit(most_ms / 1000)
-    return Refused(Code.USAGE, f"{what} is at most {most}, not {shown(given_ms / 1000)}")
-
-
-def _usage(state: State, ask: Acquire) -> Refused | None:
-    limits = state.limits
-    if not FOREVER <= ask.wait_ms <= limits.wait_ms_max:
-        return out_of_range("wait", ask.wait_ms, 0, limits.wait_ms_max)
-    if not 0 <= ask.ttl_ms <= limits.ttl_ms_max:
-        return out_of_range("ttl", ask.ttl_ms, 0, limits.ttl_ms_max)
-    if not 0 <= ask.lock_delay_ms <= limits.lock_delay_ms_max:
-        return out_of_range("delay", ask.lock_delay_ms, 0, limits.lock_delay_ms_max)
-    if len(ask.names) > 1 and len(set(ask.names)) != len(ask.names):
-        return Refused(Code.USAGE, "a name is asked for twice in one request")
-    if isinstance(ask, AcquireAtLeast):
-        return _at_least_usage(state, ask)
-    if ask.mode is Mode.PERMIT or ask.limit:
-        return _permit_usage(state, ask)
-    return None
-
-
-def _at_least_usage(state: State, ask: AcquireAtLeast) -> Refused | None:
-    longest_ms = state.limits.ttl_ms_max
-    if not 0 < ask.at_least_ms <= longest_ms:
-        return out_of_range("at_least", ask.at_least_ms, 1, longest_ms)
-    if ask.mode is not Mode.EXCLUSIVE or ask.limit:
-        return Refused(Code.USAGE, "at_least is for a name that is held exclusively, not shared or as a permit")
-    if len(state.kept) + len(ask.names) > KEPT_MAX:
+def _refuse_in_state(state: State, ask: Acquire) -> Refused | None:
+    """Why its terms do not agree with what is kept or in use already, if so."""
+    if isinstance(ask, AcquireAtLeast) and len(state.kept) + len(ask.names) > KEPT_MAX:
         return Refused(Code.LIMIT, f"{len(state.kept)} names are kept by at_least, of {KEPT_MAX} at the most")
-    return None
-
-
-def _permit_usage(state: State, ask: Acquire) -> Refused | None:
-    if ask.mode is not Mode.PERMIT:
-        return Refused(Code.USAGE, "a semaphore, and nothing else, has a limit")
-    if not 0 < ask.limit <= state.limits.permits_max:
-        return Refused(Code.USAGE, f"limit is 1 to {state.limits.permits_max} permits, not {ask.limit}")
-    if len(ask.names) > 1:
-        return Refused(Code.USAGE, "a semaphore is asked for by itself, not among several names")
-    other = _limit_in_use(state, ask.names[0])
-    if other not in (0, ask.limit):
-        return Refused(Code.USAGE, f"{ask.names[0]!r} is in use with a limit of {other}, not {ask.limit}")
+    if ask.limit:
+        other = _limit_in_use(state, ask.names[0])
+        if other not in (0, ask.limit):
+            return Refused(Code.USAGE, f"{ask.names[0]!r} is in use with a limit of {other}, not {ask.limit}")
     return None
 
 
@@ -177,17 +131,3 @@ def _limit_in_use(state: State, name: str) -> int:
     if crowd is not None and crowd.limit:
         return crowd.limit
     return next((w.ask.limit for w in state.queues.get(name, {}).values() if w.ask.limit), 0)
-
-
-def _text_limits(state: State, ask: Acquire) -> Refused | None:
-    limits = state.limits
-    if ask.owner and size(ask.owner) > limits.owner_bytes_max:
-        return Refused(Code.LIMIT, f"an owner has at most {limits.owner_bytes_max} bytes, not {size(ask.owner)}")
-    if ask.meta and size(ask.meta) > limits.meta_bytes_max:
-        return Refused(Code.LIMIT, f"meta has at most {limits.meta_bytes_max} bytes, not {size(ask.meta)}")
-    return None
-
-
-def size(text: str) -> int:
-    """Bytes of the text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from fencehold.core.limits import Limits
+from fencehold.core.outcomes import Busy, Refused
 
 FOREVER = -1
 """`wait_ms` of a request that waits without limit."""
@@ -136,6 +137,18 @@ class Break(Struct, frozen=True, gc=False, array_like=True, tag="break"):
     """Who broke it, as a session's `meta` says it. The holder is told; nothing is decided by it."""
 
 
+class Refuse(Struct, frozen=True, gc=False, array_like=True, tag="refuse"):
+    """In the place of a request that the state refused: what it comes to, without all that it had asked for.
+
+    A leader writes it, never a client (see `refusals`).
+    """
+
+    session: int
+    request: int
+    answered: int
+    answer: Busy | Refused
+
+
 class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag="limits"):
     """Replace the limits. They decide outcomes, so they are state: each replica must refuse alike."""
 
@@ -156,7 +169,7 @@ class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
 
 
 AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
-Request: TypeAlias = AnyAcquire | Release | Extend
+Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
 Living: TypeAlias = OpenSession | CloseSession | Renew | Suspend
 Command: TypeAlias = Request | Cancel | Living | Settle | Break | SetLimits | RaiseFence | Announce
 

@@ -6,7 +6,6 @@
    ends in the same entry: sessions, then holds, then waits, then lock-delays, then what was kept for a least time.
 """
 
-from fencehold.core.acquiring import out_of_range, size
 from fencehold.core.anchors import drop_anchor
 from fencehold.core.commands import CloseSession, OpenSession, Renew, Suspend
 from fencehold.core.outcomes import (
@@ -24,6 +23,7 @@ from fencehold.core.outcomes import (
 from fencehold.core.queues import end_wait, hand_on, leave
 from fencehold.core.releasing import end_uncleanly
 from fencehold.core.requests import no_session
+from fencehold.core.shape import refuse_session
 from fencehold.core.state import NOT_DUE, Session, State
 
 
@@ -32,12 +32,9 @@ def open_session(state: State, command: OpenSession) -> Opened | Refused:
     limits = state.limits
     if len(state.sessions) >= limits.sessions_max:
         return Refused(Code.LIMIT, f"{limits.sessions_max} sessions are open already")
-    if not 0 < command.ttl_ms <= limits.ttl_ms_max:
-        return out_of_range("ttl", command.ttl_ms, 1, limits.ttl_ms_max)
-    if not 0 <= command.grace_ms <= command.ttl_ms:
-        return out_of_range("grace", command.grace_ms, 0, command.ttl_ms, bound_by="the ttl, ")
-    if max(size(command.meta), size(command.secret)) > limits.meta_bytes_max:
-        return Refused(Code.LIMIT, f"meta and secret have at most {limits.meta_bytes_max} bytes each")
+    refusal = refuse_session(limits, command)
+    if refusal is not None:
+        return refusal
     session = _begin(state, command)
     return Opened(session.id, state.now_at, session.ttl_ms, session.grace_ms)
 

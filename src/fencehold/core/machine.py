@@ -40,6 +40,7 @@ from fencehold.core.commands import (
     Extend,
     OpenSession,
     RaiseFence,
+    Refuse,
     Release,
     Renew,
     SetLimits,
@@ -51,6 +52,7 @@ from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.living import close_session, open_session, pass_time, renew, suspend
 from fencehold.core.outcomes import Announced, Applied, Code, LimitsSet, Outcome, Refused
+from fencehold.core.refusals import refuse
 from fencehold.core.releasing import break_holds, extend, release
 from fencehold.core.requests import once, settle
 from fencehold.core.snapshot import Snapshot, read, state_hash
@@ -75,6 +77,7 @@ _REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {
     AcquireAtLeast: acquire,
     Release: release,
     Extend: extend,
+    Refuse: refuse,
 }
 _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     Cancel: cancel,

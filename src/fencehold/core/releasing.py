@@ -5,10 +5,10 @@ ungranted for the hold's lock-delay, for resources that cannot check fences. A n
 stays ungranted until then after either; a break alone ends that.
 """
 
-from fencehold.core.acquiring import out_of_range, size, wrong_count
 from fencehold.core.commands import Break, Extend, Release
-from fencehold.core.outcomes import Broken, Code, Ending, Extended, HoldEnded, Reason, Refused, Released
+from fencehold.core.outcomes import Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
+from fencehold.core.shape import out_of_range, refuse_breaker, wrong_count
 from fencehold.core.state import Hold, Session, State
 
 RELEASED = Released(Reason.OK)
@@ -19,7 +19,7 @@ LAPSED_MAX = 64
 def release(state: State, session: Session, command: Release) -> Released | Refused:
     """Free the names that carry the fence, and say of the others why not."""
     if not command.names:
-        return wrong_count(state, command.names)
+        return wrong_count(state.limits, command.names)
     names = command.names if len(command.names) == 1 else tuple(dict.fromkeys(command.names))
     fence = command.fence
     refused: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
 def extend(state: State, session: Session, command: Extend) -> Extended | Refused:
     """Move the end of all the holds named, or of none."""
     if not command.names:
-        return wrong_count(state, command.names)
+        return wrong_count(state.limits, command.names)
     if not 0 <= command.ttl_ms <= state.limits.ttl_ms_max:
         return out_of_range("ttl", command.ttl_ms, 0, state.limits.ttl_ms_max)
     holds: list[Hold] = []
@@ -62,8 +62,9 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 
 def break_holds(state: State, command: Break) -> Broken | Refused:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
-    if size(command.by) > state.limits.meta_bytes_max:
-        return Refused(Code.LIMIT, f"who breaks it has at most {state.limits.meta_bytes_max} bytes")
+    refusal = refuse_breaker(state.limits, command)
+    if refusal is not None:
+        return refusal
     state.fence = fence = state.fence + 1
     fence_max = command.fence or fence
     holds = [hold for hold in state.holders(command.name) if hold.fence <= fence_max]

@@ -3,6 +3,7 @@
 1.  *Answered means durable* (G3). No answer, notice, event or reading leaves before its entry is in the journal.
 2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
     of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together (`company`).
+    Who asks for more than its share waits for itself, and for nobody else (`lanes`).
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and whoever made it builds the state anew from the journal.
 4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
@@ -12,7 +13,11 @@
 6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
     barrier) and after all commands that came before it, and answered when that is durable. So a leader that was
     sealed without knowing answers none. A mere look needs no entry, but waits for what it saw to be durable.
-7.  *The time of day is for people.* Its first entry tells it, and later ones when what the state says of it is not
+7.  *What is refused whatever the state is refused at once*, and is in no entry; what the state refused is in the
+    entry as the refusal alone, where that is shorter (`refusals`).
+8.  *A stall of the event loop is not held against anybody.* Keep-alives wait unread meanwhile, so that time does
+    not count: logical time may be slower than the clock. The ticks tell: one that is late was kept waiting.
+9.  *The time of day is for people.* Its first entry tells it, and later ones when what the state says of it is not
     right any more. It makes no entry by itself, and nothing is decided by it.
 """
 
@@ -23,15 +28,26 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
+from fencehold.core import shape
 from fencehold.core.anchors import will_drift
 from fencehold.core.commands import Command, Entry, Renew
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome
+from fencehold.core.refusals import shortened
 from fencehold.core.state import State
-from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Unavailable
+from fencehold.errors import (
+    FenceholdError,
+    NotLeader,
+    OutcomeUnknown,
+    OutOfPlace,
+    Overloaded,
+    Sealed,
+    Unavailable,
+)
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Journal
 from fencehold.node.company import Company
+from fencehold.node.lanes import Lane, Lanes
 from fencehold.node.names import Names
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
@@ -47,6 +63,18 @@ Reply: TypeAlias = Callable[[Any], None]
 
 _APPEND_TIMES_MAX = 256
 
+_RETRY_AFTER_S = 0.25
+"""When to come back to a leader that has too much to do."""
+
+_QUESTIONS_MS_MAX = 2.0
+"""How long questions may take after one entry; the others are put after the next."""
+
+_LATE_S = 0.1
+"""A tick that comes so much too late was kept waiting by something."""
+
+_SHORT_BYTES = 256
+"""Commands that are shorter on the average are journaled as they are, refused or not."""
+
 
 _DATE_EVERY_MS = 100
 """How often the calendar is looked at, at the most: an entry may be made every few microseconds."""
@@ -58,7 +86,8 @@ class Bounds(NamedTuple):
     commands_per_entry_max: int = 4_096
     entry_bytes_max: int = 1 << 20
     pending_max: int = 65_536
-    """Commands that may wait for an append. Beyond it they are refused at once: certainly nothing happened."""
+    """Commands that may wait for an append. Beyond it they are refused at once: certainly nothing happened. Each
+    connection stops being read long before."""
     tick_s: float = 0.2
 
 
@@ -88,13 +117,10 @@ class Leader:
         self._clock = clock
         self._on_durable = on_durable
         self._bounds = bounds
-        self._commands: list[Command] = []
-        self._answers: list[Answer] = []
+        self._lanes = Lanes(bounds.pending_max)
+        self._own_lane = Lane()
+        """For what comes from no connection."""
         self._renewals: list[tuple[int, Answer]] = []
-        self._questions: deque[tuple[int, Question, Reply]] = deque()
-        """Each with the count of commands that came before it."""
-        self._taken = 0
-        """How many commands went into entries so far."""
         self._under_way: list[Answer] = []
         self._asked: list[tuple[Question, Reply]] = []
         self._looked: list[tuple[Any, Reply]] = []
@@ -105,6 +131,9 @@ class Leader:
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
+        self._loop = asyncio.get_running_loop()
+        self._tick_due_at: float | None = None
+        """When the next tick is to come, by the event loop's own clock; None: nobody ticks."""
         self._calendar = calendar
         self._has_dated = False
         """It has told the time of day."""
@@ -114,16 +143,34 @@ class Leader:
         self.append_times_s: deque[float] = deque(maxlen=_APPEND_TIMES_MAX)
         """How long the last appends took."""
 
-    def submit(self, command: Command, answer: Answer) -> None:
+    def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command appended and applied; `answer` is called once it is durable, or has failed."""
-        if len(self._commands) >= self._bounds.pending_max or self._stopping:
-            answer(Unavailable("too much waits for the journal" if not self._stopping else "stopping"), 0)
+        lanes = self._lanes
+        if self._stopping or lanes.pending >= self._bounds.pending_max:
+            answer(self._no_room(), 0)
             return
-        self._commands.append(command)
-        self._answers.append(answer)
+        weight = 1
+        judge = shape.JUDGES.get(type(command))
+        if judge is not None:
+            weight, refusal = judge(self.machine.state.limits, command)
+            if refusal is not None and not self._is_known(command):
+                answer(refusal, self.machine.now_at)
+                return
+        lanes.put(lane or self._own_lane, command, answer, weight)
         self._wanted.set()
-        if self._awaited is not None and len(self._commands) >= self._company.expected:
+        if self._awaited is not None and len(lanes.commands) >= self._company.expected:
             self._awaited.set()
+
+    def _no_room(self) -> Unavailable:
+        if self._stopping:
+            return Unavailable("stopping")
+        many = self._lanes.pending
+        return Overloaded(f"{many} commands wait for the journal already", retry_after_s=_RETRY_AFTER_S)
+
+    def _is_known(self, command: Command) -> bool:
+        """Whether it may have been answered before, under other limits: then it is answered the same again."""
+        session = self.machine.state.sessions.get(getattr(command, "session", 0))
+        return session is not None and 0 < getattr(command, "request", 0) <= session.latest
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed by the next entry, whenever that is."""
@@ -136,12 +183,12 @@ class Leader:
         """The logical time at this moment, rounded up: an entry made now would be of that time, or of less."""
         return self.machine.state.now_at + ceil(self._clock.now_ms() - self._told_ms)
 
-    def ask(self, question: Question, reply: Reply) -> None:
+    def ask(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Have a question put to the current state."""
-        if self._stopping or len(self._questions) >= self._bounds.pending_max:
-            reply(Unavailable("stopping" if self._stopping else "too much waits for the journal"))
+        if self._stopping or self._lanes.pending >= self._bounds.pending_max:
+            reply(self._no_room())
         else:
-            self._questions.append((self._taken + len(self._commands), question, reply))
+            self._lanes.ask(lane or self._own_lane, question, reply)
             self._wanted.set()
 
     def look(self, question: Question, reply: Reply) -> None:
@@ -154,7 +201,9 @@ class Leader:
             reply(question(self.machine.state))
 
     def tick(self) -> None:
-        """Let time pass, if there is anything that it could end, or renewals wait."""
+        """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
+        self._pass_over_stall()
+        self._tick_due_at = self._loop.time() + self._bounds.tick_s
         state = self.machine.state
         if self._is_followed or state.sessions or state.delays or state.kept or self._renewals:
             self._wanted.set()
@@ -170,41 +219,69 @@ class Leader:
         Raises: what the journal raised. Everybody who waited has been told.
         """
         try:
-            while not self._stopping or self._commands or self._questions or self._renewals:
+            while not self._stopping or not self._lanes.is_empty or self._renewals:
                 if self._wanted.is_set():
-                    if wait_s := self._company.wait_s(len(self._commands)):
-                        await self._await_company(wait_s)
+                    await self._await_company()
                     self._wanted.clear()
                     await self._commit()
+                    if self._wanted.is_set():
+                        # An append on the event loop awaits nothing, and others are to have their turns, too.
+                        await asyncio.sleep(0)
                 else:
                     await self._wanted.wait()
         except BaseException as error:
             self._fail(error)
             raise
 
-    async def _await_company(self, seconds: float) -> None:
-        self._awaited = asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._awaited.wait(), seconds)
-        self._awaited = None
+    async def _await_company(self) -> None:
+        wait_s = 0.0 if self._lanes.is_crowded else self._company.wait_s(len(self._lanes.commands))
+        if wait_s:
+            self._awaited = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._awaited.wait(), wait_s)
+            self._awaited = None
 
     async def _commit(self) -> None:
         """One entry: apply, append, answer when it is durable."""
-        machine = self.machine
-        entry, data = self._gather()
+        machine, now_ms = self.machine, self._clock.now_ms
+        begun_ms = now_ms()
+        entry, data, weight = self._gather(begun_ms)
         position = Position(machine.position + 1)
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
         self._is_ahead = True
         applied = machine.apply(position, entry)
         if self._names.index is not None:
             self._names.feed(entry, applied)
-        found = [question(machine.state) for question, _ in self._asked]
-        begun_ms = self._clock.now_ms()
+        if len(data) > _SHORT_BYTES * (1 + len(entry.commands)):
+            shorter = shortened(entry, applied)
+            data = data if shorter is entry else encode(shorter)
+        found = self._put_questions()
+        ready_ms = now_ms()
         await self._journal.append(data, epoch=self._epoch, position=position)
-        took_s = (self._clock.now_ms() - begun_ms) / 1000
+        durable_ms = now_ms()
+        took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
-        self._company.on_append(len(entry.commands) + len(self._commands), took_s)
+        self._company.on_append(len(entry.commands) + len(self._lanes.commands), took_s)
         self._is_ahead = False
+        self._answer(applied, found)
+        self._on_durable(entry, applied, len(data))
+        self._lanes.learn(weight, ready_ms - begun_ms + now_ms() - durable_ms, durable_ms - ready_ms)
+
+    def _put_questions(self) -> list[Any]:
+        """Put as many questions as there is time for; the others are put after the next entry."""
+        state, now_ms, found = self.machine.state, self._clock.now_ms, []
+        until_ms = now_ms() + _QUESTIONS_MS_MAX if self._asked else 0.0
+        for question, _ in self._asked:
+            found.append(question(state))
+            if now_ms() > until_ms:
+                break
+        if len(found) < len(self._asked):
+            self._lanes.put_back([], [], self._asked[len(found) :])
+            del self._asked[len(found) :]
+            self._wanted.set()
+        return found
+
+    def _answer(self, applied: Applied, found: list[Any]) -> None:
         answers, self._under_way = self._under_way, []
         asked, self._asked = self._asked, []
         looked, self._looked = self._looked, []
@@ -217,25 +294,25 @@ class Leader:
             reply(thing)
         for thing, reply in looked:
             reply(thing)
-        self._on_durable(entry, applied, len(data))
 
-    def _gather(self) -> tuple[Entry, bytes]:
-        """The next entry: the renewals, then as many commands as one entry takes."""
-        commands, answers = self._commands, self._answers
-        self._commands, self._answers = [], []
-        came = len(commands)
+    def _gather(self, now_ms: float) -> tuple[Entry, bytes, int]:
+        """The next entry: the renewals, then as many commands as one entry takes; and what they weigh."""
+        batch = self._lanes.take(now_ms)
+        commands, answers = batch.commands, batch.answers
         if self._renewals:
             self._renew_first(commands, answers)
         entry, data = self._fit(self._elapsed_ms(), commands)
         count = len(entry.commands)
-        if count < len(commands):
-            self._commands, self._answers = commands[count:], answers[count:]
-            self._wanted.set()
         self._under_way = answers[:count]
-        self._taken += came - len(self._commands)
-        while self._questions and self._questions[0][0] <= self._taken:
-            self._asked.append(self._questions.popleft()[1:])
-        return entry, data
+        if count < len(commands):
+            # With the questions: they are put after all that came before them.
+            self._lanes.put_back(commands[count:], answers[count:], batch.questions)
+            self._asked = []
+        else:
+            self._asked = batch.questions
+        if not self._lanes.is_empty:
+            self._wanted.set()
+        return entry, data, batch.weight
 
     def _renew_first(self, commands: list[Command], answers: list[Answer]) -> None:
         renewals, self._renewals = self._renewals, []
@@ -258,10 +335,20 @@ class Leader:
             count //= 2
 
     def _elapsed_ms(self) -> int:
-        """Whole milliseconds since the last entry; what is less is told by the next."""
+        """Whole milliseconds since the last entry, but for stalls; what is less is told by the next."""
+        self._pass_over_stall()
         elapsed_ms = int(self._clock.now_ms() - self._told_ms)
         self._told_ms += elapsed_ms
         return elapsed_ms
+
+    def _pass_over_stall(self) -> None:
+        """Do not count the time for which the event loop was kept from its next tick."""
+        if self._tick_due_at is None:
+            return
+        late_s = self._loop.time() - self._tick_due_at
+        if late_s > _LATE_S:
+            self._tick_due_at += late_s
+            self._told_ms = min(self._told_ms + late_s * 1000, self._clock.now_ms())
 
     def _unix_ms(self, elapsed_ms: int) -> int:
         """The time of day, if the next entry is to tell it; otherwise 0."""
@@ -285,13 +372,10 @@ class Leader:
         nothing = Unavailable("the node lost its journal before this was appended")
         for answer in self._under_way:
             answer(cause, 0)
-        for answer in (*self._answers, *(answer for _, answer in self._renewals)):
+        answers, replies = self._lanes.clear()
+        for answer in (*answers, *(answer for _, answer in self._renewals)):
             answer(nothing, 0)
-        replies = [reply for *_, reply in self._asked]
-        replies += [reply for *_, reply in self._questions]
-        replies += [reply for *_, reply in self._looked]
-        for reply in replies:
+        asked, looked = [reply for _, reply in self._asked], [reply for _, reply in self._looked]
+        for reply in (*asked, *replies, *looked):
             reply(nothing)
-        self._under_way, self._answers, self._commands, self._renewals = [], [], [], []
-        self._asked, self._looked = [], []
-        self._questions.clear()
+        self._under_way, self._renewals, self._asked, self._looked = [], [], [], []

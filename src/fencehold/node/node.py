@@ -21,6 +21,7 @@ from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionE
 from fencehold.errors import NotAdmitted, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
+from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.names import Names
 from fencehold.node.replica import Replica
@@ -128,12 +129,15 @@ class Node:
         """How long the last appends took; none while it does not lead."""
         return [] if self._leader is None else list(self._leader.append_times_s)
 
-    def submit(self, command: Command, answer: Answer) -> None:
-        """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
+    def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
+        """Have a command journaled and applied; `answer` is called when that is durable, or has failed.
+
+        `lane`: of the connection that asks.
+        """
         if self._leader is None:
             answer(self.refusal(), 0)
         else:
-            self._leader.submit(command, answer)
+            self._leader.submit(command, answer, lane)
 
     def logical_ms(self) -> int:
         """The logical time at this moment, between entries, rounded up; 0 if this node does not lead."""
@@ -146,12 +150,12 @@ class Node:
         else:
             self._leader.renew(session, answer)
 
-    def ask(self, question: Question, reply: Reply) -> None:
+    def ask(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Put a question to the current state; `reply` may get an error instead."""
         if self._leader is None:
             reply(self.refusal())
         else:
-            self._leader.ask(question, reply)
+            self._leader.ask(question, reply, lane)
 
     def look(self, question: Question, reply: Reply) -> None:
         """Put a question to what is there, without an entry; `reply` may get an error instead."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,14 +13,19 @@ from fencehold.core.commands import (
     Break,
     CloseSession,
     Command,
+    Extend,
     OpenSession,
     Release,
     Renew,
+    SetLimits,
 )
+from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Renewed, WaitEnded
+from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Refused, Renewed, WaitEnded
 from fencehold.core.state import State
-from fencehold.errors import NotLeader, OutcomeUnknown, Sealed, Unavailable
+from fencehold.errors import NotLeader, OutcomeUnknown, Overloaded, Sealed, Unavailable
+from fencehold.journal.codec import encode
+from fencehold.node.lanes import ALONE_MAX, BUDGET_MAX, BUDGET_MIN, Lane
 from fencehold.node.leader import Bounds, Leader
 from fencehold.types import Epoch
 from tests.unit.node.doubles import NOON, HandClock, HandJournal, Told, run, settle
@@ -263,7 +269,7 @@ def test_a_command_larger_than_an_entry_should_be_goes_alone() -> None:
 
     async def scenario() -> None:
         async with leading(Bounds(entry_bytes_max=100)) as scene:
-            scene.submit("large", Break(500 * "x"))
+            scene.submit("large", Break(200 * "x"))
             scene.submit("small", Break("a"))
             await settle()
             await scene.journal.complete()
@@ -283,9 +289,9 @@ def test_beyond_the_bound_nothing_is_taken() -> None:
             await settle()
             for number in range(5):
                 scene.submit(str(number), Break("a"))
-                scene.leader.ask(_fence, scene.told.reply(str(number)))
-            assert scene.told.kinds() == {"3": Unavailable, "4": Unavailable}
-            assert [name for name, found in scene.told.replies if isinstance(found, Unavailable)] == ["3", "4"]
+            scene.leader.ask(_fence, scene.told.reply("asked"))
+            assert scene.told.kinds() == {"3": Overloaded, "4": Overloaded}
+            assert [(name, type(found)) for name, found in scene.told.replies] == [("asked", Overloaded)]
             await scene.journal.complete()
             await scene.journal.complete()
             assert scene.told.names == ["3", "4", "under way", "0", "1", "2"]
@@ -517,5 +523,148 @@ def test_the_time_of_day_makes_no_entry_by_itself() -> None:
             scene.leader.tick()
             await settle()
             assert len(scene.journal.begun) == 1
+
+    run(scenario())
+
+
+def test_what_is_refused_whatever_the_state_is_in_no_entry() -> None:
+    """Too long a name, too many, a ttl that is none: told at once, though an append is under way."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            scene.submit("under way", Break("a"))
+            await settle()
+            long, many = 60_000 * "x", tuple(map(str, range(5_000)))
+            refused: tuple[Command, ...] = (
+                Acquire(1, (long,)),
+                Acquire(1, many),
+                Acquire(1, ("a",), ttl_ms=1 << 50),
+                Acquire(1, ("a",), meta=long),
+                Release(1, (long,), 1),
+                Release(1, many, 1),
+                Extend(1, many, 1, 5),
+                Break(long),
+                Break("a", by=long),
+                OpenSession(0),
+                OpenSession(5_000, meta=long),
+            )
+            for number, command in enumerate(refused):
+                scene.submit(str(number), command)
+            assert scene.told.names == ["open", *map(str, range(11))]
+            await scene.journal.complete()
+            assert scene.journal.commands == [1, 1]
+
+    run(scenario())
+
+
+def test_a_request_that_was_answered_before_is_answered_the_same_under_other_limits() -> None:
+    """A limit that was lowered since makes no refusal of a grant."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            await scene.commit("open", OpenSession(30_000))
+            await scene.commit("acquire", Acquire(1, ("long name",), request=1))
+            await scene.commit("limits", SetLimits(Limits(name_bytes_max=4)))
+            await scene.commit("again", Acquire(1, ("long name",), request=1))
+            answers = {name: outcome for name, outcome, _ in scene.told.answers}
+            assert answers["again"] == answers["acquire"]
+            scene.submit("new", Acquire(1, ("long name",), request=2))
+            assert scene.told.kinds()["new"] is Refused
+
+    run(scenario())
+
+
+def test_what_the_state_refused_is_journaled_as_its_refusal() -> None:
+    """Sixty-four long names, one of which is held: what is written is short, and leads to the same state."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            names = tuple(f"{number:03}" + 200 * "x" for number in range(64))
+            await scene.commit("open", OpenSession(30_000))
+            await scene.commit("one", Acquire(1, names[-1:]))
+            for number in range(1, 20):
+                scene.submit(str(number), Acquire(1, names, request=number, wait_ms=0, meta=1_000 * "m"))
+            await settle()
+            assert len(encode(scene.journal.begun[-1])) < 19 * 300
+            replica = Machine()
+            for position, entry in enumerate(scene.journal.begun, start=1):
+                replica.apply(position, entry)
+            assert replica.state_hash() == scene.leader.machine.state_hash()
+
+    run(scenario())
+
+
+def test_a_flood_waits_for_itself() -> None:
+    """One lane floods: another's command is in the very next entry, and so is each of a hundred others."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            flood, lanes = Lane(), [Lane() for _ in range(100)]
+            scene.submit("under way", Break("a"))
+            await settle()
+            for number in range(5_000):
+                scene.leader.submit(Break("a"), scene.told.by(f"flood {number}"), flood)
+            for number, lane in enumerate(lanes):
+                scene.leader.submit(Break("a"), scene.told.by(f"one {number}"), lane)
+            await scene.journal.complete()
+            await scene.journal.complete()
+            told = scene.told.names
+            assert [name for name in told if name.startswith("one")] == [f"one {number}" for number in range(100)]
+            floods = [name for name in told if name.startswith("flood")]
+            assert floods == [f"flood {number}" for number in range(len(floods))]
+            assert len(floods) <= ALONE_MAX
+            for _ in range(5_000 // BUDGET_MIN):
+                if len(scene.told.names) == 5_101:
+                    break
+                await scene.journal.complete()
+                # From here on it is not alone.
+                scene.leader.submit(Break("a"), lambda *_: None, lanes[0])
+            assert scene.told.names[-1] == "flood 4999"
+            assert max(scene.journal.commands[3:]) <= BUDGET_MAX + 2
+
+    run(scenario())
+
+
+def test_questions_come_after_what_their_lane_asked_for_before() -> None:
+    """However long the lane is, a question sees all the commands before it."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            lane = Lane()
+            for _ in range(3_000):
+                scene.leader.submit(Break("a"), lambda *_: None, lane)
+            scene.leader.ask(_fence, scene.told.reply("asked"), lane)
+            scene.leader.submit(Break("a"), scene.told.by("after"), lane)
+            await settle()
+            while not scene.told.replies:
+                await scene.journal.complete()
+            assert scene.told.replies[0][1] >= 3_000
+
+    run(scenario())
+
+
+def test_the_time_of_a_stall_does_not_count() -> None:
+    """The event loop was kept from its ticks for longer than a session lives: that lives on all the same."""
+
+    async def scenario() -> None:
+        async with leading(Bounds(tick_s=0.01)) as scene:
+            loop, stalled_s = asyncio.get_running_loop(), 0.0
+            scene.leader._loop = SimpleNamespace(time=lambda: loop.time() + stalled_s)  # type: ignore[assignment]
+            scene.leader.tick()
+            await scene.commit("open", OpenSession(1_000))
+            before_ms = scene.leader.machine.now_at
+            stalled_s += 1.5
+            scene.clock.advance(1_500)
+            await scene.commit("after", Break("a"))
+            assert scene.leader.machine.now_at - before_ms < 500
+            stalled_s += 1.5
+            scene.clock.advance(1_500)
+            # A tick that comes first is no reason to count it, either.
+            scene.leader.tick()
+            await settle()
+            await scene.journal.complete()
+            assert scene.leader.machine.now_at - before_ms < 500
+            assert 1 in scene.leader.machine.state.sessions
 
     run(scenario())

@@ -75,7 +75,7 @@ def settle(connection: Connection, lasts_ms: Callable[[int], int], ended: WaitEn
         slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]
         if ended.request:
             # It is a reply like any other, in its order: the client acknowledges it by ANSWERED.
-            connection.node.submit(Settle(ended.session, (ended.request,)), ignore)
+            connection.submit(Settle(ended.session, (ended.request,)), ignore)
     elif isinstance(answer, Granted):
         connection.push(replies.push_grant(ended.request, answer, ttl_ms))
     else:

@@ -4,6 +4,8 @@
    command may block.
 2. Everything has a bound: the bytes of a frame, the seconds half a frame may take, the commands in flight, the
    bytes that wait to be sent. Who goes beyond is told, if that can be, and disconnected; nobody else notices.
+   Who sends faster than its turns come (`backlog`), or than its lane at the leader takes, or does not read what it
+   is told, is not read from meanwhile.
 3. What the client's end closes suspends the session: it has its grace to come back. What this end closes, or the
    network lost, costs the session nothing but time.
 """
@@ -14,13 +16,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-import hiredis
-
+from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, shown
-from fencehold.doors.resp.heads import Unread, suspect
+from fencehold.doors.resp.backlog import QUANTUM
+from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
+from fencehold.node.lanes import Lane
+from fencehold.node.leader import Answer, Question, Reply
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -33,15 +37,11 @@ Handler = Callable[["Connection", list[bytes], "Slot"], None]
 
 _ABORTS = (ConnectionResetError, BrokenPipeError)
 
-_NEWLINE = ord("\n")
-
-_NO_COMMAND = "protocol error: a command is an array of bulk strings, as redis-cli and every Redis client send it"
-
 _LINGER_S = 0.1
 """How long a client has to notice that the connection is ended before it is closed."""
 
-_PARSED_MAX = 1_024
-"""Hiredis may count so many bytes as unread that it has read."""
+_FIRST = 2
+"""Commands that are handled before it is asked whose turn it is."""
 
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 """A client whose machine is gone closes nothing. It must be noticed all the same: an implicit session lives as
@@ -94,12 +94,18 @@ class Connection(asyncio.Protocol):
         self.backup: OnlineBackup | None = None
         """The one that is drawn from here, if any."""
         self.partial_since: float | None = None
-        self._partial_bytes = 0
-        self._reader = hiredis.Reader()
+        self.lane = Lane(self._go_on_later)
+        self.was_throttled = False
+        """It had to wait for its turn, or for room, since somebody looked."""
+        self._inbox = Inbox(door.bounds.frame_bytes_max)
+        self._has_more = False
+        """Some of the input is not handled."""
+        self._is_queued = False
+        """It is in the backlog."""
+        self._is_reading = True
         self._slots: deque[Slot] = deque()
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._unread = Unread()
         self._held_bytes = 0
         """Of replies whose turn has not come."""
         self._closing_by_us = False
@@ -120,16 +126,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ending:
             return
-        # The first look is here, for it is nearly always the last.
-        if (self._unread.bytes or suspect(data)) and self._unread.would_be_huge(data):
-            self.end("ERR", "protocol error: an array has more elements than a command can have")
-            return
-        try:
-            self._reader.feed(data)
-            self._handle_all(data)
-        except (hiredis.HiredisError, MemoryError, TypeError):
-            # A TypeError is the reader's: a map with a key that can be none.
-            self.end("ERR", _NO_COMMAND)
+        self._inbox.put(data)
+        self.door.backlog.heard(self)
+        self._handle_input(None)
 
     def eof_received(self) -> None:
         """The client's end is closed; the transport closes by itself."""
@@ -144,60 +143,102 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly: it gets no more done until it does."""
         self._full = True
-        if self._transport is not None and not self.ending:
-            self._transport.pause_reading()
+        self._read_if_due()
 
     def resume_writing(self) -> None:
         self._full = False
-        if self._transport is not None and not self.ending and not self._stopped:
-            self._transport.resume_reading()
+        self._read_if_due()
+        self._go_on_later()
         if self.watching is not None:
             self.watching.wake()
 
+    def _read_if_due(self) -> None:
+        """Read from the client only what can be handled at once."""
+        is_due = not (self._full or self._stopped or self._has_more)
+        if self._transport is not None and not self.ending and is_due is not self._is_reading:
+            self._is_reading = is_due
+            if is_due:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
     # Commands in.
 
-    def _handle_all(self, data: bytes) -> None:
-        gets = self._reader.gets
-        words = gets()
-        if words is False:
-            self._partial_bytes += len(data)
-        else:
-            is_large = self._partial_bytes + len(data) > self.door.bounds.frame_bytes_max
-            handle = self._handle_if_small if is_large else self._handle
-            while words is not False and not self.ending:
-                handle(words)
-                words = gets()
-            self._partial_bytes = self._reader.len() if self._reader.has_data() else 0
-            self.partial_since = None
-        if self._partial_bytes or self._unread.bytes or data[-1] != _NEWLINE:
-            self._unread.keep(data, self._reader.has_data())
-        if self._partial_bytes or len(self._slots) > self.door.bounds.in_flight_max:
+    def go_on(self, until: float) -> bool:
+        """Handle some more of what came in; says whether it wants another turn."""
+        self._is_queued = False
+        if self.ending or self._stopped:
+            return False
+        self._handle_input(until)
+        return self._is_queued
+
+    def _go_on_later(self) -> None:
+        """Have a turn, if there is anything to do and room for it."""
+        if self._may_go_on() and not self._is_queued:
+            self._is_queued = True
+            self.door.backlog.join(self)
+
+    def _may_go_on(self) -> bool:
+        return self._has_more and not (self._full or self.lane.is_full or self.ending)
+
+    def _handle_input(self, until: float | None) -> None:
+        """Handle what came in, or a quantum of it, or until a time. None: it has just come, and may be all."""
+        try:
+            has_more = self._handle_some(until)
+        except NoCommand as wrong:
+            self.end(wrong.code, str(wrong))
+            return
+        if has_more is not self._has_more:
+            self._has_more = has_more
+            self._read_if_due()
+        if has_more:
+            self.was_throttled = True
+            if until is None:
+                self._go_on_later()
+            else:
+                # Its turn is over: whoever asked puts it at the end.
+                self._is_queued = self._may_go_on()
+        elif self._inbox.partial_bytes or len(self._slots) > self.door.bounds.in_flight_max:
             self._look_at_bounds()
-
-    def _handle_if_small(self, words: object) -> None:
-        if (
-            type(words) is list
-            and sum(len(w) for w in words if type(w) is bytes) > self.door.bounds.frame_bytes_max
-        ):
-            self._end_too_large()
         else:
-            self._handle(words)
+            self.partial_since = None
 
-    def _end_too_large(self) -> None:
-        self.end("LIMIT", f"a command has at most {self.door.bounds.frame_bytes_max} bytes")
+    def _handle_some(self, until: float | None) -> bool:
+        """As `_handle_input`; says whether some is left."""
+        following, handle, lane = self._inbox.next, self._handle, self.lane
+        is_fresh = until is None
+        # The first commands of what has just come are mostly all there is, and cost no look at the clock.
+        left, until = (_FIRST, 0.0) if until is None else (QUANTUM, until)
+        while not self.ending:
+            words = following()
+            if words is None:
+                return False
+            handle(words)
+            left -= 1
+            if lane.is_full or self._full:
+                return True
+            if left <= 0:
+                if not is_fresh:
+                    return True
+                is_fresh = False
+                left, until = self.door.backlog.allowance(self)
+            elif until and self.door.now() >= until:
+                return True
+        return False
 
     def _look_at_bounds(self) -> None:
-        if self._partial_bytes > self.door.bounds.frame_bytes_max + _PARSED_MAX:
-            self._end_too_large()
-        elif self._partial_bytes and self.partial_since is None:
+        bounds, partial_bytes = self.door.bounds, self._inbox.partial_bytes
+        if partial_bytes > bounds.frame_bytes_max:
+            too_large = self._inbox.too_large()
+            self.end(too_large.code, str(too_large))
+        elif not partial_bytes:
+            self.partial_since = None
+        elif self.partial_since is None:
             self.partial_since = self.door.now()
-        if len(self._slots) > self.door.bounds.in_flight_max and not self._full:
-            self.end("LIMIT", f"at most {self.door.bounds.in_flight_max} commands may await their replies")
+        if len(self._slots) > bounds.in_flight_max and not self._full:
+            self.end("LIMIT", f"at most {bounds.in_flight_max} commands may await their replies")
 
-    def _handle(self, words: object) -> None:
-        if type(words) is not list or not words or type(words[0]) is not bytes:
-            self.end("ERR", _NO_COMMAND)
-            return
+    def _handle(self, words: list[bytes]) -> None:
         slot = Slot(self)
         self._slots.append(slot)
         handler = self.door.handlers.get(words[0].upper())
@@ -214,7 +255,17 @@ class Connection(asyncio.Protocol):
                 raise RuntimeError(f"{words[0][:40]!r} failed") from error
             if self._slots and self._slots[-1] is slot:
                 self._slots.pop()
-            self.end("ERR", _NO_COMMAND)
+            raise not_flat() from error
+
+    # What it asks of the node, in its lane.
+
+    def submit(self, command: Command, answer: Answer) -> None:
+        """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
+        self.node.submit(command, answer, self.lane)
+
+    def ask(self, question: Question, reply: Reply) -> None:
+        """Put a question to the current state, after all that was asked for before."""
+        self.node.ask(question, reply, self.lane)
 
     # Replies and pushes out.
 
@@ -261,6 +312,11 @@ class Connection(asyncio.Protocol):
         return len(self._slots)
 
     @property
+    def commands(self) -> int:
+        """How many it has sent so far."""
+        return self._inbox.commands
+
+    @property
     def is_full(self) -> bool:
         """Whether more waits to be sent than should."""
         return self._full
@@ -278,8 +334,7 @@ class Connection(asyncio.Protocol):
     def stop_reading(self) -> None:
         """Take no more commands."""
         self._stopped = True
-        if self._transport is not None and not self.ending:
-            self._transport.pause_reading()
+        self._read_if_due()
 
     def leave(self) -> None:
         """Close as the client asked for: for its session it is as if the client had closed."""

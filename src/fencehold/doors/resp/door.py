@@ -14,6 +14,7 @@ from itertools import count
 from typing import NamedTuple
 
 from fencehold.doors.resp import backups, greeting, locking, looking, nodes, sessions, tiers, watching
+from fencehold.doors.resp.backlog import Backlog
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
@@ -75,6 +76,7 @@ class Door:
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
+        self.backlog = Backlog()
         self.connections: dict[Connection, None] = {}
         """In the order they came."""
         self.broadcasts: dict[Node, Broadcast] = {}

@@ -1,19 +1,29 @@
-"""Heads: a look at what comes in, before the reader does, for arrays that no command can be.
+"""Heads: a look at what comes in, before the reader does, for what no command can be.
 
-Hiredis makes the whole list as soon as it has read the head of an array, however long: ``*1000000000`` costs
-gigabytes that are never touched, and seconds when they are freed again, element by element, in which nobody is
-served. It has no bound for that, so such a head must not come to it.
+A command is a flat array of bulk strings. Hiredis takes more: arrays in arrays to any depth, and of each it
+makes the whole list as soon as it has read the head, however long it is to be. ``*1000000000`` costs gigabytes
+that are never touched, a thousand nested ``*99999`` as much, and seconds when they are freed again, in which
+nobody is served. It has no bound for that, so such heads must not come to it.
+
+1. A quick look, at the speed of a search, tells nearly always that there is nothing of the kind: it finds arrays
+   of a hundred elements and more, arrays in arrays, and the other kinds of collections; and texts that look like
+   it.
+2. If there may be, the heads are walked from one to the next, and a command that is none is refused.
+3. A command that is there in part is walked, too, when it has become long: an array that comes after other
+   elements is found only so.
 """
 
 import re
 
-_long_array = re.compile(rb"\*\d{6}").search
+ELEMENTS_MAX = 1_024
+"""Of one command. Sixty-four names and all options are less than a hundred."""
 
-_ARRAYS = frozenset(b"*>~|%")
-_BULKS = frozenset(b"$=!")
-_LINES = frozenset(b"+-:_#,(")
-_DIGITS_MAX = 5
-_KEPT_BYTES_MAX = 64 << 10
+LONG_BYTES = 4 << 10
+"""From so many bytes on, what is to be one command is walked."""
+
+_suspicious = re.compile(rb"\*(?:\d{3}|\d+\r\n[^$])").search
+_head = re.compile(rb"([*$])(\d{1,9})\r\n").match
+_begun = re.compile(rb"[*$]\d{0,9}\r?$").fullmatch
 
 
 def suspect(data: bytes) -> bool:
@@ -21,57 +31,68 @@ def suspect(data: bytes) -> bool:
 
     Every byte is looked at, of every client: each of these looks for one byte first, which costs next to nothing.
     """
-    return b">" in data or b"~" in data or b"|" in data or _long_array(data) is not None
+    return b">" in data or b"~" in data or b"|" in data or _suspicious(data) is not None
 
 
 class Unread:
-    """What came since a place where a head begins, unless the reader has read it all and a head comes next."""
+    """What is there of a command that is not there whole."""
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
         self.bytes = b""
 
-    def would_be_huge(self, data: bytes) -> bool:
+    def is_wrong(self, data: bytes) -> bool:
         """Whether `data`, coming next, brings such a head. The first look is quick, and nearly always the last."""
-        near = self.bytes[-_DIGITS_MAX - 2 :] + data if self.bytes else data
-        if not suspect(near):
+        near = self.bytes[-16:] + data if self.bytes else data
+        if not suspect(near) and len(self.bytes) < LONG_BYTES:
             return False
         # It may stand in a text, where anything may stand: look at the heads one by one.
-        is_huge, _ = _walk(self.bytes + data)
-        return is_huge
+        is_flat, _ = walk(self.bytes + data)
+        return not is_flat
 
-    def keep(self, data: bytes, has_unread: bool) -> None:
-        """Called when the reader has had `data`, with whether it has bytes left that it could not read yet."""
-        if not has_unread and data[-1:] == b"\n":
-            # All was read, and not up to the middle of a head, of which the reader takes the first byte at once.
-            self.bytes = b""
+    def keep(self, data: bytes, commands: int, has_unread: bool) -> None:
+        """Called when the reader has had `data`, with how many commands it read since, and whether bytes are left.
+
+        A star is a command's head, or stands in a text. If as many came as commands did, or one more and bytes
+        are left, there is none in a text; otherwise only a walk can tell.
+        """
+        if not commands:
+            self.bytes += data
             return
-        self.bytes += data
-        if len(self.bytes) > _KEPT_BYTES_MAX:
-            _, last = _walk(self.bytes)
-            self.bytes = self.bytes[last:]
+        heads = data.count(b"*") - commands + bool(self.bytes)
+        if heads == 0 and not has_unread:
+            self.bytes = b""
+        elif heads == 1 and has_unread:
+            self.bytes = data[data.rindex(b"*") :]
+        else:
+            data = self.bytes + data
+            _, begins = walk(data)
+            self.bytes = data[begins:]
 
 
-def _walk(data: bytes) -> tuple[bool, int]:
-    """Go from head to head: whether one is huge, and where the last one is that is there in part, if any.
+def walk(data: bytes) -> tuple[bool, int]:
+    """Go from command to command: whether all are flat, and where the last begins that is there in part, if any.
 
-    Where the reader would refuse to go on there is nothing more to find.
+    `data` begins where a command does. What the reader will refuse by itself is none of its business.
     """
-    at = 0
-    while at < len(data):
-        end = data.find(b"\r\n", at)
-        kind, number = data[at], data[at + 1 : end if end >= 0 else None]
-        if kind in _ARRAYS and len(number) > _DIGITS_MAX and number[:6].isdigit():
-            return True, at
-        if end < 0:
-            break
-        after = end + 2
-        if kind in _BULKS and number.isdigit():
-            after += int(number[:20]) + 2
-        elif kind not in _LINES and not (kind in _ARRAYS and number.isdigit()) and number != b"-1":
-            break
-        if after > len(data):
-            break
-        at = after
-    return False, at
+    at = begins = left = 0
+    end = len(data)
+    while at < end:
+        head = _head(data, at)
+        if head is None:
+            # Half a head, or what the reader will not take, either.
+            return _begun(data, at) is not None and (data[at] == ord("$")) == (left > 0), begins
+        number = int(head[2])
+        if head[1] == b"*":
+            if left or number > ELEMENTS_MAX:
+                return False, begins
+            begins, left, at = at, number, head.end()
+        else:
+            if not left:
+                return False, begins
+            left -= 1
+            at = head.end() + number + 2
+        if not left and at <= end:
+            begins = at
+    return True, begins

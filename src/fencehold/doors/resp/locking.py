@@ -62,13 +62,13 @@ def _acquire(connection: Connection, words: list[bytes], slot: Slot, asked: tupl
     if member is None:
         with_implicit(connection, slot, partial(_acquire_later, connection, command, told))
     else:
-        connection.node.submit(command, partial(told, member))
+        connection.submit(command, partial(told, member))
 
 
 def _acquire_later(connection: Connection, command: Acquire, told: Callable[[Member, Told, int], None]) -> None:
     """Go on when the session is there."""
     member = member_of(connection)
-    connection.node.submit(replace(command, session=member.session), partial(told, member))
+    connection.submit(replace(command, session=member.session), partial(told, member))
 
 
 def _acquired(slot: Slot, in_background: bool, version: int, member: Member, outcome: Told, at_ms: int) -> None:
@@ -88,7 +88,7 @@ def _acquired(slot: Slot, in_background: bool, version: int, member: Member, out
 def cancel(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 1)
     command = Cancel(member_of(connection).session, number(words[1], "the request"))
-    connection.node.submit(command, partial(done, slot, Cancelled))
+    connection.submit(command, partial(done, slot, Cancelled))
 
 
 def release_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -106,7 +106,7 @@ def _release(connection: Connection, words: list[bytes], slot: Slot, asked: tupl
     fence = number(words[start], "the fence")
     found = options(words, start + 1, REQUEST)
     command = Release(member_of(connection).session, asked, fence, **found)
-    connection.node.submit(command, partial(_released, slot))
+    connection.submit(command, partial(_released, slot))
 
 
 def _released(slot: Slot, outcome: Told, at_ms: int) -> None:
@@ -134,7 +134,7 @@ def _extend(connection: Connection, words: list[bytes], slot: Slot, asked: tuple
     found = options(words, start + 2, REQUEST)
     member = member_of(connection)
     command = Extend(member.session, asked, fence, ttl_ms, **found)
-    connection.node.submit(command, partial(_extended, connection, slot, member, command))
+    connection.submit(command, partial(_extended, connection, slot, member, command))
 
 
 def _extended(
@@ -156,13 +156,13 @@ def _extended(
 def settle(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
     requests = tuple(number(word, "a request") for word in words[1:])
-    connection.node.submit(Settle(member_of(connection).session, requests), partial(done, slot, Settled))
+    connection.submit(Settle(member_of(connection).session, requests), partial(done, slot, Settled))
 
 
 def break_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
     found = {"by": _who(connection), **options(words, 2, _BREAK)}
-    connection.node.submit(Break(text(words[1], "a name"), **found), partial(_broken, slot))
+    connection.submit(Break(text(words[1], "a name"), **found), partial(_broken, slot))
 
 
 def _who(connection: Connection) -> str:

@@ -58,7 +58,7 @@ def _count(found: dict[str, Any], count_max: int) -> int:
 
 
 def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) -> None:
-    ask = connection.node.look if stale else connection.node.ask
+    ask = connection.node.look if stale else connection.ask
     ask(question, partial(_found, slot))
 
 

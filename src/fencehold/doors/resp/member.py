@@ -70,7 +70,7 @@ class Member:
 
     def close(self) -> None:
         """End the session for good."""
-        self._node.submit(CloseSession(self.session), ignore)
+        self._connection.submit(CloseSession(self.session), ignore)
 
     def on_notice(self, notice: Notice, at_ms: int) -> None:
         """Tell the client what happened to its session."""

@@ -25,7 +25,7 @@ def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None
     _refuse_second(connection)
     secret = connection.door.new_secret()
     command = OpenSession(secret=secret, **found)
-    connection.node.submit(command, partial(_opened, connection, slot, secret))
+    connection.submit(command, partial(_opened, connection, slot, secret))
 
 
 def _opened(connection: Connection, slot: Slot, secret: str, outcome: Told, at_ms: int) -> None:
@@ -33,7 +33,7 @@ def _opened(connection: Connection, slot: Slot, secret: str, outcome: Told, at_m
         refuse(slot, outcome, at_ms)
     elif connection.ending or connection.member is not None:
         # Nobody is there to use it, or two were asked for at once.
-        connection.node.submit(CloseSession(outcome.session), ignore)
+        connection.submit(CloseSession(outcome.session), ignore)
         slot.error("USAGE", "this connection has a session already")
     else:
         connection.member = Member(connection, outcome.session, outcome.ttl_ms, implicit=False)
@@ -62,7 +62,7 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
     # Attached before it is durable: the end of the old connection must not suspend it any more.
     member = connection.member = Member(connection, session.id, session.ttl_ms, implicit=False, resumed=True)
     connection.is_plain = False
-    node.submit(Renew((session.id,)), partial(_resumed, connection, member, slot, session.grace_ms))
+    connection.submit(Renew((session.id,)), partial(_resumed, connection, member, slot, session.grace_ms))
 
 
 def _is_its_secret(session: Session, secret: str) -> bool:
@@ -100,7 +100,7 @@ def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
     told = partial(_kept_alive, slot, member.session, member.ttl_ms, connection.node.logical_ms())
     if member.ending:
         # Renewals go to the front of their entry: this one must not come before the close it was sent after.
-        connection.node.submit(Renew((member.session,)), told)
+        connection.submit(Renew((member.session,)), told)
     else:
         connection.node.renew(member.session, told)
 
@@ -123,7 +123,7 @@ def close_session(connection: Connection, words: list[bytes], slot: Slot) -> Non
     exactly(words, 0)
     member = member_of(connection)
     member.ending = True
-    connection.node.submit(CloseSession(member.session), partial(_closed, member, slot))
+    connection.submit(CloseSession(member.session), partial(_closed, member, slot))
 
 
 def _closed(member: Member, slot: Slot, outcome: Told, at_ms: int) -> None:
@@ -157,7 +157,7 @@ def with_implicit(connection: Connection, slot: Slot, go_on: Callable[[], None])
     connection.awaiting_session.append((slot, go_on))
     if len(connection.awaiting_session) == 1:
         command = OpenSession(connection.door.bounds.implicit_ttl_ms, meta=connection.door.meta_of(connection))
-        connection.node.submit(command, partial(_implicit_opened, connection))
+        connection.submit(command, partial(_implicit_opened, connection))
 
 
 def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
@@ -166,10 +166,10 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
         for slot, _ in waiting:
             refuse(slot, outcome, at_ms)
     elif connection.ending:
-        connection.node.submit(CloseSession(outcome.session), ignore)
+        connection.submit(CloseSession(outcome.session), ignore)
     elif connection.member is not None:
         # One that was opened on purpose, and asked for before, came first.
-        connection.node.submit(CloseSession(outcome.session), ignore)
+        connection.submit(CloseSession(outcome.session), ignore)
         for _, go_on in waiting:
             go_on()
     else:

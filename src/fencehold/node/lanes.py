@@ -1,0 +1,235 @@
+"""Lanes: what each connection has asked for and no entry has taken yet, shared out round robin.
+
+1. Each connection has a *lane*. What it asks for is taken in order; between lanes there is no order to keep.
+2. An entry takes at least one command from every lane that asks, and from no lane more than its *share*: the
+   entry's budget divided by the lanes that ask. What is beyond waits in its own lane: a flood waits for itself.
+3. The *budget* follows what commands cost. It is so many that the work for one entry takes about a millisecond,
+   or half as long as the append of an entry, whichever is longer: that is how long a stranger waits for a flood.
+4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
+5. All that waits has a bound. A lane that has its part of it is *full*: whoever owns it reads no more from its
+   client until there is room.
+
+A command weighs one for each name, and one for each quarter kilobyte of other text; a question, as much as
+several.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from fencehold.core.commands import Command
+
+BUDGET_MIN, BUDGET_MAX = 16, 512
+ALONE_MAX = 1_024
+"""The share of one that is alone."""
+ALONE_AFTER_MS = 100.0
+WORK_MS_MIN, WORK_MS_MAX = 1.0, 4.0
+"""How long the work for one entry should take, depending on how long an append does."""
+QUESTION_WEIGHT = 4
+OVERFLOW_MAX = 1_024
+"""What one lane may have waiting, if there is room for it."""
+
+_SEVERAL = 2
+
+_LEARN = 0.1
+_WORTH_LEARNING = 8
+"""An entry that weighs less says little about what its commands cost."""
+
+
+class Waiting(NamedTuple):
+    """What is over a lane's share: a command and who is told its outcome, or a question and who is told."""
+
+    command: Command | None
+    question: Any
+    reply: Callable[..., None]
+    weight: int
+
+
+class Lane:
+    """One connection's place at the leader."""
+
+    __slots__ = ("batch", "is_full", "on_room", "overflow", "taken")
+
+    def __init__(self, on_room: Callable[[], None] | None = None) -> None:
+        self.batch = -1
+        """The last batch it has something in."""
+        self.taken = 0
+        """The weight of that."""
+        self.overflow: deque[Waiting] = deque()
+        self.is_full = False
+        self.on_room = on_room
+        """Called when it was full and has room again."""
+
+
+Asked: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], None]]
+
+
+class Batch(NamedTuple):
+    """What goes into one entry, and the questions that are put when it is applied."""
+
+    commands: list[Command]
+    answers: list[Callable[..., None]]
+    questions: list[Asked]
+    weight: int
+
+
+class Lanes:
+    """All lanes of one leader. Fed with `now_ms`, as everything here that depends on time."""
+
+    def __init__(self, pending_max: int) -> None:
+        self._pending_max = pending_max
+        self.commands: list[Command] = []
+        self.answers: list[Callable[..., None]] = []
+        self.questions: list[Asked] = []
+        self._weight = 0
+        self._batch = 0
+        self._asking = 0
+        """Lanes that have something in the batch that gathers."""
+        self._last: Lane | None = None
+        self._others_came = False
+        """More than one lane was seen since the last batch was taken."""
+        self._shared_until_ms = 0.0
+        self._crowded: deque[Lane] = deque()
+        """Lanes with more than their share, in turn."""
+        self.overflow = 0
+        """How many wait in lanes, beyond their shares."""
+        self._share = ALONE_MAX
+        self.budget = float(BUDGET_MAX)
+        """What an entry may weigh, as far as lanes have more than one command."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there is more than the batch that gathers may take."""
+        return bool(self._crowded)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.commands or self.questions or self._crowded)
+
+    @property
+    def pending(self) -> int:
+        """Commands and questions that no entry has taken."""
+        return len(self.commands) + len(self.questions) + self.overflow
+
+    def put(self, lane: Lane, command: Command, answer: Callable[..., None], weight: int = 1) -> None:
+        """Take a command into the batch that gathers, or let it wait in its lane."""
+        if lane.batch != self._batch:
+            self._begin(lane)
+        if not lane.overflow and self._has_room(lane):
+            lane.taken += weight
+            self._weight += weight
+            self.commands.append(command)
+            self.answers.append(answer)
+        else:
+            self._defer(lane, Waiting(command, None, answer, weight))
+
+    def ask(self, lane: Lane, question: Callable[[Any], Any], reply: Callable[[Any], None]) -> None:
+        """Take a question, to be put after all that its lane asked for before."""
+        if lane.batch != self._batch:
+            self._begin(lane)
+        if not lane.overflow and self._has_room(lane):
+            lane.taken += QUESTION_WEIGHT
+            self._weight += QUESTION_WEIGHT
+            self.questions.append((question, reply))
+        else:
+            self._defer(lane, Waiting(None, question, reply, QUESTION_WEIGHT))
+
+    def _begin(self, lane: Lane) -> None:
+        lane.batch = self._batch
+        lane.taken = 0
+        self._asking += 1
+        if lane is not self._last:
+            self._last = lane
+            self._others_came = True
+        if self._asking == _SEVERAL and self._share == ALONE_MAX:
+            self._share = self._part()
+
+    def _has_room(self, lane: Lane) -> bool:
+        """Whether the batch takes one more of a lane: the first always."""
+        return not lane.taken or (lane.taken < self._share and self._weight < ALONE_MAX)
+
+    def _defer(self, lane: Lane, waiting: Waiting) -> None:
+        if not lane.overflow:
+            self._crowded.append(lane)
+        lane.overflow.append(waiting)
+        self.overflow += 1
+        lane.is_full = len(lane.overflow) >= self._overflow_max()
+
+    def _overflow_max(self) -> int:
+        return max(1, min(OVERFLOW_MAX, self._pending_max // max(1, len(self._crowded))))
+
+    def take(self, now_ms: float) -> Batch:
+        """The batch that has gathered; the next one begins with what has waited in lanes."""
+        taken = Batch(self.commands, self.answers, self.questions, self._weight)
+        if self._others_came:
+            self._others_came = False
+            self._shared_until_ms = now_ms + ALONE_AFTER_MS
+        is_alone = now_ms >= self._shared_until_ms
+        self._share = ALONE_MAX if is_alone else self._part()
+        self.commands, self.answers, self.questions, self._weight = [], [], [], 0
+        self._batch += 1
+        self._asking = 0
+        if self._crowded:
+            self._refill()
+        return taken
+
+    def _part(self) -> int:
+        """One lane's part of the budget, if as many ask as did last."""
+        return max(1, int(self.budget / max(_SEVERAL, self._asking)))
+
+    def _refill(self) -> None:
+        """Give lanes with more than their share their turns, as far as the budget goes; the others go on later."""
+        crowded = self._crowded
+        weight_max = ALONE_MAX if self._share == ALONE_MAX else self.budget
+        for _ in range(len(crowded)):
+            if self._weight >= weight_max:
+                return
+            lane = crowded.popleft()
+            self._begin(lane)
+            self._admit(lane)
+            if lane.overflow:
+                crowded.append(lane)
+            if lane.is_full and len(lane.overflow) <= self._overflow_max() // 2:
+                lane.is_full = False
+                if lane.on_room is not None:
+                    lane.on_room()
+
+    def _admit(self, lane: Lane) -> None:
+        overflow = lane.overflow
+        while overflow and lane.taken < self._share:
+            waiting = overflow.popleft()
+            self.overflow -= 1
+            lane.taken += waiting.weight
+            self._weight += waiting.weight
+            if waiting.command is not None:
+                self.commands.append(waiting.command)
+                self.answers.append(waiting.reply)
+            else:
+                self.questions.append((waiting.question, waiting.reply))
+
+    def put_back(
+        self, commands: list[Command], answers: list[Callable[..., None]], questions: list[Asked]
+    ) -> None:
+        """Let what one entry could not take be the first of the next."""
+        self.commands[:0], self.answers[:0], self.questions[:0] = commands, answers, questions
+
+    def clear(self) -> tuple[list[Callable[..., None]], list[Callable[..., None]]]:
+        """Forget all that waits; says who is to be told of commands, and who of questions."""
+        answers, replies = self.answers, [reply for _, reply in self.questions]
+        for lane in self._crowded:
+            answers += [waiting.reply for waiting in lane.overflow if waiting.command is not None]
+            replies += [waiting.reply for waiting in lane.overflow if waiting.command is None]
+            lane.overflow.clear()
+            lane.is_full = False
+            if lane.on_room is not None:
+                lane.on_room()
+        self._crowded.clear()
+        self.commands, self.answers, self.questions, self._weight, self.overflow = [], [], [], 0, 0
+        return answers, replies
+
+    def learn(self, weight: int, work_ms: float, append_ms: float) -> None:
+        """The work for an entry of that weight took so long, and its append."""
+        if weight >= _WORTH_LEARNING and work_ms > 0:
+            wanted_ms = min(max(append_ms / 2, WORK_MS_MIN), WORK_MS_MAX)
+            fitting = min(max(wanted_ms * weight / work_ms, BUDGET_MIN), BUDGET_MAX)
+            self.budget += _LEARN * (fitting - self.budget)
