@@ -27,7 +27,7 @@ from fencehold.core.outcomes import (
 )
 from fencehold.core.queues import ahead, end_wait, hand_on, join
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
-from fencehold.core.shape import refuse_names, refuse_terms, refuse_texts
+from fencehold.core.shape import is_plain, refuse_names, refuse_terms, refuse_texts
 from fencehold.core.state import Session, State
 
 KEPT_MAX = 100_000
@@ -106,11 +106,14 @@ def _wait(state: State, session: Session, ask: Acquire, name: str) -> Answer | Q
 def _refusal(state: State, session: Session, ask: Acquire) -> Refused | None:
     """Why the request is refused as it stands, if so."""
     limits = state.limits
-    refusal = refuse_names(limits, ask.names)
+    is_certain = is_plain(limits, ask)
+    refusal = None if is_certain else refuse_names(limits, ask.names)
     if refusal is not None:
         return refusal
     if session.size() + len(ask.names) > limits.holds_per_session_max:
         return Refused(Code.LIMIT, f"a session holds and awaits {limits.holds_per_session_max} names at the most")
+    if is_certain:
+        return None
     return refuse_terms(limits, ask) or _refuse_in_state(state, ask) or refuse_texts(limits, ask)
 
 

@@ -8,7 +8,7 @@ more than is taken now, and must be read as they were written; so those limits a
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from fencehold.core.commands import (
     FOREVER,
@@ -30,10 +30,29 @@ TEXT_PER_WEIGHT = 256
 
 SETTLED_PER_WEIGHT = 16
 
+_EXCLUSIVE = Mode.EXCLUSIVE
+
 
 def size(text: str) -> int:
     """Bytes of the text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def is_plain(limits: Limits, ask: Acquire) -> bool:
+    """Whether it asks for one name on the usual terms, short enough for certain: then there is no more to look at.
+
+    Most do, and are looked at twice, by a leader and by the machine.
+    """
+    names = ask.names
+    return (
+        len(names) == 1
+        and 0 < 4 * len(names[0]) <= limits.name_bytes_max
+        and 4 * len(ask.owner) <= limits.owner_bytes_max
+        and ask.mode is _EXCLUSIVE
+        and FOREVER <= ask.wait_ms <= limits.wait_ms_max
+        and not (ask.meta or ask.ttl_ms or ask.lock_delay_ms or ask.limit)
+        and type(ask) is Acquire
+    )
 
 
 def refuse_names(limits: Limits, names: tuple[str, ...]) -> Refused | None:
@@ -124,29 +143,34 @@ def refuse_breaker(limits: Limits, command: Break) -> Refused | None:
     return None
 
 
-Judged = tuple[int, Refused | None]
-"""What a command weighs (one for each name it is about), and why it is refused whatever the state is, if so."""
+Judged: TypeAlias = int | Refused
+"""What a command weighs (one for each name it is about), or why it is refused whatever the state is."""
 
 
 def _judge_acquire(limits: Limits, ask: Acquire) -> Judged:
+    if is_plain(limits, ask):
+        return 1
     refusal = refuse_names(limits, ask.names) or refuse_terms(limits, ask) or refuse_texts(limits, ask)
-    return len(ask.names) + len(ask.meta) // TEXT_PER_WEIGHT, refusal
+    return refusal or len(ask.names) + len(ask.meta) // TEXT_PER_WEIGHT
 
 
 def _judge_named(limits: Limits, command: Release | Extend) -> Judged:
-    return len(command.names), refuse_names(limits, command.names)
+    names = command.names
+    if len(names) == 1 and 0 < 4 * len(names[0]) <= limits.name_bytes_max:
+        return 1
+    return refuse_names(limits, names) or len(names)
 
 
 def _judge_break(limits: Limits, command: Break) -> Judged:
-    return 1, refuse_names(limits, (command.name,)) or refuse_breaker(limits, command)
+    return refuse_names(limits, (command.name,)) or refuse_breaker(limits, command) or 1
 
 
 def _judge_opening(limits: Limits, command: OpenSession) -> Judged:
-    return 1 + len(command.meta) // TEXT_PER_WEIGHT, refuse_session(limits, command)
+    return refuse_session(limits, command) or 1 + len(command.meta) // TEXT_PER_WEIGHT
 
 
 def _judge_settling(_: Limits, command: Settle) -> Judged:
-    return 1 + len(command.requests) // SETTLED_PER_WEIGHT, None
+    return 1 + len(command.requests) // SETTLED_PER_WEIGHT
 
 
 # `Any`: each function takes the one command it is filed under, which a dictionary cannot say.

@@ -115,24 +115,24 @@ class Lanes:
         """Take a command into the batch that gathers, or let it wait in its lane."""
         if lane.batch != self._batch:
             self._begin(lane)
-        if not lane.overflow and self._has_room(lane):
+        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= ALONE_MAX)):
+            self._defer(lane, Waiting(command, None, answer, weight))
+        else:
             lane.taken += weight
             self._weight += weight
             self.commands.append(command)
             self.answers.append(answer)
-        else:
-            self._defer(lane, Waiting(command, None, answer, weight))
 
     def ask(self, lane: Lane, question: Callable[[Any], Any], reply: Callable[[Any], None]) -> None:
         """Take a question, to be put after all that its lane asked for before."""
         if lane.batch != self._batch:
             self._begin(lane)
-        if not lane.overflow and self._has_room(lane):
+        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= ALONE_MAX)):
+            self._defer(lane, Waiting(None, question, reply, QUESTION_WEIGHT))
+        else:
             lane.taken += QUESTION_WEIGHT
             self._weight += QUESTION_WEIGHT
             self.questions.append((question, reply))
-        else:
-            self._defer(lane, Waiting(None, question, reply, QUESTION_WEIGHT))
 
     def _begin(self, lane: Lane) -> None:
         lane.batch = self._batch
@@ -143,10 +143,6 @@ class Lanes:
             self._others_came = True
         if self._asking == _SEVERAL and self._share == ALONE_MAX:
             self._share = self._part()
-
-    def _has_room(self, lane: Lane) -> bool:
-        """Whether the batch takes one more of a lane: the first always."""
-        return not lane.taken or (lane.taken < self._share and self._weight < ALONE_MAX)
 
     def _defer(self, lane: Lane, waiting: Waiting) -> None:
         if not lane.overflow:

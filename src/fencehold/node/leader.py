@@ -28,12 +28,12 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
-from fencehold.core import shape
 from fencehold.core.anchors import will_drift
 from fencehold.core.commands import Command, Entry, Renew
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import Applied, Outcome
+from fencehold.core.outcomes import Applied, Outcome, Refused
 from fencehold.core.refusals import shortened
+from fencehold.core.shape import JUDGES
 from fencehold.core.state import State
 from fencehold.errors import (
     FenceholdError,
@@ -117,6 +117,7 @@ class Leader:
         self._clock = clock
         self._on_durable = on_durable
         self._bounds = bounds
+        self._pending_max = bounds.pending_max
         self._lanes = Lanes(bounds.pending_max)
         self._own_lane = Lane()
         """For what comes from no connection."""
@@ -146,16 +147,16 @@ class Leader:
     def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command appended and applied; `answer` is called once it is durable, or has failed."""
         lanes = self._lanes
-        if self._stopping or lanes.pending >= self._bounds.pending_max:
+        if self._stopping or len(lanes.commands) + lanes.overflow >= self._pending_max:
             answer(self._no_room(), 0)
             return
-        weight = 1
-        judge = shape.JUDGES.get(type(command))
-        if judge is not None:
-            weight, refusal = judge(self.machine.state.limits, command)
-            if refusal is not None and not self._is_known(command):
-                answer(refusal, self.machine.now_at)
+        judge = JUDGES.get(type(command))
+        weight = 1 if judge is None else judge(self.machine.state.limits, command)
+        if isinstance(weight, Refused):
+            if not self._is_known(command):
+                answer(weight, self.machine.now_at)
                 return
+            weight = 1
         lanes.put(lane or self._own_lane, command, answer, weight)
         self._wanted.set()
         if self._awaited is not None and len(lanes.commands) >= self._company.expected:
@@ -185,7 +186,7 @@ class Leader:
 
     def ask(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Have a question put to the current state."""
-        if self._stopping or self._lanes.pending >= self._bounds.pending_max:
+        if self._stopping or self._lanes.pending >= self._pending_max:
             reply(self._no_room())
         else:
             self._lanes.ask(lane or self._own_lane, question, reply)

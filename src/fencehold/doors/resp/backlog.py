@@ -36,18 +36,18 @@ class Backlog:
 
     def __init__(self) -> None:
         self._waiting: deque[Sender] = deque()
-        self._last: Sender | None = None
+        self.last: Sender | None = None
+        """Who was heard last."""
         self._others_came = False
         self._shared_until = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def heard(self, sender: Sender) -> None:
-        """Something came from a sender."""
-        if sender is not self._last:
-            self._last = sender
-            self._others_came = True
+    def hear(self, sender: Sender) -> None:
+        """Something came from another sender than last time."""
+        self.last = sender
+        self._others_came = True
 
     def allowance(self, sender: Sender) -> tuple[int, float]:
         """How many more commands a sender may have handled that was heard just now, and until when."""

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+import hiredis
+
 from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
@@ -39,6 +41,8 @@ _ABORTS = (ConnectionResetError, BrokenPipeError)
 
 _LINGER_S = 0.1
 """How long a client has to notice that the connection is ended before it is closed."""
+
+_NO_COMMANDS = (NoCommand, hiredis.HiredisError, MemoryError, TypeError)
 
 _FIRST = 2
 """Commands that are handled before it is asked whose turn it is."""
@@ -98,6 +102,8 @@ class Connection(asyncio.Protocol):
         self.was_throttled = False
         """It had to wait for its turn, or for room, since somebody looked."""
         self._inbox = Inbox(door.bounds.frame_bytes_max)
+        self._backlog = door.backlog
+        self._in_flight_max = door.bounds.in_flight_max
         self._has_more = False
         """Some of the input is not handled."""
         self._is_queued = False
@@ -126,9 +132,19 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ending:
             return
-        self._inbox.put(data)
-        self.door.backlog.heard(self)
-        self._handle_input(None)
+        if self._backlog.last is not self:
+            self._backlog.hear(self)
+        try:
+            self._inbox.put(data)
+            has_more = self._handle_first()
+        except _NO_COMMANDS as error:
+            self._end_wrong(error)
+            return
+        if has_more or self._has_more:
+            self._note(has_more)
+            self._go_on_later()
+        if self._inbox.partial_bytes or self.partial_since or len(self._slots) > self._in_flight_max:
+            self._look_at_bounds()
 
     def eof_received(self) -> None:
         """The client's end is closed; the transport closes by itself."""
@@ -169,62 +185,60 @@ class Connection(asyncio.Protocol):
         self._is_queued = False
         if self.ending or self._stopped:
             return False
-        self._handle_input(until)
+        try:
+            has_more = self._handle_some(QUANTUM, until)
+        except _NO_COMMANDS as error:
+            self._end_wrong(error)
+            return False
+        self._note(has_more)
+        self._look_at_bounds()
+        self._is_queued = self._may_go_on()
         return self._is_queued
 
     def _go_on_later(self) -> None:
         """Have a turn, if there is anything to do and room for it."""
         if self._may_go_on() and not self._is_queued:
             self._is_queued = True
-            self.door.backlog.join(self)
+            self._backlog.join(self)
 
     def _may_go_on(self) -> bool:
         return self._has_more and not (self._full or self.lane.is_full or self.ending)
 
-    def _handle_input(self, until: float | None) -> None:
-        """Handle what came in, or a quantum of it, or until a time. None: it has just come, and may be all."""
-        try:
-            has_more = self._handle_some(until)
-        except NoCommand as wrong:
-            self.end(wrong.code, str(wrong))
-            return
-        if has_more is not self._has_more:
-            self._has_more = has_more
-            self._read_if_due()
-        if has_more:
-            self.was_throttled = True
-            if until is None:
-                self._go_on_later()
-            else:
-                # Its turn is over: whoever asked puts it at the end.
-                self._is_queued = self._may_go_on()
-        elif self._inbox.partial_bytes or len(self._slots) > self.door.bounds.in_flight_max:
-            self._look_at_bounds()
-        else:
-            self.partial_since = None
+    def _note(self, has_more: bool) -> None:
+        self.was_throttled = self.was_throttled or has_more
+        self._has_more = has_more
+        self._read_if_due()
 
-    def _handle_some(self, until: float | None) -> bool:
-        """As `_handle_input`; says whether some is left."""
-        following, handle, lane = self._inbox.next, self._handle, self.lane
-        is_fresh = until is None
-        # The first commands of what has just come are mostly all there is, and cost no look at the clock.
-        left, until = (_FIRST, 0.0) if until is None else (QUANTUM, until)
-        while not self.ending:
+    def _handle_first(self) -> bool:
+        """Handle the first of what has just come, which is mostly all; more only if it is its turn."""
+        following = self._inbox.next
+        for _ in range(_FIRST):
+            words = following()
+            if words is None:
+                return False
+            self._handle(words)
+            if self.lane.is_full or self._full or self.ending:
+                return True
+        return self._handle_some(*self._backlog.allowance(self))
+
+    def _handle_some(self, commands: int, until: float) -> bool:
+        """Handle so many commands, or until a time; says whether some may be left."""
+        following, handle, lane, now = self._inbox.next, self._handle, self.lane, self.door.now
+        for _ in range(commands):
             words = following()
             if words is None:
                 return False
             handle(words)
-            left -= 1
-            if lane.is_full or self._full:
+            if lane.is_full or self._full or self.ending or now() >= until:
                 return True
-            if left <= 0:
-                if not is_fresh:
-                    return True
-                is_fresh = False
-                left, until = self.door.backlog.allowance(self)
-            elif until and self.door.now() >= until:
-                return True
-        return False
+        return True
+
+    def _end_wrong(self, error: Exception) -> None:
+        if isinstance(error, NoCommand):
+            self.end(error.code, str(error))
+        else:
+            # A TypeError is the reader's: a map with a key that can be none.
+            self.end("ERR", f"protocol error: {error}")
 
     def _look_at_bounds(self) -> None:
         bounds, partial_bytes = self.door.bounds, self._inbox.partial_bytes

@@ -6,14 +6,15 @@ that are never touched, a thousand nested ``*99999`` as much, and seconds when t
 nobody is served. It has no bound for that, so such heads must not come to it.
 
 1. A quick look, at the speed of a search, tells nearly always that there is nothing of the kind: it finds arrays
-   of a hundred elements and more, arrays in arrays, and the other kinds of collections; and texts that look like
-   it.
+   of a hundred elements and more, and the other kinds of collections; and texts that look like it.
 2. If there may be, the heads are walked from one to the next, and a command that is none is refused.
-3. A command that is there in part is walked, too, when it has become long: an array that comes after other
-   elements is found only so.
+3. A command that is there in part is walked, too, when it has become long: an array in an array is found only so.
+   Until then it is a list of less than a hundred elements for every few bytes, of some kilobytes.
 """
 
 import re
+
+import hiredis
 
 ELEMENTS_MAX = 1_024
 """Of one command. Sixty-four names and all options are less than a hundred."""
@@ -21,9 +22,11 @@ ELEMENTS_MAX = 1_024
 LONG_BYTES = 4 << 10
 """From so many bytes on, what is to be one command is walked."""
 
-_suspicious = re.compile(rb"\*(?:\d{3}|\d+\r\n[^$])").search
 _head = re.compile(rb"([*$])(\d{1,9})\r\n").match
 _begun = re.compile(rb"[*$]\d{0,9}\r?$").fullmatch
+
+
+_long_array = re.compile(rb"\*\d{3}").search
 
 
 def suspect(data: bytes) -> bool:
@@ -31,7 +34,7 @@ def suspect(data: bytes) -> bool:
 
     Every byte is looked at, of every client: each of these looks for one byte first, which costs next to nothing.
     """
-    return b">" in data or b"~" in data or b"|" in data or _suspicious(data) is not None
+    return _long_array(data) is not None or b">" in data or b"~" in data or b"|" in data
 
 
 class Unread:
@@ -51,8 +54,8 @@ class Unread:
         is_flat, _ = walk(self.bytes + data)
         return not is_flat
 
-    def keep(self, data: bytes, commands: int, has_unread: bool) -> None:
-        """Called when the reader has had `data`, with how many commands it read since, and whether bytes are left.
+    def keep(self, data: bytes, commands: int, reader: hiredis.Reader) -> None:
+        """Called when the reader has had `data`, with how many commands it read of it, the last in part at most.
 
         A star is a command's head, or stands in a text. If as many came as commands did, or one more and bytes
         are left, there is none in a text; otherwise only a walk can tell.
@@ -60,10 +63,12 @@ class Unread:
         if not commands:
             self.bytes += data
             return
-        heads = data.count(b"*") - commands + bool(self.bytes)
-        if heads == 0 and not has_unread:
+        heads = data.count(b"*") - commands
+        if self.bytes:
+            heads += 1
+        if not heads:
             self.bytes = b""
-        elif heads == 1 and has_unread:
+        elif heads == 1 and reader.has_data():
             self.bytes = data[data.rindex(b"*") :]
         else:
             data = self.bytes + data

@@ -9,7 +9,7 @@ import hiredis
 
 from fencehold.doors.resp.heads import ELEMENTS_MAX, Unread, suspect
 
-_PORTION = 16 << 10
+_PORTION = 8 << 10
 
 
 class NoCommand(Exception):
@@ -28,75 +28,89 @@ def not_flat() -> NoCommand:
 class Inbox:
     """The incoming side of one connection."""
 
-    __slots__ = ("_bytes_max", "_fed", "_gets", "_input", "_portion", "_read", "_reader", "_unread", "commands")
+    __slots__ = (
+        "_bytes_max",
+        "_gets",
+        "_is_large",
+        "_portion",
+        "_read",
+        "_reader",
+        "_rest",
+        "_unread",
+        "commands",
+        "partial_bytes",
+    )
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._bytes_max = frame_bytes_max
         self._reader = hiredis.Reader()
         self._gets = self._reader.gets
         self._unread = Unread()
-        self._input = b""
-        self._fed = 0
-        """How much of the input the reader has had."""
+        self._rest = b""
+        """What the reader has not had yet."""
         self._portion = b""
-        """What it was given last."""
+        """What it was given last, until it has read all of it."""
         self._read = 0
         """How many commands it read since."""
+        self._is_large = False
+        """The first of them may be larger than a command may be."""
         self.commands = 0
         """How many were read before that."""
-
-    @property
-    def partial_bytes(self) -> int:
+        self.partial_bytes = 0
         """How much there is of a command that is not there whole."""
-        return len(self._unread.bytes)
 
     def put(self, data: bytes) -> None:
         """Take what came."""
-        self._input = self._input[self._fed :] + data if self._fed < len(self._input) else data
-        self._fed = 0
+        if self._rest:
+            self._rest += data
+        elif self._portion or len(data) > _PORTION:
+            self._rest = data
+        else:
+            self._feed(data)
 
     def next(self) -> list[bytes] | None:
         """The next command; None if there is none whole.
 
         Raises:
-            NoCommand: there is something else.
+            NoCommand, hiredis.HiredisError, MemoryError, TypeError: there is something else. (The last is the
+                reader's, of a map with a key that can be none.)
         """
-        while True:
-            try:
-                words = self._gets()
-            except (hiredis.HiredisError, MemoryError, TypeError) as error:
-                # A TypeError is the reader's: a map with a key that can be none.
-                raise NoCommand("ERR", f"protocol error: {error}") from error
-            if words is not False:
-                self._read += 1
-                if type(words) is not list or not words or type(words[0]) is not bytes:
-                    raise not_flat()
-                if self._read == 1 and len(self._unread.bytes) + len(self._portion) > self._bytes_max:
-                    self._refuse_if_large(words)
-                return words
-            if not self._feed():
+        words = self._gets()
+        while words is False:
+            if self._portion:
+                self._end_portion()
+            if not self._rest:
                 return None
-
-    def _feed(self) -> bool:
-        """Give the reader the next portion, when it has read all of the one before; False if there is none."""
-        if self._portion:
-            self._unread.keep(self._portion, self._read, self._reader.has_data())
-            self.commands += self._read
-            self._read = 0
-        start = self._fed
-        self._portion = portion = self._input[start : start + _PORTION]
-        if not portion:
-            self._input, self._fed = b"", 0
-            return False
-        if (self._unread.bytes or suspect(portion)) and self._unread.is_wrong(portion):
+            portion, self._rest = self._rest[:_PORTION], self._rest[_PORTION:]
+            self._feed(portion)
+            words = self._gets()
+        self._read += 1
+        if type(words) is not list or not words or type(words[0]) is not bytes:
             raise not_flat()
-        self._fed = start + len(portion)
-        self._reader.feed(portion)
-        return True
+        if self._is_large:
+            self._is_large = False
+            if sum(len(word) for word in words if type(word) is bytes) > self._bytes_max:
+                raise self.too_large()
+        return words
 
-    def _refuse_if_large(self, words: list[object]) -> None:
-        if sum(len(word) for word in words if type(word) is bytes) > self._bytes_max:
-            raise self.too_large()
+    def _feed(self, portion: bytes) -> None:
+        """Give the reader the next portion."""
+        if (self.partial_bytes or suspect(portion)) and self._unread.is_wrong(portion):
+            raise not_flat()
+        self._portion = portion
+        if self.partial_bytes:
+            self._is_large = self.partial_bytes + len(portion) > self._bytes_max
+        self._reader.feed(portion)
+
+    def _end_portion(self) -> None:
+        """The reader has read all of a portion that it can."""
+        portion, read = self._portion, self._read
+        self._portion, self._read = b"", 0
+        self.commands += read
+        # Mostly all is read, and there is nothing to keep.
+        if self.partial_bytes or portion.count(b"*") != read:
+            self._unread.keep(portion, read, self._reader)
+            self.partial_bytes = len(self._unread.bytes)
 
     def too_large(self) -> NoCommand:
         """What is said of a command that has too many bytes."""
