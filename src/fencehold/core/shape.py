@@ -96,17 +96,17 @@ def refuse_texts(limits: Limits, ask: Acquire) -> Refused | None:
 
 def _refuse_least_time(limits: Limits, ask: AcquireAtLeast) -> Refused | None:
     if not 0 < ask.at_least_ms <= limits.ttl_ms_max:
-        return Refused(Code.USAGE, f"at_least is 1 to {limits.ttl_ms_max} ms, not {ask.at_least_ms}")
+        return out_of_range("at_least", ask.at_least_ms, 1, limits.ttl_ms_max)
     if ask.mode is not Mode.EXCLUSIVE or ask.limit:
         return Refused(Code.USAGE, "at_least is for a name that is held exclusively, not shared or as a permit")
     return None
 
 
 def _refuse_permits(limits: Limits, ask: Acquire) -> Refused | None:
-    if ask.mode is not Mode.PERMIT or not 0 < ask.limit <= limits.permits_max:
-        return Refused(
-            Code.USAGE, f"a semaphore, and nothing else, has a limit of 1 to {limits.permits_max} permits"
-        )
+    if ask.mode is not Mode.PERMIT:
+        return Refused(Code.USAGE, "a semaphore, and nothing else, has a limit")
+    if not 0 < ask.limit <= limits.permits_max:
+        return Refused(Code.USAGE, f"limit is 1 to {limits.permits_max} permits, not {ask.limit}")
     if len(ask.names) > 1:
         return Refused(Code.USAGE, "a semaphore is asked for by itself, not among several names")
     return None

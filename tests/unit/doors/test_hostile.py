@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -336,6 +337,28 @@ def test_half_a_command_and_then_nothing_is_ended(loop: Loop) -> None:
         assert await idle.call("PING") == "PONG"
 
     serve(scenario, door=Bounds(frame_seconds_max=0.05), loop_factory=loop)
+
+
+@loops
+def test_half_commands_one_after_the_other_are_no_half_command(loop: Loop) -> None:
+    """Who always has half of the next one under way is not ended for the time that all of them took."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client()
+        command = frame("ECHO", 100 * "x")
+        [connection] = box.server.door.connections
+        times = count(1)
+        box.server.door.now = lambda: float(next(times))  # type: ignore[method-assign]
+        client.writer.write(command[:50])
+        await until(lambda: connection.partial_since is not None)
+        for number in range(3):
+            since = connection.partial_since
+            client.writer.write(command[50:] + command[:50])
+            await client.reply()
+            await until(lambda before=since: connection.partial_since != before)  # type: ignore[misc]
+            assert connection.commands == number + 1
+
+    serve(scenario, loop_factory=loop)
 
 
 async def _unread(client: Client) -> None:

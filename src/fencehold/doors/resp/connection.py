@@ -98,6 +98,8 @@ class Connection(asyncio.Protocol):
         self.backup: OnlineBackup | None = None
         """The one that is drawn from here, if any."""
         self.partial_since: float | None = None
+        """Since when there is half a command; and how many came before it."""
+        self._partial_after = 0
         self.lane = Lane(self._go_on_later)
         self.was_throttled = False
         """It had to wait for its turn, or for room, since somebody looked."""
@@ -234,11 +236,9 @@ class Connection(asyncio.Protocol):
         return True
 
     def _end_wrong(self, error: Exception) -> None:
-        if isinstance(error, NoCommand):
-            self.end(error.code, str(error))
-        else:
-            # A TypeError is the reader's: a map with a key that can be none.
-            self.end("ERR", f"protocol error: {error}")
+        # Of what the reader says: a TypeError is a map with a key that can be none.
+        wrong = error if isinstance(error, NoCommand) else not_flat()
+        self.end(wrong.code, str(wrong))
 
     def _look_at_bounds(self) -> None:
         bounds, partial_bytes = self.door.bounds, self._inbox.partial_bytes
@@ -247,8 +247,8 @@ class Connection(asyncio.Protocol):
             self.end(too_large.code, str(too_large))
         elif not partial_bytes:
             self.partial_since = None
-        elif self.partial_since is None:
-            self.partial_since = self.door.now()
+        elif self.partial_since is None or self._partial_after != self._inbox.commands:
+            self.partial_since, self._partial_after = self.door.now(), self._inbox.commands
         if len(self._slots) > bounds.in_flight_max and not self._full:
             self.end("LIMIT", f"at most {bounds.in_flight_max} commands may await their replies")
 

@@ -22,7 +22,11 @@ class NoCommand(Exception):
 
 def not_flat() -> NoCommand:
     """What is said of anything but a flat array of bulk strings."""
-    return NoCommand("ERR", f"protocol error: a command is a flat array of at most {ELEMENTS_MAX} bulk strings")
+    return NoCommand(
+        "ERR",
+        f"protocol error: a command is a flat array of at most {ELEMENTS_MAX} bulk strings, as redis-cli and "
+        "every Redis client send it",
+    )
 
 
 class Inbox:
