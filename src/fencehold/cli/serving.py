@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.client.views import party
 from fencehold.core.events import Event
+from fencehold.doors.resp.traffic import Flood
 from fencehold.engines.registry import shown
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
@@ -63,6 +65,7 @@ class Serving:
             self._on_port(server.port)
             self._say_ready(server)
             server.node.on_broken = self._say_broken
+            server.door.traffic.on_flood = partial(self._say_flood, server)
             if server.is_clustered:
                 self._tell_roles(server)
             await self._until_stopped(server)
@@ -111,6 +114,16 @@ class Serving:
         else:
             facts = {"name": name, "fence": event.fence, "holder": holder, "session": event.session, "by": by}
             _LOG.warning("broken", extra={"facts": facts})
+
+    def _say_flood(self, server: Server, flood: Flood) -> None:
+        """A client sends more than its share: who that is, and how much."""
+        name, peer = clean(server.door.called(flood.source)), flood.source.peer
+        if self._greets:
+            words = f"{name} at {peer} sends {flood.commands_per_s} commands/s and is throttled"
+            self._print(words, is_trouble=True)
+        else:
+            facts = {"client": name, "peer": peer, "commands_per_s": flood.commands_per_s}
+            _LOG.warning("throttled", extra={"facts": facts})
 
     def _print(self, words: str, *, is_trouble: bool) -> None:
         at = time.strftime("%H:%M:%S")

@@ -312,8 +312,12 @@ class Connection(asyncio.Protocol):
     def _look_at_unsent(self) -> None:
         """Let go of a client that asks for more than it reads. It would not read a last word either."""
         if self.unsent_bytes > self.door.bounds.unsent_bytes_max:
-            self._closing_by_us = True
-            self.abort()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close at once, from this end: for its session it is as if the network had lost the connection."""
+        self._closing_by_us = True
+        self.abort()
 
     @property
     def unsent_bytes(self) -> int:

@@ -18,11 +18,14 @@ from fencehold.doors.resp.backlog import Backlog
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
+from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
 from fencehold.node.checkup import Checkup
 from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.ids import Secrets, new_secret
+
+_PLAIN = "redis client"
 
 SWEEP_S = 1.0
 """How often it is looked after connections, at the least."""
@@ -40,6 +43,8 @@ class Bounds(NamedTuple):
     """Beyond this nothing more is read from a client until it reads."""
     unsent_bytes_max: int = 4 << 20
     """Beyond this it is disconnected."""
+    unsent_bytes_total_max: int = 64 << 20
+    """Of all who read too slowly, together."""
     prefixes_max: int = 128
     """That one connection may watch."""
     closing_seconds_max: float = 5.0
@@ -77,6 +82,7 @@ class Door:
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
         self.backlog = Backlog()
+        self.traffic = Traffic()
         self.connections: dict[Connection, None] = {}
         """In the order they came."""
         self.broadcasts: dict[Node, Broadcast] = {}
@@ -165,9 +171,14 @@ class Door:
         if not self.connections:
             self._closed.set()
 
+    def called(self, connection: Connection) -> str:
+        """What a client is called: as it named its connection or itself, or a plain one."""
+        said = "" if connection.member is None else connection.node.meta_of(connection.member.session)
+        return connection.name or name_in(said) or _PLAIN
+
     def meta_of(self, connection: Connection) -> str:
         """What is shown of a plain client to whoever asks who holds a name."""
-        return json.dumps({"client": connection.name or "redis client", "peer": connection.peer})
+        return json.dumps({"client": connection.name or _PLAIN, "peer": connection.peer})
 
     async def _sweep(self) -> None:
         """Now and then: end what hangs, keep alive what is there."""
@@ -176,6 +187,8 @@ class Door:
         while True:
             await asyncio.sleep(min(SWEEP_S, self.bounds.frame_seconds_max / 2, keep_alive_s))
             self._end_what_hangs()
+            self._end_what_never_reads()
+            self.traffic.look(self.connections, self.now())
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s
                 self._keep_implicit_alive()
@@ -187,10 +200,30 @@ class Door:
             if connection.backup is not None and connection.backup.is_overdue(now):
                 connection.end_backup()
 
+    def _end_what_never_reads(self) -> None:
+        """Let go of clients that read too little, those with the most unread first, until the rest is bearable."""
+        full = [connection for connection in self.connections if connection.is_full and not connection.ending]
+        unsent_bytes = sum(connection.unsent_bytes for connection in full)
+        for connection in sorted(full, key=lambda each: -each.unsent_bytes):
+            if unsent_bytes <= self.bounds.unsent_bytes_total_max:
+                return
+            unsent_bytes -= connection.unsent_bytes
+            connection.let_go()
+
     def _keep_implicit_alive(self) -> None:
         for connection in self.connections:
             if connection.member is not None and connection.member.implicit:
                 connection.member.keep_alive()
+
+
+def name_in(meta: str) -> str:
+    """What a client called itself when it opened its session; empty if it did not."""
+    try:
+        said = json.loads(meta)
+    except ValueError:
+        return ""
+    name = said.get("client") if isinstance(said, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _close(server: asyncio.Server) -> None:

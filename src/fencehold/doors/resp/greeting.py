@@ -1,10 +1,15 @@
 """Greeting: what any Redis client says before it comes to the point, and what tells it where it is."""
 
+from typing import TYPE_CHECKING
+
 from fencehold import __version__
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.tiers import choose
+
+if TYPE_CHECKING:
+    from fencehold.doors.resp.door import Door
 
 _NAME_BYTES_MAX = 128
 
@@ -132,9 +137,20 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "names_awaited": len(state.queues),
         "waiters": len(state.waiters),
         "connected_clients": len(connection.door.connections),
+        "throttled_clients": connection.door.traffic.throttled,
+        "busiest_client": _busiest(connection.door),
     }
     lines = ["# Fencehold", *(f"{key}:{value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
+
+
+def _busiest(door: "Door") -> str:
+    """Who sends most: its name, its address and how many commands a second; empty if nobody sends much."""
+    flood = door.traffic.busiest
+    if flood is None:
+        return ""
+    name = " ".join(door.called(flood.source).split())
+    return f"{name} {flood.source.peer or '-'} {flood.commands_per_s}"
 
 
 HANDLERS: dict[bytes, Handler] = {

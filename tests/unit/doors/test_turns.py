@@ -1,0 +1,247 @@
+"""Turns: a connection that floods is served, and nobody else notices; who floods is known."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from fencehold.doors.resp.backlog import ALONE_AFTER_S, ALONE_COMMANDS, QUANTUM, Backlog
+from fencehold.doors.resp.door import Bounds
+from fencehold.doors.resp.traffic import Flood, Traffic
+from fencehold.node.lanes import BUDGET_MAX
+from tests.unit.doors.box import Box, Client, frame, serve
+from tests.unit.doors.test_hostile import Loop, loops
+from tests.unit.node.doubles import run, until
+
+
+class _Sender:
+    """Has so many quanta to handle, and notes each turn."""
+
+    def __init__(self, name: str, quanta: int, turns: list[str]) -> None:
+        self.name, self.left, self.turns = name, quanta, turns
+
+    def go_on(self, until: float) -> bool:
+        self.turns.append(self.name)
+        self.left -= 1
+        return self.left > 0
+
+
+def test_those_in_the_backlog_take_turns() -> None:
+    """Each goes on once before any goes on twice."""
+
+    async def scenario() -> None:
+        turns: list[str] = []
+        backlog = Backlog()
+        for name in "abc":
+            backlog.join(_Sender(name, 4, turns))
+        await until(lambda: len(turns) == 12)
+        assert turns == list("abc") * 4
+
+    run(scenario())
+
+
+def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each slice of time the event loop goes round: what else is due is not kept waiting by a backlog."""
+    monkeypatch.setattr("fencehold.doors.resp.backlog.SLICE_S", 0.0)
+
+    async def scenario() -> None:
+        turns: list[str] = []
+        backlog = Backlog()
+        for name in "ab":
+            backlog.join(_Sender(name, 3, turns))
+        seen = []
+        while len(turns) < 6:
+            await asyncio.sleep(0)
+            seen.append(len(turns))
+        assert turns == list("ababab")
+        assert set(seen) >= {1, 2, 3, 4, 5}
+
+    run(scenario())
+
+
+def test_who_is_alone_may_have_more_at_once() -> None:
+    """After a while in which nobody else was heard; one word of another ends it."""
+
+    async def scenario() -> None:
+        backlog, one, other = Backlog(), _Sender("a", 1, []), _Sender("b", 1, [])
+        loop = asyncio.get_running_loop()
+        backlog.hear(one)
+        assert backlog.allowance(one)[0] == QUANTUM
+        backlog._shared_until = loop.time() - ALONE_AFTER_S
+        assert backlog.allowance(one)[0] == ALONE_COMMANDS
+        backlog.hear(other)
+        backlog.hear(one)
+        assert backlog.allowance(one)[0] == QUANTUM
+
+    run(scenario())
+
+
+async def _replies(client: Client, count: int) -> list[Any]:
+    return [await client.reply() for _ in range(count)]
+
+
+@loops
+def test_a_pipeline_of_any_length_is_answered_in_order(loop: Loop) -> None:
+    """Commands that came at once and had to wait for their turns are all answered, each in its place."""
+
+    async def scenario(box: Box) -> None:
+        client, other = await box.client(2, session=60_000), await box.client()
+        count = 3_000
+        commands = [
+            frame("LOCK.ACQUIRE", f"n{number}", "WAIT", 0) + frame("ECHO", number) for number in range(count)
+        ]
+        client.writer.write(b"".join(commands))
+        assert await other.call("PING") == "PONG"
+        found = await _replies(client, 2 * count)
+        assert found[1::2] == [str(number) for number in range(count)]
+        assert [reply[reply.index("fence") + 1] for reply in found[::2]] == list(range(1, count + 1))
+
+    serve(scenario, loop_factory=loop)
+
+
+@loops
+def test_a_command_is_in_the_next_entries_whatever_others_send(loop: Loop) -> None:
+    """Twenty connections have thousands of commands under way; one that asks for one thing has it soon.
+
+    Counted in entries and in what they did for others meanwhile, not in seconds.
+    """
+
+    async def scenario(box: Box) -> None:
+        floods = [await box.client(2, session=60_000) for _ in range(20)]
+        good = await box.client(2, session=60_000)
+        for number, flood in enumerate(floods):
+            flood.writer.write(2_000 * frame("LOCK.ACQUIRE", f"flood{number}", "WAIT", 0))
+        await until(lambda: box.server.node.appends > 30)
+        for number in range(20):
+            appends, handled = box.server.node.appends, _handled(box)
+            await good.call("LOCK.ACQUIRE", f"good{number}", "WAIT", 0)
+            assert box.server.node.appends - appends <= 8
+            assert _handled(box) - handled <= 8 * BUDGET_MAX
+        for flood in floods:
+            await _replies(flood, 2_000)
+
+    serve(scenario, loop_factory=loop, seconds_max=60.0)
+
+
+def _handled(box: Box) -> int:
+    return sum(connection.commands for connection in box.server.door.connections)
+
+
+@loops
+def test_a_client_that_does_not_read_stops_being_read(loop: Loop) -> None:
+    """What it sends stays with it; it is not ended for that, and goes on when it reads."""
+    bounds = Bounds(unsent_bytes_high=10_000)
+
+    async def scenario(box: Box) -> None:
+        silent, good = await box.client(2, session=60_000), await box.client(2, session=60_000)
+        [connection] = [c for c in box.server.door.connections if c.member and c.member.session == 1]
+        transport = silent.writer.transport
+        transport.pause_reading()  # type: ignore[attr-defined]
+        while not connection.is_full:
+            silent.writer.write(50 * frame("ECHO", 5_000 * "x"))
+            await good.call("PING")
+        handled = connection.commands
+        silent.writer.write(500 * frame("ECHO", 5_000 * "x"))
+        for _ in range(20):
+            await good.call("PING")
+        assert connection.commands <= handled + 2
+        assert not connection.ending
+        transport.resume_reading()  # type: ignore[attr-defined]
+        assert await silent.reply() == 5_000 * "x"
+        await until(lambda: connection.commands > handled + 100)
+        transport.abort()
+
+    serve(scenario, door=bounds, loop_factory=loop)
+
+
+@loops
+def test_many_that_do_not_read_are_bounded_together(loop: Loop) -> None:
+    """Those with most unread are let go of, until the rest is within the bound; who reads is not touched."""
+    bounds = Bounds(unsent_bytes_high=50_000, unsent_bytes_total_max=400_000, frame_seconds_max=0.05)
+
+    async def scenario(box: Box) -> None:
+        good = await box.client(2, session=60_000)
+        silent = [await box.client() for _ in range(10)]
+        for client in silent:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        door = box.server.door
+
+        def unsent_bytes() -> int:
+            return sum(connection.unsent_bytes for connection in door.connections)
+
+        for _ in range(300):
+            for client in silent:
+                if not client.writer.transport.is_closing():
+                    client.writer.write(frame("ECHO", 50_000 * "x"))
+            await good.call("PING")
+            if len(door.connections) < 11:
+                break
+        await until(lambda: unsent_bytes() <= bounds.unsent_bytes_total_max)
+        assert await good.call("LOCK.ACQUIRE", "a", "WAIT", 0)
+        for client in silent:
+            client.writer.transport.abort()
+
+    serve(scenario, door=bounds, loop_factory=loop)
+
+
+class _Source:
+    """A connection, as far as traffic knows it."""
+
+    def __init__(self) -> None:
+        self.commands = 0
+        self.was_throttled = False
+
+
+def test_who_sends_most_is_known() -> None:
+    """By how much it sent since the last look; nobody, if nobody sends much."""
+    traffic = Traffic()
+    idle, busy = cast("Any", _Source()), cast("Any", _Source())
+    sources = [idle, busy]
+    idle.commands = 10
+    traffic.look(sources, 1.0)
+    traffic.look(sources, 2.0)
+    found = [traffic.busiest]
+    busy.commands = 10_000
+    traffic.look(sources, 4.0)
+    found.append(traffic.busiest)
+    traffic.look(sources, 5.0)
+    found.append(traffic.busiest)
+    assert found == [None, Flood(busy, 5_000, is_throttled=False), None]
+    assert traffic.throttled == 0
+
+
+def test_a_flood_is_told_of_now_and_then() -> None:
+    """When it was throttled at several looks in a row, and once a minute from then on."""
+    traffic, told = Traffic(), []
+    traffic.on_flood = lambda flood: told.append(flood.commands_per_s)
+    source = cast("Any", _Source())
+    for second in range(100):
+        source.commands += 500
+        source.was_throttled = True
+        traffic.look([source], float(second))
+        assert traffic.throttled == 1
+    assert told == [500, 500]
+    assert not source.was_throttled
+
+
+def test_info_names_who_floods() -> None:
+    """By the name it gave itself, its address, and how much it sends."""
+
+    async def scenario(box: Box) -> None:
+        wild, good = await box.client(2), await box.client(2)
+        await wild.call("CLIENT", "SETNAME", "nightly import")
+        assert "busiest_client:\r\n" in await good.call("INFO")
+        for _ in range(50):
+            wild.writer.write(1_000 * frame("PING"))
+            await good.call("PING")
+            await _replies(wild, 1_000)
+            box.server.door.traffic.look(box.server.door.connections, box.server.door.now())
+            info = await good.call("INFO")
+            if "busiest_client:nightly" in info and " 0\r\n" not in info:
+                break
+        [line] = [
+            line for line in info.split("\r\n") if line.startswith("busiest_client:nightly import 127.0.0.1:")
+        ]
+        assert int(line.rpartition(" ")[2]) > 0
+
+    serve(scenario)
