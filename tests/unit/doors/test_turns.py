@@ -147,8 +147,7 @@ def test_a_client_that_does_not_read_stops_being_read(loop: Loop) -> None:
         assert connection.commands <= handled + 2
         assert not connection.ending
         transport.resume_reading()  # type: ignore[attr-defined]
-        assert await silent.reply() == 5_000 * "x"
-        await until(lambda: connection.commands > handled + 100)
+        assert set(await _replies(silent, handled + 100)) == {5_000 * "x"}
         transport.abort()
 
     serve(scenario, door=bounds, loop_factory=loop)
