@@ -39,7 +39,7 @@ def answering(reply: bytes) -> Iterator[int]:
 
 def why(url: str) -> str:
     """What a client says that cannot reach this."""
-    with pytest.raises(Unavailable) as failed, fencehold.connect(url, connect_timeout=0.3):
+    with pytest.raises(Unavailable) as failed, fencehold.connect(url, connect_timeout=1.0):
         pass
     return str(failed.value)
 
@@ -49,7 +49,7 @@ def test_nothing_listens() -> None:
     port = free_port()
     told = why(f"fencehold://alice:secret@127.0.0.1:{port}")
     assert told == (
-        f"cannot reach fencehold://127.0.0.1:{port} within 0.3 s: Connection refused. "
+        f"cannot reach fencehold://127.0.0.1:{port} within 1 s: Connection refused. "
         "Is `fencehold serve` running there?"
     )
 

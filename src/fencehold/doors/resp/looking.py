@@ -74,7 +74,7 @@ def _ask_prepared(connection: Connection, slot: Slot, question: Question, stale:
 
     def ask() -> None:
         if not connection.ending:
-            (connection.node.look if stale else connection.node.ask)(question, on_found)
+            (connection.node.look if stale else connection.ask)(question, on_found)
 
     def on_found(found: Any) -> None:
         if found is not None:

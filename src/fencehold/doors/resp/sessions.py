@@ -57,7 +57,7 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
     session = node.replica.machine.state.sessions.get(number_) if node.leads else None
     if session is None or not _is_its_secret(session, secret):
         # What the state says may not be durable yet, and a client that hears this gives up all it holds.
-        node.ask(_nothing, partial(_not_found, slot, number_, node.tier.name))
+        connection.ask(_nothing, partial(_not_found, slot, number_, node.tier.name))
         return
     # Attached before it is durable: the end of the old connection must not suspend it any more.
     member = connection.member = Member(connection, session.id, session.ttl_ms, implicit=False, resumed=True)
