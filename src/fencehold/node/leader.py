@@ -69,6 +69,9 @@ _RETRY_AFTER_S = 0.25
 _QUESTIONS_MS_MAX = 2.0
 """How long questions may take after one entry; the others are put after the next."""
 
+_LOOKED_MAX = 256
+"""Answers that may wait for what they saw to be durable: each may be a page of a quarter megabyte."""
+
 _LATE_S = 0.1
 """A tick that comes so much too late was kept waiting by something."""
 
@@ -196,6 +199,8 @@ class Leader:
         """Put a question to the state as it is, which may be an old one; answered when what it saw is durable."""
         if self._stopping:
             reply(Unavailable("stopping"))
+        elif self._is_ahead and len(self._looked) >= _LOOKED_MAX:
+            reply(Overloaded(f"{_LOOKED_MAX} answers wait for the journal", retry_after_s=_RETRY_AFTER_S))
         elif self._is_ahead:
             self._looked.append((question(self.machine.state), reply))
         else:

@@ -26,6 +26,8 @@ from fencehold.core.views import all_in_use, all_names, in_use, in_use_count_max
 _BUCKET_MAX = 1_024
 """Names in one bucket: what a page sorts again, and a full bucket is looked through for."""
 
+WAITING_MAX = 1_024
+"""Pages that may wait for the index to be made."""
 FEW_NAMES = 1_024
 """A state with no more names than these is indexed on the spot: in less than a millisecond, once."""
 
@@ -77,6 +79,11 @@ class Names:
         """What the index still lacks while it is made."""
         self._waiting: deque[Callable[[], None]] = deque()
         self._step: asyncio.Handle | None = None
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many wait for the index already that nobody else should."""
+        return len(self._waiting) >= WAITING_MAX
 
     def prepare(self, state: State, then: Callable[[], None]) -> None:
         """Call `then` when a page of the state can be read: at once, or when the index is made."""

@@ -668,3 +668,20 @@ def test_the_time_of_a_stall_does_not_count() -> None:
             assert 1 in scene.leader.machine.state.sessions
 
     run(scenario())
+
+
+def test_looks_that_wait_for_an_append_have_a_bound() -> None:
+    """Each keeps what it found: beyond the bound one is told when to come back, and nothing is looked at."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.submit("under way", Break("a"))
+            await settle()
+            for number in range(1_000):
+                scene.leader.look(_fence, scene.told.reply(str(number)))
+            refused = [name for name, found in scene.told.replies if isinstance(found, Overloaded)]
+            assert len(refused) == 1_000 - 256
+            await scene.journal.complete()
+            assert len(scene.told.replies) == 1_000
+
+    run(scenario())

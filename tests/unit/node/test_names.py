@@ -300,3 +300,22 @@ def test_sessions_with_nothing_are_counted_as_work(monkeypatch: pytest.MonkeyPat
         assert sum(taken) > 5 * SLICE_NAMES
 
     run(scenario())
+
+
+def test_so_many_may_wait_for_an_index() -> None:
+    """A flood of lists before it is made is known to be too much."""
+
+    async def scenario() -> None:
+        fed = Fed()
+        fed.hold(str(number) for number in range(MANY))
+        called: list[int] = []
+        crowded = []
+        for number in range(module.WAITING_MAX + 1):
+            crowded.append(fed.names.is_crowded)
+            fed.names.prepare(fed.machine.state, lambda one=number: called.append(one))  # type: ignore[misc]
+        assert crowded == [False] * module.WAITING_MAX + [True]
+        await fed.page()
+        assert len(called) == module.WAITING_MAX + 1
+        assert not fed.names.is_crowded
+
+    run(scenario())

@@ -10,7 +10,7 @@ from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import at_least, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.pages import info_page, names_page, sessions_page
-from fencehold.errors import FenceholdError, Unavailable
+from fencehold.errors import FenceholdError, Overloaded, Unavailable
 from fencehold.node.leader import Question
 
 _LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
@@ -18,6 +18,7 @@ _STALE = frozenset({b"STALE"})
 _LIST_FLAGS = _STALE | {b"HOLD"}
 _INFO = kinds(HOLDS=("holds", number), WAITERS=("waiters", number), COUNT=("count", number))
 _SESSIONS = kinds(CURSOR=("cursor", number), COUNT=("count", number))
+_RETRY_AFTER_S = 0.5
 _COUNT, _COUNT_MAX = 100, 1_000
 _COUNT_WITH_HOLDS_MAX = 250
 """Each brings metadata of up to 2 KiB with it."""
@@ -84,7 +85,9 @@ def _ask_prepared(connection: Connection, slot: Slot, question: Question, stale:
         else:
             _found(slot, Unavailable("the names could not be put in order: try again"))
 
-    if stale or connection.node.leads:
+    if connection.node.names.is_crowded:
+        _found(slot, Overloaded("too many wait for the names to be put in order", retry_after_s=_RETRY_AFTER_S))
+    elif stale or connection.node.leads:
         connection.node.prepare_names(ask)
     else:
         ask()
