@@ -62,6 +62,8 @@ class Process:
         # As `Drift.seconds`, written out: nothing is called more often.
         return self._offset_s + self.scheduler.now_ns * self._rate_ns
 
+    goes_by_itself = True
+
     def now_ms(self) -> float:
         """The same, as a node reads it."""
         return self.seconds() * 1000

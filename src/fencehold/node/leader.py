@@ -137,7 +137,7 @@ class Leader:
         self._told_ms = clock.now_ms()
         self._loop = asyncio.get_running_loop()
         self._tick_due_at: float | None = None
-        """When the next tick is to come, by the event loop's own clock; None: nobody ticks."""
+        """When the next tick is to come, by the event loop's own clock; None: that is not known."""
         self._calendar = calendar
         self._has_dated = False
         """It has told the time of day."""
@@ -209,7 +209,8 @@ class Leader:
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
         self._pass_over_stall()
-        self._tick_due_at = self._loop.time() + self._bounds.tick_s
+        if self._clock.goes_by_itself:
+            self._tick_due_at = self._loop.time() + self._bounds.tick_s
         state = self.machine.state
         if self._is_followed or state.sessions or state.delays or state.kept or self._renewals:
             self._wanted.set()

@@ -7,6 +7,9 @@ from typing import Protocol
 class Clock(Protocol):
     """Something that advances and never goes back."""
 
+    goes_by_itself: bool
+    """It advances as the event loop's own clock does; otherwise somebody moves it, and nobody is late by it."""
+
     def now_ms(self) -> float:
         """Milliseconds since some fixed instant."""
         ...
@@ -14,6 +17,8 @@ class Clock(Protocol):
 
 class MonotonicClock:
     """The clock of the machine this runs on."""
+
+    goes_by_itself = True
 
     def now_ms(self) -> float:
         return monotonic_ns() / 1_000_000

@@ -67,6 +67,8 @@ class Stage:
     def meta_of(self, session: int) -> str:
         return f"client {session}"
 
+    goes_by_itself = False
+
     def now_ms(self) -> float:
         self.now += self.call_ms
         return self.now

@@ -244,3 +244,19 @@ def test_info_names_who_floods() -> None:
         assert int(line.rpartition(" ")[2]) > 0
 
     serve(scenario)
+
+
+def test_a_flood_of_keep_alives_goes_before_nobody() -> None:
+    """A few ride with the next entry; the others are commands like any other. All are answered."""
+
+    async def scenario(box: Box) -> None:
+        wild, good = await box.client(3, session=60_000), await box.client(3, session=60_000)
+        wild.writer.write(2_000 * frame("SESSION.KEEPALIVE"))
+        grant = await good.call("LOCK.ACQUIRE", "a", "WAIT", 0)
+        assert grant["fence"] == 1
+        [connection] = [c for c in box.server.door.connections if c.member and c.member.session == 1]
+        assert connection.member is not None
+        assert connection.member.renewals <= 8
+        assert {reply["ttl_ms"] for reply in await _replies(wild, 2_000)} == {60_000}
+
+    serve(scenario)

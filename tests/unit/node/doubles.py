@@ -45,6 +45,8 @@ NOON = 1_767_268_800_000
 class HandClock:
     """A clock, and a calendar that goes with it, that stand still until they are moved."""
 
+    goes_by_itself = False
+
     def __init__(self) -> None:
         self.at_ms = 1_000_000.0
         self.unix_at_ms = float(NOON)

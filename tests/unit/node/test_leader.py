@@ -650,6 +650,7 @@ def test_the_time_of_a_stall_does_not_count() -> None:
     async def scenario() -> None:
         async with leading(Bounds(tick_s=0.01)) as scene:
             loop, stalled_s = asyncio.get_running_loop(), 0.0
+            scene.clock.goes_by_itself = True
             scene.leader._loop = SimpleNamespace(time=lambda: loop.time() + stalled_s)  # type: ignore[assignment]
             scene.leader.tick()
             await scene.commit("open", OpenSession(1_000))

@@ -36,6 +36,8 @@ class Member:
         self.implicit = implicit
         self.ending = False
         """Its client has asked for its end."""
+        self.renewals = 0
+        """Keep-alives of its client that wait for the next entry."""
         self._connection = connection
         self._node = connection.node
         self._blocked: dict[int, list[Slot]] = {}

@@ -15,6 +15,9 @@ from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError
 
+_RENEWALS_MAX = 8
+"""Keep-alives of one session that go before all commands. A client sends one, and waits for the answer."""
+
 _OPEN = kinds(TTL=("ttl_ms", number), GRACE=("grace_ms", number), META=("meta", text))
 
 
@@ -97,19 +100,26 @@ def keep_alive(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 0)
     member = member_of(connection)
     member.is_proven = True
-    told = partial(_kept_alive, slot, member.session, member.ttl_ms, connection.node.logical_ms())
-    if member.ending:
-        # Renewals go to the front of their entry: this one must not come before the close it was sent after.
+    told = partial(_kept_alive, slot, member, connection.node.logical_ms())
+    if member.ending or member.renewals >= _RENEWALS_MAX:
+        # Renewals go to the front of their entry: this one must not come before the close it was sent after, and a
+        # flood of them is a flood like any other.
         connection.submit(Renew((member.session,)), told)
     else:
-        connection.node.renew(member.session, told)
+        member.renewals += 1
+        connection.node.renew(member.session, partial(_renewed, member, told))
 
 
-def _kept_alive(slot: Slot, session: int, ttl_ms: int, came_at_ms: int, outcome: Told, at_ms: int) -> None:
-    if isinstance(outcome, Renewed) and session not in outcome.ended:
-        slot.reply({"at": at_ms, "ttl_ms": ttl_ms, "came_at": came_at_ms})
+def _renewed(member: Member, told: Callable[[Told, int], None], outcome: Told, at_ms: int) -> None:
+    member.renewals -= 1
+    told(outcome, at_ms)
+
+
+def _kept_alive(slot: Slot, member: Member, came_at_ms: int, outcome: Told, at_ms: int) -> None:
+    if isinstance(outcome, Renewed) and member.session not in outcome.ended:
+        slot.reply({"at": at_ms, "ttl_ms": member.ttl_ms, "came_at": came_at_ms})
     else:
-        _not_renewed(slot, session, outcome, at_ms)
+        _not_renewed(slot, member.session, outcome, at_ms)
 
 
 def _not_renewed(slot: Slot, session: int, outcome: Told, at_ms: int) -> None:
