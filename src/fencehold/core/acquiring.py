@@ -25,7 +25,7 @@ from fencehold.core.outcomes import (
     Refused,
     Released,
 )
-from fencehold.core.queues import ahead, end_wait, hand_on, join
+from fencehold.core.queues import ahead, end_wait, hand_on, join, limit_awaited
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
 from fencehold.core.shape import is_plain, refuse_names, refuse_terms, refuse_texts
 from fencehold.core.state import Session, State
@@ -133,4 +133,4 @@ def _limit_in_use(state: State, name: str) -> int:
     crowd = state.crowds.get(name)
     if crowd is not None and crowd.limit:
         return crowd.limit
-    return next((w.ask.limit for w in state.queues.get(name, {}).values() if w.ask.limit), 0)
+    return limit_awaited(state, name)

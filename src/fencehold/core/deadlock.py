@@ -10,10 +10,24 @@ Only what is certain counts, so that there is never a false alarm:
 
 Edges come into being only when somebody begins to wait, so looking then is enough; but for an owner that waited
 for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
+
+What the search costs:
+
+4. It goes both ways by turns, a step each: *forward* over those the request would wait for, and those they wait
+   for; *backward* over those who wait for what its owner holds, and those who wait for them. Where either way ends
+   there is no circle. So a request costs what the shorter way costs: nothing behind any queue while nobody waits
+   for what its owner holds, and little where its name is held by an owner that does not wait.
+5. Each way goes level by level, and looks at each place in a queue and at each hold once. When the two meet, the
+   first circle that is as short as any can still be is the answer.
+6. All is looked at in an order that follows from the state alone, so every replica tells the same circle: names as
+   asked for or sorted, holds by fence, waiters by ticket.
 """
 
-from collections import deque
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain
+from typing import Literal, TypeAlias
 
 from fencehold.core.commands import Acquire, Mode
 from fencehold.core.outcomes import Link
@@ -22,63 +36,238 @@ from fencehold.core.state import Hold, OwnerKey, State, Waiter
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
 
+_Edge: TypeAlias = tuple[OwnerKey, OwnerKey, str, int, int]
+"""Who waits, for whom, for which name, with which fence that is held (0: it stands before), and since when."""
+_Edges: TypeAlias = Generator[_Edge | None, None, None]
+"""None is a step that led nowhere: it is the other way's turn all the same."""
+_Reached: TypeAlias = dict[OwnerKey, tuple[int, _Edge | None]]
+"""Owners by how many edges away they are, and the last edge on the way there."""
+
 
 def find_circle(state: State, ask: Acquire) -> tuple[Link, ...]:
     """The shortest circle that the request would close; empty if none."""
     start = (ask.session, ask.owner)
     if not ask.owner or start in state.waiting:
         return ()
-    steps: dict[OwnerKey, tuple[OwnerKey, Link]] = {}
-    scanned: dict[tuple[str, Mode], int] = {}
-    frontier: deque[tuple[OwnerKey, Acquire, int]] = deque([(start, ask, _LAST)])
-    while frontier:
-        owner, wait, ticket = frontier.popleft()
-        for blocker, link in _blockers(state, owner, wait, ticket, scanned):
-            if blocker == start:
-                return _trace(steps, start, owner, link)
-            if blocker in steps or not blocker[1]:
-                continue
-            steps[blocker] = (owner, link)
-            if (waits := state.waiting.get(blocker)) and len(waits) == 1:
-                waiter = next(iter(waits.values()))
-                frontier.append((blocker, waiter.ask, waiter.ticket))
-    return ()
+    return _Search(state, start, ask).circle()
 
 
-def _blockers(
-    state: State, owner: OwnerKey, wait: Acquire, ticket: int, scanned: dict[tuple[str, Mode], int]
-) -> Iterator[tuple[OwnerKey, Link]]:
-    """For whom the owner waits, and why. What was looked at from further back need not be looked at again."""
-    for name in wait.names:
-        if scanned.get((name, wait.mode), -1) >= ticket:
-            continue
-        scanned[name, wait.mode] = ticket
-        for hold in _certain(state, name, wait.mode):
-            yield (hold.session, hold.owner), Link(*owner, name, hold.fence, hold.since_at)
-        for waiter in _before(state, name, ticket):
-            yield (waiter.ask.session, waiter.ask.owner), Link(*owner, name, 0, waiter.since_at)
+class _Search:
+    """One search, both ways, from the owner that asks back to itself."""
+
+    __slots__ = ("_ahead", "_ask", "_behind", "_best", "_best_length", "_depth", "_start", "_state")
+
+    def __init__(self, state: State, start: OwnerKey, ask: Acquire) -> None:
+        self._state, self._start, self._ask = state, start, ask
+        self._ahead: _Reached = {start: (0, None)}
+        self._behind: _Reached = {start: (0, None)}
+        self._depth = 0
+        """Levels that are known whole, of both ways together: any circle of that many edges has been seen."""
+        self._best: _Edge | None = None
+        """Where the two ways met in the shortest circle so far, and its length."""
+        self._best_length = 0
+
+    def circle(self) -> tuple[Link, ...]:
+        backward = self._walk(self._behind, self._ahead, 0, _Backward(self._state, self._start, self._ask).edges)
+        forward = self._walk(self._ahead, self._behind, 1, _Forward(self._state, self._start, self._ask).edges)
+        # The end of either way ends the search. The backward one has its turn first: it is mostly at its end.
+        for _ in zip(backward, forward, strict=False):
+            if self._best is not None and self._best_length <= self._depth + 1:
+                break
+        return () if self._best is None else self._trace(self._best)
+
+    def _walk(
+        self, mine: _Reached, others: _Reached, far_end: Literal[0, 1], edges_of: Callable[[OwnerKey], _Edges]
+    ) -> Iterator[None]:
+        """Reach all there are in one direction, level by level; each turn is one step."""
+        level = [self._start]
+        depth = 0
+        while level:
+            depth += 1
+            found: list[OwnerKey] = []
+            for owner in level:
+                for edge in edges_of(owner):
+                    if edge is not None:
+                        other = edge[far_end]
+                        if other in others:
+                            self._meet(edge, depth + others[other][0])
+                        if other not in mine:
+                            mine[other] = depth, edge
+                            found.append(other)
+                    yield
+                if depth > 1:
+                    yield
+            self._depth += 1
+            level = found
+
+    def _meet(self, edge: _Edge, length: int) -> None:
+        if self._best is None or length < self._best_length:
+            self._best, self._best_length = edge, length
+
+    def _trace(self, edge: _Edge) -> tuple[Link, ...]:
+        edges = [edge]
+        while (before := self._ahead[edges[-1][0]][1]) is not None:
+            edges.append(before)
+        edges.reverse()
+        while (after := self._behind[edges[-1][1]][1]) is not None:
+            edges.append(after)
+        return tuple(Link(*waiting, name, fence, since_at) for waiting, _, name, fence, since_at in edges)
 
 
-def _certain(state: State, name: str, mode: Mode) -> list[Hold]:
-    """The holds whose owners are all waited for by whoever cannot have the name in this mode."""
-    crowd = state.crowds.get(name)
-    if crowd is None or crowd.mode is not mode or crowd.limit == 1:
-        return state.holders(name)
-    return []
+class _Forward:
+    """For whom an owner waits."""
+
+    __slots__ = ("_ask", "_holds_seen", "_places", "_start", "_state")
+
+    def __init__(self, state: State, start: OwnerKey, ask: Acquire) -> None:
+        self._state, self._start, self._ask = state, start, ask
+        self._holds_seen: set[str] = set()
+        self._places: dict[str, _Places] = {}
+
+    def edges(self, owner: OwnerKey) -> _Edges:
+        if owner == self._start:
+            return self._edges(owner, self._ask, _LAST)
+        waiter = _only_wait(self._state, owner)
+        return _nowhere() if waiter is None else self._edges(owner, waiter.ask, waiter.ticket)
+
+    def _edges(self, owner: OwnerKey, wait: Acquire, ticket: int) -> _Edges:
+        for name in wait.names:
+            if name not in self._holds_seen and wait.mode is not _sharing(self._state, name):
+                self._holds_seen.add(name)
+                for hold in _holds(self._state, name):
+                    key = (hold.session, hold.owner)
+                    yield (owner, key, name, hold.fence, hold.since_at) if key[1] else None
+            for other in self._before(name, ticket):
+                key = (other.ask.session, other.ask.owner)
+                yield (owner, key, name, 0, other.since_at) if key[1] else None
+
+    def _before(self, name: str, ticket: int) -> Iterator[Waiter]:
+        """Who stands before the ticket, from the first, but for those it has told of before."""
+        places = self._places.get(name)
+        if places is None:
+            places = self._places[name] = _Places(iter(self._state.queues.get(name, {}).values()))
+        while (waiter := places.current) is not None and waiter.ticket < ticket:
+            yield waiter
+            places.go_on()
 
 
-def _before(state: State, name: str, ticket: int) -> Iterator[Waiter]:
-    for waiter in state.queues.get(name, {}).values():
-        if waiter.ticket >= ticket:
+class _Backward:
+    """Who waits for an owner: for what it holds, or behind it in a queue."""
+
+    __slots__ = ("_ask", "_asked", "_held_free", "_places", "_shared", "_start", "_state", "_waits_seen")
+
+    def __init__(self, state: State, start: OwnerKey, ask: Acquire) -> None:
+        self._state, self._start, self._ask = state, start, ask
+        self._asked = frozenset(ask.names)
+        self._held_free: dict[OwnerKey, list[str]] = {}
+        """Names asked for that nobody waits for yet, by who holds them exclusively."""
+        for name in ask.names:
+            if name in state.held and name not in state.queues:
+                hold = state.held[name]
+                self._held_free.setdefault((hold.session, hold.owner), []).append(name)
+        self._shared: dict[int, dict[str, dict[str, Hold]]] = {}
+        self._waits_seen: set[str] = set()
+        self._places: dict[str, _Places] = {}
+
+    def edges(self, owner: OwnerKey) -> _Edges:
+        held = self._state.held
+        for name in chain(self._state.blocking.get(owner, ()), self._held_free.get(owner, ())):
+            yield from self._edges_to_hold(owner, held[name])
+        session = self._state.sessions[owner[0]]
+        if session.shares:
+            if session.id not in self._shared:
+                yield from self._look_at_shares(session.id)
+            shares = self._shared[session.id].get(owner[1], {})
+            for name in sorted(shares):
+                yield from self._edges_to_hold(owner, shares[name])
+        if owner != self._start and (waiter := _only_wait(self._state, owner)):
+            yield from self._edges_to_place(owner, waiter)
+
+    def _look_at_shares(self, session_id: int) -> _Edges:
+        """Find, by owner and name, what the session has in crowds that anybody waits for."""
+        queues, asked = self._state.queues, self._asked
+        found: dict[str, dict[str, Hold]] = {}
+        for hold in self._state.sessions[session_id].shares.values():
+            if hold.owner and (hold.name in queues or hold.name in asked):
+                first = found.setdefault(hold.owner, {}).setdefault(hold.name, hold)
+                if hold.fence < first.fence:
+                    found[hold.owner][hold.name] = hold
+            yield None
+        self._shared[session_id] = found
+
+    def _edges_to_hold(self, owner: OwnerKey, hold: Hold) -> _Edges:
+        name = hold.name
+        if name in self._waits_seen:
             return
-        yield waiter
+        # Of several that share a name, all are waited for by the same waiters.
+        self._waits_seen.add(name)
+        sharing = _sharing(self._state, name)
+        if name in self._asked and self._ask.mode is not sharing:
+            yield self._start, owner, name, hold.fence, hold.since_at
+        for waiter in self._state.queues.get(name, {}).values():
+            if waiter.ask.mode is not sharing and _is_one_task(self._state, waiter):
+                yield (waiter.ask.session, waiter.ask.owner), owner, name, hold.fence, hold.since_at
+            else:
+                yield None
+
+    def _edges_to_place(self, owner: OwnerKey, waiter: Waiter) -> _Edges:
+        for name in waiter.ask.names:
+            if name in self._asked:
+                yield self._start, owner, name, 0, waiter.since_at
+            for other in self._after(name, waiter.ticket):
+                is_one = _is_one_task(self._state, other)
+                key = (other.ask.session, other.ask.owner)
+                yield (key, owner, name, 0, waiter.since_at) if is_one else None
+
+    def _after(self, name: str, ticket: int) -> Iterator[Waiter]:
+        """Who stands behind the ticket, from the last, but for those it has told of before."""
+        places = self._places.get(name)
+        if places is None:
+            places = self._places[name] = _Places(reversed(self._state.queues[name].values()))
+        while (waiter := places.current) is not None and waiter.ticket > ticket:
+            yield waiter
+            places.go_on()
 
 
-def _trace(
-    steps: dict[OwnerKey, tuple[OwnerKey, Link]], start: OwnerKey, owner: OwnerKey, last: Link
-) -> tuple[Link, ...]:
-    links = [last]
-    while owner != start:
-        owner, link = steps[owner]
-        links.append(link)
-    return tuple(reversed(links))
+class _Places:
+    """The places of a queue, gone through from one end, now so far and later further."""
+
+    __slots__ = ("_rest", "current")
+
+    def __init__(self, waiters: Iterator[Waiter]) -> None:
+        self._rest = waiters
+        self.current = next(waiters, None)
+
+    def go_on(self) -> None:
+        self.current = next(self._rest, None)
+
+
+def _sharing(state: State, name: str) -> Mode | None:
+    """In which mode one may wait for the name and yet for none of its holders: they are of that mode, too."""
+    crowd = state.crowds.get(name)
+    return None if crowd is None or crowd.limit == 1 else crowd.mode
+
+
+def _holds(state: State, name: str) -> Iterable[Hold]:
+    """Who has the name, by fence."""
+    hold = state.held.get(name)
+    if hold is not None:
+        return (hold,)
+    crowd = state.crowds.get(name)
+    return () if crowd is None else crowd.holds.values()
+
+
+def _is_one_task(state: State, waiter: Waiter) -> bool:
+    """Whether its owner was named, and waits for nothing else."""
+    owner = waiter.ask.owner
+    return bool(owner) and len(state.waiting[waiter.ask.session, owner]) == 1
+
+
+def _only_wait(state: State, owner: OwnerKey) -> Waiter | None:
+    """What the owner waits for, if that is one thing."""
+    waits = state.waiting.get(owner, {})
+    return next(iter(waits.values())) if len(waits) == 1 else None
+
+
+def _nowhere() -> _Edges:
+    yield from ()

@@ -7,16 +7,19 @@ The law of hand-over, in one place:
 2. A waiter is granted when it is first in all its queues and all its names admit it: all at once (G4, G8).
 3. What becomes free in one step is handed on in the order of the tickets, each hold to one successor. Readers at
    the head of a queue are granted together; one behind a writer waits for it.
+4. Nothing that one request or one hand-over needs is looked for along a queue. What is known of a queue as a whole
+   (which owner is in its way, under which limit permits are awaited, the places in it) is kept with it, follows
+   from the holds and the waiters, and is no part of a snapshot.
 """
 
-from collections import OrderedDict
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from fencehold.core.commands import Acquire
 from fencehold.core.granting import grant
 from fencehold.core.outcomes import Cancelled, Granted, TimedOut, WaitEnded
-from fencehold.core.state import Session, State, Waiter
+from fencehold.core.state import OwnerKey, Queue, Session, State, Waiter
 
 
 def ahead(state: State, names: Iterable[str]) -> int:
@@ -26,7 +29,19 @@ def ahead(state: State, names: Iterable[str]) -> int:
 
 def place_of(state: State, waiter: Waiter) -> int:
     """How many stand before the waiter now, in the longest of its queues."""
-    return max(list(state.queues[name]).index(waiter.ticket) for name in waiter.ask.names)
+    return max(_place_in(state.queues[name], waiter.ticket) for name in waiter.ask.names)
+
+
+def _place_in(queue: Queue, ticket: int) -> int:
+    if queue.tickets is None:
+        queue.tickets = list(queue)
+    return bisect_left(queue.tickets, ticket)
+
+
+def limit_awaited(state: State, name: str) -> int:
+    """The limit under which permits of a name are awaited; 0 if none are. It is the same for all of them."""
+    queue = state.queues.get(name)
+    return queue.limit if queue is not None and queue.permits else 0
 
 
 def join(state: State, session: Session, ask: Acquire) -> Waiter:
@@ -44,7 +59,11 @@ def take_place(state: State, session: Session, waiter: Waiter) -> None:
     state.waiters[ticket] = session.waiters[waiter.key] = waiter
     session.names_awaited += len(ask.names)
     for name in ask.names:
-        state.queues.setdefault(name, OrderedDict())[ticket] = waiter
+        queue = state.queues.get(name)
+        if queue is None:
+            queue = state.queues[name] = Queue()
+            _note_holder(state, name, queue)
+        _enter(queue, waiter)
     if ask.owner:
         state.waiting.setdefault((session.id, ask.owner), {})[ticket] = waiter
     if waiter.until_at:
@@ -57,17 +76,54 @@ def leave(state: State, session: Session, waiter: Waiter) -> None:
     del state.waiters[ticket], session.waiters[waiter.key]
     session.names_awaited -= len(ask.names)
     for name in ask.names:
-        _leave_table(state.queues, name, ticket)
+        queue = state.queues[name]
+        _withdraw(queue, waiter)
+        if not queue:
+            del state.queues[name]
+            _enter_holder(state, name, queue, None)
     if ask.owner:
-        _leave_table(state.waiting, (session.id, ask.owner), ticket)
+        waits = state.waiting[session.id, ask.owner]
+        del waits[ticket]
+        if not waits:
+            del state.waiting[session.id, ask.owner]
     if waiter.until_at and waiter.until_at > state.now_at:
         state.waiters_due.drop(waiter.until_at, ticket)
 
 
-def _leave_table(table: dict, key: object, ticket: int) -> None:  # type: ignore[type-arg]
-    del table[key][ticket]
-    if not table[key]:
-        del table[key]
+def _enter(queue: Queue, waiter: Waiter) -> None:
+    queue[waiter.ticket] = waiter
+    if queue.tickets is not None:
+        queue.tickets.append(waiter.ticket)
+    if waiter.ask.limit:
+        queue.limit = waiter.ask.limit
+        queue.permits += 1
+
+
+def _withdraw(queue: Queue, waiter: Waiter) -> None:
+    del queue[waiter.ticket]
+    if queue.tickets is not None:
+        del queue.tickets[bisect_left(queue.tickets, waiter.ticket)]
+    if waiter.ask.limit:
+        queue.permits -= 1
+
+
+def _note_holder(state: State, name: str, queue: Queue) -> None:
+    """Enter the owner that holds the name exclusively now, if it is known, as the one in the way of its queue."""
+    hold = state.held.get(name)
+    _enter_holder(state, name, queue, (hold.session, hold.owner) if hold is not None and hold.owner else None)
+
+
+def _enter_holder(state: State, name: str, queue: Queue, holder: OwnerKey | None) -> None:
+    if holder == queue.holder:
+        return
+    if queue.holder is not None:
+        names = state.blocking[queue.holder]
+        del names[bisect_left(names, name)]
+        if not names:
+            del state.blocking[queue.holder]
+    if holder is not None:
+        insort(state.blocking.setdefault(holder, []), name)
+    queue.holder = holder
 
 
 def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelled) -> None:
@@ -82,17 +138,29 @@ def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelle
 
 def hand_on(state: State, names: Iterable[str]) -> None:
     """Grant whatever can be granted now that these names, or places in their queues, became free."""
-    heads = [next(iter(queue)) for name in dict.fromkeys(names) if (queue := state.queues.get(name))]
+    heads: list[int] = []
+    for name in dict.fromkeys(names):
+        if queue := state.queues.get(name):
+            _note_holder(state, name, queue)
+            heads.append(next(iter(queue)))
     heapify(heads)
+    looked_at = 0
     while heads:
-        waiter = state.waiters.get(heappop(heads))
+        ticket = heappop(heads)
+        if ticket == looked_at:
+            # At the head of several queues at once: once is enough while nothing is granted.
+            continue
+        looked_at = ticket
+        waiter = state.waiters.get(ticket)
         if waiter is None or not _is_next(state, waiter):
             continue
         session = state.sessions[waiter.ask.session]
         state.touch(session)
         end_wait(state, waiter, grant(state, session, waiter.ask))
+        looked_at = 0
         for name in waiter.ask.names:
             if queue := state.queues.get(name):
+                _note_holder(state, name, queue)
                 heappush(heads, next(iter(queue)))
 
 

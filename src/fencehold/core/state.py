@@ -142,11 +142,27 @@ class Session(Struct, gc=False):
         return len(self.held) + len(self.shares) + self.names_awaited
 
 
-Queue: TypeAlias = OrderedDict[int, Waiter]
-"""By ticket, in order. Ordered dictionaries give both ends in constant time, whoever leaves in the middle."""
-
 OwnerKey: TypeAlias = tuple[int, str]
 """Session and owner: who waits for whom is a matter between these."""
+
+
+class Queue(OrderedDict[int, Waiter]):
+    """Who waits for a name: by ticket, in order. Both ends are found at once, whoever leaves in the middle.
+
+    The rest is worked out from who stands in it, so that nobody need go through it (see `queues`).
+    """
+
+    __slots__ = ("holder", "limit", "permits", "tickets")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holder: OwnerKey | None = None
+        """The known owner under whom the name is entered in `State.blocking`."""
+        self.limit = 0
+        """The limit under which permits are awaited, if `permits` are."""
+        self.permits = 0
+        self.tickets: list[int] | None = None
+        """Its keys, from when somebody has asked for a place among them."""
 
 
 class State:
@@ -154,6 +170,7 @@ class State:
 
     __slots__ = (
         "anchors",
+        "blocking",
         "crowds",
         "delays",
         "delays_due",
@@ -204,6 +221,8 @@ class State:
         self.waiters: dict[int, Waiter] = {}
         self.waiting: dict[OwnerKey, dict[int, Waiter]] = {}
         """Known owners that wait, by ticket: the edges of the wait-for graph start here."""
+        self.blocking: dict[OwnerKey, list[str]] = {}
+        """Names that known owners hold exclusively and others wait for, sorted: where those edges lead."""
         self.delays: dict[str, int] = {}
         """Names under lock-delay, and until when."""
         self.kept: dict[str, Kept] = {}
