@@ -23,6 +23,7 @@ def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
     """G11: every table is exactly what follows from the live holds, waiters, sessions and delays."""
     expected = _tables(model)
     assert {*expected, *_BESIDE, "sessions", "sessions_due"} == set(State.__slots__), "a table nobody checks"
+    _check_queues(state, expected["queues"])
     for table, content in expected.items():
         found = _plain(getattr(state, table))
         assert found == content, f"G11: {table} has {found}, not {content}"
@@ -72,6 +73,7 @@ def _tables(model: m.Model) -> dict[str, object]:
     crowds: dict[str, Crowd] = {}
     queues: dict[str, list[tuple[int, Waiter]]] = {}
     waiting: dict[m.Owner, dict[int, Waiter]] = {}
+    blocking: dict[m.Owner, list[str]] = {}
     for hold in holds:
         if hold.mode is not c.Mode.EXCLUSIVE:
             crowds.setdefault(hold.name, Crowd(hold.mode, hold.limit, {})).holds[hold.fence] = hold
@@ -80,6 +82,9 @@ def _tables(model: m.Model) -> dict[str, object]:
             queues.setdefault(name, []).append((waiter.ticket, waiter))
         if waiter.ask.owner:
             waiting.setdefault((waiter.ask.session, waiter.ask.owner), {})[waiter.ticket] = waiter
+    for hold in sorted(holds, key=lambda hold: hold.name):
+        if hold.mode is c.Mode.EXCLUSIVE and hold.owner and hold.name in queues:
+            blocking.setdefault((hold.session, hold.owner), []).append(hold.name)
     return {
         "limits": model.limits,
         "now_at": model.now_at,
@@ -95,6 +100,7 @@ def _tables(model: m.Model) -> dict[str, object]:
         "queues": queues,
         "waiters": {waiter.ticket: waiter for waiter in waiters},
         "waiting": waiting,
+        "blocking": blocking,
         "delays": delays,
         "kept": {kept.name: _kept(kept) for kept in model.kept()},
         "kept_due": {(kept.until_at, kept.name) for kept in model.kept()},
@@ -102,6 +108,21 @@ def _tables(model: m.Model) -> dict[str, object]:
         "holds_due": {(hold.until_at, (hold.fence, hold.name)) for hold in holds if hold.until_at},
         "waiters_due": {(waiter.until_at, waiter.ticket) for waiter in waiters if waiter.until_at},
     }
+
+
+def _check_queues(state: State, expected: Any) -> None:
+    """What is kept with a queue follows from who stands in it, and crowds are in the order of the fences."""
+    for name, waiters in expected.items():
+        queue = state.queues[name]
+        limits = [waiter.ask.limit for _, waiter in waiters if waiter.ask.limit]
+        assert queue.permits == len(limits), f"G11: {name} has {queue.permits} permits awaited, not {limits}"
+        assert set(limits) <= {queue.limit}, f"{name} has a limit of {queue.limit}, not {limits}"
+        assert queue.tickets in (None, [ticket for ticket, _ in waiters]), (
+            f"G11: places of none in {queue.tickets}"
+        )
+        assert queue.holder is None or name in state.blocking[queue.holder]
+    for crowd in state.crowds.values():
+        assert list(crowd.holds) == sorted(crowd.holds), f"G12: {crowd} is in no order that a restored one has"
 
 
 def _check_session(state: State, session: Session, model: m.Model, expected: m.Session) -> None:

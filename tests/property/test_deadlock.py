@@ -5,12 +5,19 @@ or all permits of one, and they only ask and never give back. That leads to circ
 queues, through readers, semaphores and several names at once.
 """
 
-from hypothesis import given, settings
+from itertools import combinations, pairwise, product
+from typing import TypeAlias
+
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fencehold.core import commands as c
+from fencehold.core import deadlock
 from fencehold.core import outcomes as o
 from fencehold.core.machine import Machine
+from fencehold.core.state import State
+from tests.property import forward_search
 from tests.property.conversation import ANCHORS_MAX, KEPT_MAX, LAPSED_MAX
 from tests.property.model import Model, agrees
 from tests.property.test_machine_model import EXAMPLES, PROFILE
@@ -56,3 +63,95 @@ def test_a_request_is_refused_when_it_would_close_a_circle_and_only_then(request
         assert agrees(told, right), f"{ask} is told {told}, not {right}"
         if isinstance(told, o.Deadlock):
             assert len({(link.session, link.owner) for link in told.circle}) == len(told.circle), "nobody twice"
+
+
+Step: TypeAlias = c.Acquire | tuple[str, int]
+"""Somebody asks; or one of those who hold, wait or live, by number, does something else."""
+others = st.tuples(st.sampled_from(("release", "cancel", "extend", "break", "close")), st.integers(0, 99))
+steps = st.lists(st.one_of(asks(), asks(), asks(), asks(), others), min_size=4, max_size=40)
+
+FURTHER_UP_A_QUEUE: list[Step] = [
+    *[c.Acquire(5, ("h",))] * 20,
+    c.Acquire(2, ("a", "f"), owner="t"),
+    c.Acquire(3, ("f", "g"), owner="t"),
+    c.Acquire(4, ("g", "h"), owner="t"),
+    c.Acquire(5, ("a", "g"), owner="t"),
+    c.Acquire(1, ("h",), owner="t"),
+]
+"""Backward, the queue of `g` is met at its end first, and further up later, where the circle goes through.
+Forward, there are so many in the way that this does not come first."""
+EITHER_OF_TWO_READERS: list[Step] = [
+    c.Acquire(2, ("g",), owner="t", mode=c.Mode.SHARED),
+    c.Acquire(1, ("g",), owner="t", mode=c.Mode.SHARED),
+    c.Acquire(1, ("c",), owner="t"),
+    c.Acquire(2, ("c",), owner="t"),
+    c.Acquire(3, ("g",), owner="t"),
+]
+"""Two circles of the same length, through readers whose fences and sessions are in opposite orders."""
+
+
+def command(state: State, step: Step, request: int) -> c.Command | None:
+    """The command that a step stands for now; None if there is nobody to take it."""
+    if isinstance(step, c.Acquire):
+        return replace(step, request=request)
+    verb, number = step
+    if verb == "cancel":
+        waiters = list(state.waiters.values())
+        ask = waiters[number % len(waiters)].ask if waiters else None
+        return None if ask is None else c.Cancel(ask.session, ask.request)
+    if verb == "close":
+        return c.CloseSession(number % SESSIONS + 1) if number % 7 == 0 else None
+    holds = [hold for session in state.sessions.values() for hold in session.holds()]
+    if not holds:
+        return None
+    hold = holds[number % len(holds)]
+    if verb == "break":
+        return c.Break(hold.name)
+    if verb == "extend":
+        return c.Extend(hold.session, (hold.name,), hold.fence, number * 100)
+    return c.Release(hold.session, (hold.name,), hold.fence)
+
+
+def probes(state: State) -> list[c.Acquire]:
+    """What anybody might ask next: any name, any two of them, in any mode."""
+    single = [(name,) for name in NAMES]
+    asked = [*product((c.Mode.EXCLUSIVE, c.Mode.SHARED), (*single, *combinations(NAMES, 2)))]
+    asked += [(c.Mode.PERMIT, names) for names in single]
+    return [
+        c.Acquire(session, names, owner="t", mode=mode, limit=mode is c.Mode.PERMIT and LIMITS.get(names[0], 2))
+        for session in state.sessions
+        for mode, names in asked
+    ]
+
+
+def check_search(machine: Machine, asked: list[c.Acquire]) -> None:
+    """Both ways find what the one way finds, and a restored machine tells the same circle."""
+    state, restored = machine.state, Machine.restore(b"".join(machine.snapshot())).state
+    for ask in asked:
+        found, right = deadlock.find_circle(state, ask), forward_search.find_circle(state, ask)
+        assert len(found) == len(right), f"{ask} would close {found}, not {right}"
+        assert found == deadlock.find_circle(restored, ask), "a restored machine tells another circle"
+        owners = [(link.session, link.owner) for link in found]
+        for (owner, following), link in zip(pairwise([*owners, *owners[:1]]), found, strict=True):
+            assert (following, link) in list(forward_search.edges_from(state, owner, ask)), f"{link} is not true"
+    assert restored.blocking == state.blocking
+
+
+def converse(taken: list[Step]) -> None:
+    machine = Machine()
+    machine.apply(1, START)
+    for request, step in enumerate(taken, start=1):
+        if isinstance(step, c.Acquire) and step.session in machine.state.sessions:
+            check_search(machine, [step])
+        told = command(machine.state, step, request)
+        machine.apply(machine.position + 1, c.Entry(1, () if told is None else (told,)))
+    check_search(machine, probes(machine.state))
+
+
+@settings(PROFILE, max_examples=(EXAMPLES + 3) // 4)
+@example(FURTHER_UP_A_QUEUE)
+@example(EITHER_OF_TWO_READERS)
+@given(steps)
+def test_the_search_from_both_ends_finds_what_a_search_from_one_end_finds(taken: list[Step]) -> None:
+    """No circle more, none less, none longer; whatever was released, withdrawn, broken or restored before."""
+    converse(taken)

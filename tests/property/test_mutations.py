@@ -4,7 +4,7 @@ A bug is a function that patches what the machine runs on; its name says what go
 same in every run, so a bug that is found stays found until the rules of the conversation change.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ from fencehold.core import (
 )
 from fencehold.core import state as core_state
 from fencehold.core.saving import Saving, SessionImage
-from fencehold.core.state import NOT_DUE, Crowd, Hold, Session, State, Waiter
+from fencehold.core.state import NOT_DUE, Crowd, Hold, Queue, Session, State, Waiter
 from fencehold.errors import InvariantViolated
 from tests.mistakes import guess_the_fence_after_a_restart, let_waiters_outlive_their_session
 from tests.property.conversation import Conversation, make_small
@@ -219,14 +219,25 @@ def a_semaphore_has_one_permit_too_many(patch: Patch) -> None:
 
 
 def a_circle_through_permits_is_reported(patch: Patch) -> None:
-    def certain(state: State, name: str, mode: commands.Mode) -> Iterable[Hold]:
-        return [] if mode is commands.Mode.SHARED and name in state.crowds else state.holders(name)
+    def sharing(state: State, name: str) -> commands.Mode | None:
+        return commands.Mode.SHARED if name in state.crowds else None
 
-    patch.setattr(deadlock, "_certain", certain)
+    patch.setattr(deadlock, "_sharing", sharing)
 
 
 def a_circle_through_a_queue_is_missed(patch: Patch) -> None:
-    patch.setattr(deadlock, "_before", lambda _state, _name, _ticket: ())
+    patch.setattr(deadlock._Forward, "_before", lambda _search, _name, _ticket: ())
+    patch.setattr(deadlock._Backward, "_edges_to_place", lambda _search, _owner, _waiter: ())
+
+
+def a_place_is_counted_with_those_who_left(patch: Patch) -> None:
+    def withdraw(queue: Queue, waiter: Waiter) -> None:
+        tickets, queue.tickets = queue.tickets, None
+        real(queue, waiter)
+        queue.tickets = tickets
+
+    real = queues._withdraw
+    patch.setattr(queues, "_withdraw", withdraw)
 
 
 def _with_images(patch: Patch, change: Callable[[SessionImage], SessionImage]) -> None:
@@ -340,6 +351,7 @@ BUGS: dict[Callable[[Patch], None], str] = {
     what_is_due_ends_in_the_order_it_was_entered: BY_THE_MODEL,
     a_circle_through_permits_is_reported: BY_THE_MODEL,
     a_circle_through_a_queue_is_missed: BY_THE_MODEL,
+    a_place_is_counted_with_those_who_left: "G11",
     a_snapshot_drops_the_waiters: "G12",
     a_snapshot_forgets_what_lapsed: "G12",
     a_snapshot_forgets_the_answers: "G12",
