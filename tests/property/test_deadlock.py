@@ -80,6 +80,15 @@ FURTHER_UP_A_QUEUE: list[Step] = [
 ]
 """Backward, the queue of `g` is met at its end first, and further up later, where the circle goes through.
 Forward, there are so many in the way that this does not come first."""
+A_WRITER_AMONG_READERS: list[Step] = [
+    c.Acquire(2, ("g",), owner="t", mode=c.Mode.SHARED),
+    c.Acquire(4, ("g",), owner="t"),
+    c.Acquire(5, ("g",), owner="t", mode=c.Mode.SHARED),
+    *[c.Acquire(1, ("c",))] * 20,
+    c.Acquire(2, ("c",), owner="t"),
+    c.Acquire(3, ("g",), owner="t", mode=c.Mode.SHARED),
+]
+"""Two wait for the same name, and only one of them for who shares it now. Backward, there are many in the way."""
 EITHER_OF_TWO_READERS: list[Step] = [
     c.Acquire(2, ("g",), owner="t", mode=c.Mode.SHARED),
     c.Acquire(1, ("g",), owner="t", mode=c.Mode.SHARED),
@@ -150,6 +159,7 @@ def converse(taken: list[Step]) -> None:
 
 @settings(PROFILE, max_examples=(EXAMPLES + 3) // 4)
 @example(FURTHER_UP_A_QUEUE)
+@example(A_WRITER_AMONG_READERS)
 @example(EITHER_OF_TWO_READERS)
 @given(steps)
 def test_the_search_from_both_ends_finds_what_a_search_from_one_end_finds(taken: list[Step]) -> None:

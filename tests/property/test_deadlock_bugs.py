@@ -14,7 +14,14 @@ from fencehold.core import snapshot as core_snapshot
 from fencehold.core.commands import Acquire, Mode
 from fencehold.core.deadlock import _Backward, _Forward, _Search
 from fencehold.core.state import Hold, OwnerKey, Queue, Session, State, Waiter
-from tests.property.test_deadlock import EITHER_OF_TWO_READERS, FURTHER_UP_A_QUEUE, Step, converse, steps
+from tests.property.test_deadlock import (
+    A_WRITER_AMONG_READERS,
+    EITHER_OF_TWO_READERS,
+    FURTHER_UP_A_QUEUE,
+    Step,
+    converse,
+    steps,
+)
 from tests.property.test_mutations import EXAMPLES, Patch
 
 pytestmark = pytest.mark.slow
@@ -44,21 +51,23 @@ def a_name_nobody_waits_for_stays_in_the_index(patch: Patch) -> None:
 
 
 def who_stands_behind_is_forgotten(patch: Patch) -> None:
-    patch.setattr(_Backward, "_after", lambda _search, _name, _ticket: ())
+    patch.setattr(_Backward, "_edges_after", lambda *_: ())
 
 
 def who_stands_before_is_forgotten(patch: Patch) -> None:
-    patch.setattr(_Forward, "_before", lambda _search, _name, _ticket: ())
+    patch.setattr(_Forward, "_edges_before", lambda *_: ())
 
 
 def who_stands_behind_is_looked_at_for_the_first_only(patch: Patch) -> None:
     """A queue that was gone through to some place is not gone through any further."""
 
-    def after(search: _Backward, name: str, ticket: int) -> Any:
-        return () if name in search._places else real(search, name, ticket)
+    def edges(search: _Backward, owner: OwnerKey, waiter: Waiter) -> Any:
+        yield from real(search, owner, waiter)
+        for name in waiter.ask.names:
+            search._places[name].current = None
 
-    real = _Backward._after
-    patch.setattr(_Backward, "_after", after)
+    real = _Backward._edges_to_place
+    patch.setattr(_Backward, "_edges_to_place", edges)
 
 
 def the_place_of_the_request_itself_is_forgotten(patch: Patch) -> None:
@@ -113,7 +122,10 @@ def the_only_permit_counts_as_one_of_several(patch: Patch) -> None:
 
 
 def who_waits_twice_counts_as_one_task(patch: Patch) -> None:
-    patch.setattr(deadlock, "_is_one_task", lambda _state, waiter: bool(waiter.ask.owner))
+    def edge(_search: _Backward, other: Waiter, *rest: Any) -> Any:
+        return ((other.ask.session, other.ask.owner), *rest) if other.ask.owner else None
+
+    patch.setattr(_Backward, "_edge", edge)
 
 
 def of_two_waits_the_first_counts(patch: Patch) -> None:
@@ -121,6 +133,10 @@ def of_two_waits_the_first_counts(patch: Patch) -> None:
         return next(iter(state.waiting.get(owner, {}).values()), None)
 
     patch.setattr(deadlock, "_only_wait", only_wait)
+
+
+def who_waits_for_the_same_in_another_mode_counts_as_known(patch: Patch) -> None:
+    patch.setattr(deadlock, "_wanted", lambda waiter: (Mode.EXCLUSIVE, waiter.ask.names))
 
 
 def the_first_circle_met_is_told(patch: Patch) -> None:
@@ -163,6 +179,7 @@ BUGS = (
     the_only_permit_counts_as_one_of_several,
     who_waits_twice_counts_as_one_task,
     of_two_waits_the_first_counts,
+    who_waits_for_the_same_in_another_mode_counts_as_known,
     the_first_circle_met_is_told,
     a_restored_crowd_is_in_the_order_of_the_sessions,
     who_extends_a_share_goes_to_the_end_of_the_crowd,
@@ -175,6 +192,7 @@ def test_a_bug_planted_in_the_search_is_found(bug: Callable[[Patch], None], monk
 
     @settings(EXAMPLES, phases=[Phase.explicit, Phase.generate])
     @example(FURTHER_UP_A_QUEUE)
+    @example(A_WRITER_AMONG_READERS)
     @example(EITHER_OF_TWO_READERS)
     @given(steps)
     def search(taken: list[Step]) -> None:

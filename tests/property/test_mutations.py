@@ -226,8 +226,8 @@ def a_circle_through_permits_is_reported(patch: Patch) -> None:
 
 
 def a_circle_through_a_queue_is_missed(patch: Patch) -> None:
-    patch.setattr(deadlock._Forward, "_before", lambda _search, _name, _ticket: ())
-    patch.setattr(deadlock._Backward, "_edges_to_place", lambda _search, _owner, _waiter: ())
+    patch.setattr(deadlock._Forward, "_edges_before", lambda *_: ())
+    patch.setattr(deadlock._Backward, "_edges_to_place", lambda *_: ())
 
 
 def a_place_is_counted_with_those_who_left(patch: Patch) -> None:

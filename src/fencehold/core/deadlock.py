@@ -17,8 +17,8 @@ What the search costs:
    for; *backward* over those who wait for what its owner holds, and those who wait for them. Where either way ends
    there is no circle. So a request costs what the shorter way costs: nothing behind any queue while nobody waits
    for what its owner holds, and little where its name is held by an owner that does not wait.
-5. Each way goes level by level, and looks at each place in a queue and at each hold once. When the two meet, the
-   first circle that is as short as any can still be is the answer.
+5. Each way goes level by level, and comes to each place in a queue and to each hold at most twice. When the two
+   meet, the first circle that is as short as any can still be is the answer.
 6. All is looked at in an order that follows from the state alone, so every replica tells the same circle: names as
    asked for or sorted, holds by fence, waiters by ticket.
 """
@@ -35,6 +35,8 @@ from fencehold.core.state import Hold, OwnerKey, State, Waiter
 
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
+_KNOWN = 32
+"""So many who are known already are passed in one step, more or less."""
 
 _Edge: TypeAlias = tuple[OwnerKey, OwnerKey, str, int, int]
 """Who waits, for whom, for which name, with which fence that is held (0: it stands before), and since when."""
@@ -98,7 +100,8 @@ class _Search:
                 if depth > 1:
                     yield
             self._depth += 1
-            level = found
+            # Mostly by ticket. Forward, who stands furthest back sees most: the rest is then known.
+            level = found[::-1] if far_end else found
 
     def _meet(self, edge: _Edge, length: int) -> None:
         if self._best is None or length < self._best_length:
@@ -117,18 +120,25 @@ class _Search:
 class _Forward:
     """For whom an owner waits."""
 
-    __slots__ = ("_ask", "_holds_seen", "_places", "_start", "_state")
+    __slots__ = ("_ask", "_holds_seen", "_places", "_seen", "_start", "_state", "_waits_seen")
 
     def __init__(self, state: State, start: OwnerKey, ask: Acquire) -> None:
         self._state, self._start, self._ask = state, start, ask
         self._holds_seen: set[str] = set()
+        self._seen: set[int] = set()
+        """Tickets: who stands in many queues is one step, not many."""
+        self._waits_seen: dict[tuple[Mode, tuple[str, ...]], int] = {}
+        """The last ticket of those who wait for the same: from further up, there is nothing else to see."""
         self._places: dict[str, _Places] = {}
 
     def edges(self, owner: OwnerKey) -> _Edges:
         if owner == self._start:
             return self._edges(owner, self._ask, _LAST)
         waiter = _only_wait(self._state, owner)
-        return _nowhere() if waiter is None else self._edges(owner, waiter.ask, waiter.ticket)
+        if waiter is None or self._waits_seen.get(_wanted(waiter), 0) > waiter.ticket:
+            return _nowhere()
+        self._waits_seen[_wanted(waiter)] = waiter.ticket
+        return self._edges(owner, waiter.ask, waiter.ticket)
 
     def _edges(self, owner: OwnerKey, wait: Acquire, ticket: int) -> _Edges:
         for name in wait.names:
@@ -137,24 +147,42 @@ class _Forward:
                 for hold in _holds(self._state, name):
                     key = (hold.session, hold.owner)
                     yield (owner, key, name, hold.fence, hold.since_at) if key[1] else None
-            for other in self._before(name, ticket):
+            places = self._places.get(name) or self._look_at_places(name)
+            if (current := places.current) is not None and current.ticket < ticket:
+                yield from self._edges_before(owner, name, ticket, places)
+
+    def _look_at_places(self, name: str) -> _Places:
+        places = self._places[name] = _Places(iter(self._state.queues.get(name, {}).values()))
+        return places
+
+    def _edges_before(self, owner: OwnerKey, name: str, ticket: int, places: _Places) -> _Edges:
+        """To who stands before the ticket, from the first, but for those who were looked at before."""
+        seen = self._seen
+        while (other := places.current) is not None and other.ticket < ticket:
+            if other.ticket not in seen:
+                seen.add(other.ticket)
                 key = (other.ask.session, other.ask.owner)
                 yield (owner, key, name, 0, other.since_at) if key[1] else None
-
-    def _before(self, name: str, ticket: int) -> Iterator[Waiter]:
-        """Who stands before the ticket, from the first, but for those it has told of before."""
-        places = self._places.get(name)
-        if places is None:
-            places = self._places[name] = _Places(iter(self._state.queues.get(name, {}).values()))
-        while (waiter := places.current) is not None and waiter.ticket < ticket:
-            yield waiter
-            places.go_on()
+            elif not other.ticket % _KNOWN:
+                yield None
+            places.current = next(places.rest, None)
 
 
 class _Backward:
     """Who waits for an owner: for what it holds, or behind it in a queue."""
 
-    __slots__ = ("_ask", "_asked", "_held_free", "_places", "_shared", "_start", "_state", "_waits_seen")
+    __slots__ = (
+        "_ask",
+        "_asked",
+        "_held_free",
+        "_holds_seen",
+        "_places",
+        "_seen",
+        "_shared",
+        "_start",
+        "_state",
+        "_waits_seen",
+    )
 
     def __init__(self, state: State, start: OwnerKey, ask: Acquire) -> None:
         self._state, self._start, self._ask = state, start, ask
@@ -166,7 +194,10 @@ class _Backward:
                 hold = state.held[name]
                 self._held_free.setdefault((hold.session, hold.owner), []).append(name)
         self._shared: dict[int, dict[str, dict[str, Hold]]] = {}
-        self._waits_seen: set[str] = set()
+        self._holds_seen: set[str] = set()
+        self._seen: set[int] = set()
+        self._waits_seen: dict[tuple[str, ...], int] = {}
+        """The first ticket of those who wait for the same: from further back, there is nothing else to see."""
         self._places: dict[str, _Places] = {}
 
     def edges(self, owner: OwnerKey) -> _Edges:
@@ -196,50 +227,66 @@ class _Backward:
         self._shared[session_id] = found
 
     def _edges_to_hold(self, owner: OwnerKey, hold: Hold) -> _Edges:
-        name = hold.name
-        if name in self._waits_seen:
+        name, seen = hold.name, self._seen
+        if name in self._holds_seen:
             return
         # Of several that share a name, all are waited for by the same waiters.
-        self._waits_seen.add(name)
+        self._holds_seen.add(name)
         sharing = _sharing(self._state, name)
         if name in self._asked and self._ask.mode is not sharing:
             yield self._start, owner, name, hold.fence, hold.since_at
-        for waiter in self._state.queues.get(name, {}).values():
-            if waiter.ask.mode is not sharing and _is_one_task(self._state, waiter):
-                yield (waiter.ask.session, waiter.ask.owner), owner, name, hold.fence, hold.since_at
-            else:
+        for other in self._state.queues.get(name, {}).values():
+            if other.ticket not in seen and other.ask.mode is not sharing:
+                seen.add(other.ticket)
+                yield self._edge(other, owner, name, hold.fence, hold.since_at)
+            elif not other.ticket % _KNOWN:
                 yield None
+        if sharing is None:
+            self._places[name] = _Places(iter(()))
 
     def _edges_to_place(self, owner: OwnerKey, waiter: Waiter) -> _Edges:
-        for name in waiter.ask.names:
+        names, ticket = waiter.ask.names, waiter.ticket
+        if self._waits_seen.get(names, _LAST) < ticket:
+            return
+        self._waits_seen[names] = ticket
+        for name in names:
             if name in self._asked:
                 yield self._start, owner, name, 0, waiter.since_at
-            for other in self._after(name, waiter.ticket):
-                is_one = _is_one_task(self._state, other)
-                key = (other.ask.session, other.ask.owner)
-                yield (key, owner, name, 0, waiter.since_at) if is_one else None
+            places = self._places.get(name) or self._look_at_places(name)
+            if (current := places.current) is not None and current.ticket > ticket:
+                yield from self._edges_after(owner, name, waiter, places)
 
-    def _after(self, name: str, ticket: int) -> Iterator[Waiter]:
-        """Who stands behind the ticket, from the last, but for those it has told of before."""
-        places = self._places.get(name)
-        if places is None:
-            places = self._places[name] = _Places(reversed(self._state.queues[name].values()))
-        while (waiter := places.current) is not None and waiter.ticket > ticket:
-            yield waiter
-            places.go_on()
+    def _look_at_places(self, name: str) -> _Places:
+        places = self._places[name] = _Places(reversed(self._state.queues[name].values()))
+        return places
+
+    def _edges_after(self, owner: OwnerKey, name: str, waiter: Waiter, places: _Places) -> _Edges:
+        """From who stands behind the waiter, the last first, but for those who were looked at before."""
+        seen, ticket = self._seen, waiter.ticket
+        while (other := places.current) is not None and other.ticket > ticket:
+            if other.ticket not in seen:
+                seen.add(other.ticket)
+                yield self._edge(other, owner, name, 0, waiter.since_at)
+            elif not other.ticket % _KNOWN:
+                yield None
+            places.current = next(places.rest, None)
+
+    def _edge(self, other: Waiter, owner: OwnerKey, name: str, fence: int, since_at: int) -> _Edge | None:
+        """From who waits, if it was named and waits for nothing else: then it is one task."""
+        key = (other.ask.session, other.ask.owner)
+        if not key[1] or len(self._state.waiting[key]) > 1:
+            return None
+        return key, owner, name, fence, since_at
 
 
 class _Places:
-    """The places of a queue, gone through from one end, now so far and later further."""
+    """The places of a queue, gone through from one end: now so far, and later further."""
 
-    __slots__ = ("_rest", "current")
+    __slots__ = ("current", "rest")
 
     def __init__(self, waiters: Iterator[Waiter]) -> None:
-        self._rest = waiters
+        self.rest = waiters
         self.current = next(waiters, None)
-
-    def go_on(self) -> None:
-        self.current = next(self._rest, None)
 
 
 def _sharing(state: State, name: str) -> Mode | None:
@@ -257,10 +304,8 @@ def _holds(state: State, name: str) -> Iterable[Hold]:
     return () if crowd is None else crowd.holds.values()
 
 
-def _is_one_task(state: State, waiter: Waiter) -> bool:
-    """Whether its owner was named, and waits for nothing else."""
-    owner = waiter.ask.owner
-    return bool(owner) and len(state.waiting[waiter.ask.session, owner]) == 1
+def _wanted(waiter: Waiter) -> tuple[Mode, tuple[str, ...]]:
+    return waiter.ask.mode, waiter.ask.names
 
 
 def _only_wait(state: State, owner: OwnerKey) -> Waiter | None:
