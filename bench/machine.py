@@ -1,4 +1,4 @@
-"""The lock machine by itself: commands applied per second, and what half a million holds cost.
+"""The lock machine by itself: commands applied per second, what half a million holds cost, and long queues.
 
 Commands are decoded from the bytes a journal keeps, as on a node, before the clock starts: what is measured is
 `Machine.apply`. Every acquire asks for memory of its answer, names its owner
@@ -15,7 +15,8 @@ from time import perf_counter
 from bench.contest import Benchmark, Call, Contest, Contestant
 from bench.musts import at_least, at_most, median
 from bench.samples import Figures
-from fencehold.core.commands import Acquire, Command, Entry, OpenSession, Release
+from fencehold.core.commands import Acquire, Cancel, Command, Entry, OpenSession, Release
+from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.journal.codec import decode, encode
 
@@ -25,6 +26,8 @@ BATCH = 256
 """Commands of one entry: what group commit gathers under load."""
 TURN = 20
 """Entries applied before the other has its turn."""
+SHORT, LONG = 10, 10_000
+"""Waiters in a queue."""
 
 
 class Load:
@@ -101,6 +104,54 @@ def _turn(load: Load) -> float:
     return BATCH * TURN / (perf_counter() - started)
 
 
+class Line:
+    """A queue of owners that wait for the same names, and one that holds a name others wait for and joins it."""
+
+    def __init__(self, waiters: int, names: int = 1) -> None:
+        limits = Limits(waiters_per_name_max=waiters + BATCH, holds_per_session_max=names * (waiters + BATCH))
+        self._machine = Machine(limits)
+        self._names = tuple(f"name:{i}" for i in range(names))
+        self._request = 0
+        self._apply(*[OpenSession(30_000)] * 3)
+        self._apply(Acquire(1, self._names, owner="holder"))
+        self._apply(*(Acquire(2, self._names, owner=f"task-{i}") for i in range(waiters)))
+        for session, owner in ((3, "asker"), (1, "other"), (1, "third")):
+            self._apply(Acquire(session, ("mine",), owner=owner))
+
+    def _apply(self, *commands: Command) -> None:
+        self._machine.apply(self._machine.position + 1, Entry(0, commands))
+
+    def ask(self) -> float:
+        """Seconds that a request takes which queues; it is withdrawn after that."""
+        self._request += 1
+        started = perf_counter()
+        self._apply(Acquire(3, self._names[:1], self._request, self._request - 1, owner="asker"))
+        took_s = perf_counter() - started
+        self._apply(Cancel(3, self._request))
+        return took_s
+
+
+class Asks(Contestant):
+    """Asks behind few waiters, behind many, and behind many that wait for 64 names each, by turns."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__("an ask behind others")
+        self._turns = turns
+
+    def setup(self) -> None:
+        self._lines = Line(SHORT), Line(LONG), Line(1_000, 64)
+
+    def round(self) -> Figures:
+        asks = [[line.ask() for line in self._lines] for _ in range(self._turns)]
+        short, long, wide = (statistics.median(took) * 1e6 for took in zip(*asks, strict=True))
+        return {
+            "behind_10_us": short,
+            "behind_10,000_us": long,
+            "behind_1,000_with_64_names_us": wide,
+            "ratio": max(long, wide) / short,
+        }
+
+
 def memory() -> Figures:
     """What `MANY` holds cost a fresh process: memory, a full collection, the longest step of a snapshot."""
     gc.collect()
@@ -144,9 +195,10 @@ def _resident_bytes() -> int:
 def build(quick: bool) -> Contest:
     """The contest."""
     both = Throughput(60 if quick else 200)
+    asks = Asks(300 if quick else 2_000)
     holds = Call(f"{MANY:,} holds, a fresh process", memory, isolated=True)
     return Contest(
-        contestants=[both, holds],
+        contestants=[both, asks, holds],
         rounds=3 if quick else 7,
         warmups=0 if quick else 1,
         musts=[
@@ -154,6 +206,12 @@ def build(quick: bool) -> Contest:
                 "applied at 1,000 names", median(both.name, "commands_per_s_at_1,000"), 100_000, "commands/s"
             ),
             at_least("applied at 500,000 names, times that", median(both.name, "ratio"), 0.8, "×"),
+            at_most(
+                "an ask behind 10,000, or 1,000 × 64 names, times one behind 10",
+                median(asks.name, "ratio"),
+                2,
+                "×",
+            ),
             at_most("resident growth for 500,000 holds", median(holds.name, "resident_mb"), 186, "MB"),
             at_most("a full garbage collection there", median(holds.name, "collection_ms"), 10, "ms"),
             at_most("the longest step of a snapshot of it", median(holds.name, "snapshot_step_ms"), 10, "ms"),

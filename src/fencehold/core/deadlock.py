@@ -49,9 +49,21 @@ _Reached: TypeAlias = dict[OwnerKey, tuple[int, _Edge | None]]
 def find_circle(state: State, ask: Acquire) -> tuple[Link, ...]:
     """The shortest circle that the request would close; empty if none."""
     start = (ask.session, ask.owner)
-    if not ask.owner or start in state.waiting:
+    if not ask.owner or start in state.waiting or not _may_close_one(state, start, ask):
         return ()
     return _Search(state, start, ask).circle()
+
+
+def _may_close_one(state: State, start: OwnerKey, ask: Acquire) -> bool:
+    """Whether there is anywhere to begin, backward and forward. Mostly there is not, and no search is set up."""
+    holders = [(hold.session, hold.owner) for name in ask.names if (hold := state.held.get(name))]
+    if start in holders:
+        return True
+    if start not in state.blocking and not state.sessions[ask.session].shares:
+        return False
+    return any(holder in state.waiting for holder in holders) or any(
+        name in state.queues or name in state.crowds for name in ask.names
+    )
 
 
 class _Search:

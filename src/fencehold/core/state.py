@@ -152,17 +152,14 @@ class Queue(OrderedDict[int, Waiter]):
     The rest is worked out from who stands in it, so that nobody need go through it (see `queues`).
     """
 
-    __slots__ = ("holder", "limit", "permits", "tickets")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.holder: OwnerKey | None = None
-        """The known owner under whom the name is entered in `State.blocking`."""
-        self.limit = 0
-        """The limit under which permits are awaited, if `permits` are."""
-        self.permits = 0
-        self.tickets: list[int] | None = None
-        """Its keys, from when somebody has asked for a place among them."""
+    # Set where they differ, not in `__init__`: a queue of one that comes and goes is what there is most of.
+    holder: OwnerKey | None = None
+    """The known owner under whom the name is entered in `State.blocking`."""
+    limit = 0
+    """The limit under which permits are awaited, if `permits` are."""
+    permits = 0
+    tickets: list[int] | None = None
+    """Its keys, from when somebody has asked for a place among them."""
 
 
 class State:
