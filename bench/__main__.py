@@ -21,7 +21,7 @@ from bench import host, progress, registry, report
 from bench.contest import Benchmark, ContestFailed, run
 
 RESULTS = Path(__file__).parent / "results"
-TABLE_WIDTH_MAX = 240
+TABLE_WIDTH_MAX = 280
 
 
 @dataclass(frozen=True)

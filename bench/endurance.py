@@ -9,13 +9,12 @@ import asyncio
 import os
 from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import uvloop
 
-from bench import isolated, loads, v3lock
+from bench import isolated, loads, procfs, v3lock
 from bench.contest import Benchmark, Contest, Contestant, Fixture
 from bench.ensembles import MEMBERS, Etcd, Nodes
 from bench.musts import at_least, at_most
@@ -120,7 +119,7 @@ class Looks(Contestant):
 
     def _memory(self) -> Figures:
         nodes = self._nodes.group.nodes
-        return {self._memory_names[node.name]: _resident_mb(node.process.pid) for node in nodes}
+        return {self._memory_names[node.name]: procfs.resident_mb(node.process.pid) for node in nodes}
 
     async def _snapshots(self) -> int:
         """How many there were so far: so often was the pointer to the newest put."""
@@ -132,11 +131,6 @@ class Looks(Contestant):
             return int(found.kvs[0].version) if found.kvs else 0
         finally:
             await channel.close()
-
-
-def _resident_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def slope(values: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ MODULES = (
     "bench.tiers",
     "bench.fencing",
     "bench.guarding",
+    "bench.abuse",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 

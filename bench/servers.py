@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import sys
 from pathlib import Path
 
-from bench import folders
+from bench import folders, procfs
 from bench.contest import Fixture
 from rig.processes import leash
 
@@ -80,8 +79,7 @@ class Server(Fixture):
 
     def cpu_seconds(self) -> float:
         """Processor time it has used so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return procfs.cpu_seconds(self.pid)
 
     async def _answers(self) -> bool:
         with contextlib.suppress(OSError):

@@ -42,6 +42,11 @@ class EtcdCluster:
     def endpoints(self) -> list[str]:
         return [f"127.0.0.1:{port}" for port in self._client_ports]
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the members, dead or alive."""
+        return [member.pid for member in self._members]
+
     def url(self, prefix: str = "", *, user: str = "") -> str:
         """What `fencehold serve --engine` takes; `user` is `name:password`."""
         login = f"{user}@" if user else ""
