@@ -14,7 +14,7 @@ from tests.simulation.store import Led
 from tests.simulation.story import Story, Violation
 from tests.simulation.wire import Said
 
-NO_ANSWER = ("UNAVAILABLE", "NOTLEADER", "UNKNOWN")
+NO_ANSWER = ("UNAVAILABLE", "NOTLEADER", "UNKNOWN", "USAGE", "LIMIT", "BUSY", "ERR")
 """Codes that say nothing happened, or that it is not known."""
 
 _LATER = 1 << 62

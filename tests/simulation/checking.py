@@ -43,6 +43,7 @@ def check(history: History) -> list[Violation]:
         *every_request_ends(history),
         *quiet.violations,
         *nothing_is_left(history, story),
+        *neighbours_are_unharmed(history, story),
         *hashes.violations,
         *(Violation("code", 0, complaint) for complaint in history.complaints),
     ]
@@ -158,7 +159,26 @@ def nothing_is_left(history: History, story: Story) -> list[Violation]:
     if history.closed_ns < 0 or not state.sessions:
         return []
     left = {session: story.clients.get(session, "") for session in state.sessions}
+    if history.wild:
+        # Frames with mistakes in them open sessions, too, which live as long as the mistake says.
+        known = {*history.wild, *(ask.client for ask in history.asks)}
+        left = {session: client for session, client in left.items() if client in known}
+    if not left:
+        return []
     return [Violation("G6", history.closed_ns, f"sessions that nobody has are still there: {left}")]
+
+
+def neighbours_are_unharmed(history: History, story: Story) -> list[Violation]:
+    """Where only a wild client is left to blame, nobody else's session runs out."""
+    if history.calm_ns < 0:
+        return []
+    return [
+        Violation(
+            "neighbours", at_ns, f"session {session} of {story.clients[session]} ran out beside a wild client"
+        )
+        for session, at_ns in story.expired.items()
+        if history.calm_ns <= at_ns <= history.calm_until_ns and story.clients.get(session) in history.living
+    ]
 
 
 class _Quiet:

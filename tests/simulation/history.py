@@ -95,6 +95,11 @@ class History:
     """The clients that were there then."""
     closed_ns: int = NEVER
     """When every client was closed."""
+    wild: tuple[str, ...] = ()
+    """Clients that keep to no rule."""
+    calm_ns: int = NEVER
+    """From when on no fault, past or present, explains the loss of a session; never, if nobody is wild."""
+    calm_until_ns: int = NEVER
     busy: tuple[str, ...] = ()
     """Clients that did not come to an end in time."""
 

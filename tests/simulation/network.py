@@ -56,7 +56,7 @@ class Network:
     """All machines, and the ways between them."""
 
     def __init__(
-        self, scheduler: Scheduler, random: Random, weather: Weather, tap: Callable[[Process], Tap | None]
+        self, scheduler: Scheduler, random: Random, weather: Weather, tap: Callable[[Process, Process], Tap | None]
     ) -> None:
         self.scheduler = scheduler
         self.weather = weather
@@ -132,7 +132,7 @@ class Network:
 
     def join(self, attempt: "Attempt", listener: "Listener") -> None:
         """A request for a connection has reached a port that takes it."""
-        line = Line(self, attempt, listener, self._tap(listener.process))
+        line = Line(self, attempt, listener, self._tap(listener.process, attempt.process))
         self._lines[line] = None
 
     def lines(self, one: str, other: str) -> "list[Line]":
@@ -344,7 +344,7 @@ class End(asyncio.Transport):
         protocol.connection_made(self)
 
     def write(self, data: "bytes | bytearray | memoryview") -> None:
-        if self._closing or self._has_ended or not self.process.alive:
+        if self._closing or self._has_ended or not self.process.alive or not data:
             return
         if self._tap is not None:
             self._tap.on_said(bytes(data))

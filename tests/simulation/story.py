@@ -60,6 +60,8 @@ class Story:
     closed: dict[int, int] = field(default_factory=dict)
     over: dict[int, int] = field(default_factory=dict)
     """Sessions that have ended."""
+    expired: dict[int, int] = field(default_factory=dict)
+    """Those that ended because they were not renewed."""
     renewed: dict[tuple[int, int], int] = field(default_factory=dict)
     """Session and logical time."""
     breaks: dict[int, int] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class Story:
                         self.renewed.setdefault((session, applied.at_ms), at_ns)
                 case c.OpenSession() if isinstance(outcome, o.Opened):
                     self.opened[outcome.session] = at_ns
-                    self.clients[outcome.session] = json.loads(command.meta or "{}").get("client", "")
+                    self.clients[outcome.session] = _client(command.meta)
                 case c.CloseSession():
                     self.closed.setdefault(command.session, at_ns)
                 case c.Break() if isinstance(outcome, o.Broken):
@@ -142,6 +144,8 @@ class Story:
                 self._on_ended(at_ns, notice.name, notice.fence, notice.ending)
             case o.SessionEnded():
                 self.over[notice.session] = at_ns
+                if notice.ending is o.Ending.EXPIRED:
+                    self.expired[notice.session] = at_ns
                 for name, fence in notice.holds:
                     self._on_ended(at_ns, name, fence, notice.ending)
 
@@ -155,3 +159,12 @@ class Story:
         self.ended.setdefault((name, fence), at_ns)
         if ending is o.Ending.BROKEN:
             self.broken.setdefault((name, fence), at_ns)
+
+
+def _client(meta: str) -> str:
+    """What a client calls itself; empty if what it says makes no sense, as a wild one's need not."""
+    try:
+        said = json.loads(meta or "{}")
+    except ValueError:
+        return ""
+    return str(said.get("client", "")) if isinstance(said, dict) else ""

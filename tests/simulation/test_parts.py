@@ -43,7 +43,7 @@ class Place:
 
     def __init__(self, **weather: float) -> None:
         self.scheduler = Scheduler()
-        self.network = Network(self.scheduler, Random(1), Weather(**weather), lambda _: None)
+        self.network = Network(self.scheduler, Random(1), Weather(**weather), lambda *_: None)
         self.complaints: list[str] = []
         self.a, self.b = self.process("a"), self.process("b")
         self.server, self.client = Ear(), Ear(b"hello")

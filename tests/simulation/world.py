@@ -16,11 +16,16 @@ from tests.simulation.process import Drift, Process
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.store import HOST as STORE
 from tests.simulation.store import Store
+from tests.simulation.wild import Babbler, Flooder
 from tests.simulation.wire import Said, Tap
 
 CHAOS_S = 300.0
 QUIET_TTLS = 3
 """Every request must have ended so many ttls after the last fault."""
+CALM_AFTER_S = 10.0
+"""How long after the last fault, and two ttls more, nothing is left of it; and then two ttls are watched."""
+WILD_SHARE = 0.4
+"""Of the runs that have a wild client."""
 SETTLE_S = 5.0
 """How long what was given up may take to be withdrawn at the server."""
 LOOK_EVERY_S = 0.25
@@ -92,6 +97,11 @@ def _habits(random: Random, ttl_s: float) -> Habits:
     )
 
 
+def wild(random: Random) -> tuple[str, ...]:
+    """Draw which wild clients a run has: `w` floods, `x` babbles."""
+    return random.choice((("w",), ("x",), ("w", "x"))) if random.random() < WILD_SHARE else ()
+
+
 class World:
     """Everything there is in one run."""
 
@@ -114,6 +124,7 @@ class World:
         self.history = History(seed)
         self.nodes = [f"n{number + 1}" for number in range(self.plan.nodes)]
         self.clients = [f"c{number + 1}" for number in range(self.plan.clients)]
+        self.wild = wild(self._random("wild"))
         self.nemesis = Nemesis(self, self._random("nemesis"), self.plan.taste)
         self._say = say
         self._sets_calendars = sets_calendars
@@ -129,6 +140,7 @@ class World:
         self._drifts = self._drawn_drifts(self._random("clocks"))
         self._servers: dict[str, NodeProcess] = {}
         self._programs: dict[str, Program] = {}
+        self._rogues: list[Flooder | Babbler] = []
         self._dead: list[NodeProcess | Program] = []
         self._lives: dict[str, int] = {}
         self._is_over = False
@@ -139,7 +151,7 @@ class World:
     def _drawn_drifts(self, random: Random) -> dict[str, Drift]:
         return {
             host: Drift(random.uniform(1_000, 100_000), 1 + random.uniform(-RATE_MAX, RATE_MAX))
-            for host in (*self.nodes, *self.clients)
+            for host in (*self.nodes, *self.clients, *self.wild)
         }
 
     # One run.
@@ -162,6 +174,8 @@ class World:
             self.scheduler.after(self._random(node).random() * 0.5, self.start_node, node)
         for client in self.clients:
             self.scheduler.after(1 + self._random(client).random() * 3, self.start_client, client)
+        for host in self.wild:
+            self.scheduler.after(2 + self._random(host).random() * 3, self._start_wild, host)
         self.scheduler.after(3, self.nemesis.begin)
         if self._sets_calendars:
             self._calendars.begin_setting()
@@ -187,10 +201,23 @@ class World:
 
     def _heal(self) -> None:
         self.nemesis.end()
+        if self.wild:
+            self._stay_calm()
         self.history.healed_ns = self.scheduler.now_ns
         self.say("world", "all faults are over")
         for program in self._programs.values():
             program.process.do(program.stop)
+
+    def _stay_calm(self) -> None:
+        """Let everybody go on without faults, beside the wild clients; then those are gone."""
+        ttl_s = max(self.plan.habits.ttls_s)
+        self._go_on(CALM_AFTER_S + 2 * ttl_s)
+        self.history.calm_ns = self.scheduler.now_ns
+        self._go_on(2 * ttl_s)
+        self.history.calm_until_ns = self.scheduler.now_ns
+        for rogue in self._rogues:
+            rogue.process.kill()
+            self.network.on_killed(rogue.process, silently=False)
 
     def _close(self) -> None:
         for program in self._programs.values():
@@ -226,7 +253,7 @@ class World:
     def _bury(self) -> None:
         self._is_over = True
         self.scheduler.leave()
-        lives = [*self._dead, *self._servers.values(), *self._programs.values()]
+        lives = [*self._dead, *self._servers.values(), *self._programs.values(), *self._rogues]
         for life in lives:
             life.process.kill()
         for life in lives:
@@ -272,6 +299,21 @@ class World:
         self._programs[client] = program
         self.say(name, f"starts with a ttl of {program.ttl_s} s and a grace of {program.grace_s} s")
         process.do(self._spawn, process, program.run())
+
+    def _start_wild(self, host: str) -> None:
+        process, random = self._process(host), self._random(f"wild {host}")
+
+        def note(text: str) -> None:
+            self.say(host, text)
+
+        if host == "w":
+            ttl_s = min(self.plan.habits.ttls_s)
+            rogue: Flooder | Babbler = Flooder(host, process, self.nodes, ttl_s, random, note)
+        else:
+            rogue = Babbler(process, self.nodes, random, note)
+        self._rogues.append(rogue)
+        self.history.wild += (host,)
+        process.do(self._spawn, process, rogue.run())
 
     def _spawn(self, process: Process, coroutine: object) -> None:
         task = process.spawn(coroutine, "main")  # type: ignore[arg-type]
@@ -354,7 +396,7 @@ class World:
                 self.network.cut(line)
 
     def all_ways(self, host: str) -> list[Way]:
-        others = [other for other in (*self.nodes, *self.clients, STORE) if other != host]
+        others = [other for other in (*self.nodes, *self.clients, *self.wild, STORE) if other != host]
         return [(host, other) for other in others] + [(other, host) for other in others]
 
     # What is told.
@@ -375,8 +417,11 @@ class World:
         if self._say is not None:
             self._say(f"{self.scheduler.now_s:12.6f} {who:10} {text}")
 
-    def _tap(self, process: Process) -> Tap | None:
-        return Tap(process.host, lambda: self.scheduler.now_ns, self._on_said)
+    def _tap(self, server: Process, client: Process) -> Tap | None:
+        if client.host == "x":
+            # What it says is nothing that could be overheard.
+            return None
+        return Tap(server.host, lambda: self.scheduler.now_ns, self._on_said)
 
     def _on_said(self, said: Said) -> None:
         self.history.said.append(said)
