@@ -3,13 +3,17 @@ time.
 """
 
 import asyncio
+import contextlib
 import itertools
+import random
 
 from bench.wild_floods import Bite, acquires
 from bench.wild_wire import Rough, again_and_again, many, now_and_then, open_files_max
 from bench.wire import command
 
 _UNREAD_CONNECTIONS = 100
+_UNREAD_S = 1.0
+"""Once its buffers are full a connection does nothing more: then it is dropped, and made anew."""
 _QUEUED, _QUEUED_PER_SESSION, _NAMES = 980, 140, 64
 """A session waits for 10 000 names at the most."""
 _IDLE, _SLOW = 3_000, 500
@@ -18,20 +22,21 @@ _crowd: list[Rough] = []
 
 
 async def never_read(port: int, bite: Bite, scale: float) -> None:
-    """100 connections that pipeline acquires, releases and PINGs, and never read."""
+    """100 connections that pipeline acquires, releases and PINGs, and never read; made anew now and then."""
 
     async def make(number: int) -> None:
-        turns = itertools.count()
+        names = (f"wild:{number}:{turn}" for turn in range(1_000))
+        asked = b"".join(
+            command("LOCK.ACQUIRE", name, "WAIT", 0) + command("LOCK.RELEASE", name, 1) + command("PING")
+            for name in names
+        )
 
         async def use(rough: Rough) -> None:
-            while True:
-                names = [f"wild:{number}:{next(turns)}" for _ in range(100)]
-                asked = (
-                    command("LOCK.ACQUIRE", name, "WAIT", 0) + command("LOCK.RELEASE", name, 1) + command("PING")
-                    for name in names
-                )
-                await rough.send(b"".join(asked))
-                bite()
+            bite()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(random.uniform(0.5, 1.5) * _UNREAD_S):
+                    while True:
+                        await rough.send(asked)
 
         await again_and_again(port, use, reads=False)
 
