@@ -4,6 +4,7 @@ They are the mistakes that lock services have made, or that would be easy to mak
 bugs` looks for each from the first seed on and says how many it took; the tests run the seeds noted here.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -155,6 +156,26 @@ def _no_margin_for_clocks_that_drift(patch: Patch) -> None:
     patch.setattr(trust, "_ROUNDING_S", 0.0)
 
 
+def _keep_alives_wait_for_a_quiet_moment(patch: Patch) -> None:
+    """A keep-alive is put off while there are commands: one client that always has some starves all others."""
+    submit, renew = Leader.submit, Leader.renew
+    busy_at: dict[int, float] = {}
+
+    def submit_and_note(leader: Leader, *args: Any) -> None:
+        busy_at[id(leader)] = asyncio.get_running_loop().time()
+        submit(leader, *args)
+
+    def renew_later(leader: Leader, *args: Any) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - busy_at.get(id(leader), -inf) < 0.5:
+            loop.call_later(0.1, renew_later, leader, *args)
+        else:
+            renew(leader, *args)
+
+    patch.setattr(Leader, "submit", submit_and_note)
+    patch.setattr(Leader, "renew", renew_later)
+
+
 BUGS = (
     Bug("a grant to an ended session", _a_grant_to_an_ended_session, ("G6",), 1),
     Bug("a keep-alive answered by a sealed leader", _a_keep_alive_answered_by_a_sealed_leader, ("G10",), 3),
@@ -166,6 +187,7 @@ BUGS = (
     Bug("time nobody led is counted", _time_nobody_led_is_counted, ("G7",), 1),
     Bug("trust that comes back", _trust_that_comes_back, ("G7",), 1),
     Bug("a withdrawal is sent once", _a_withdrawal_is_sent_once, ("G9",), 1),
+    Bug("keep-alives wait for a quiet moment", _keep_alives_wait_for_a_quiet_moment, ("neighbours",), 3),
     Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 4),
 )
 

@@ -169,15 +169,17 @@ def nothing_is_left(history: History, story: Story) -> list[Violation]:
 
 
 def neighbours_are_unharmed(history: History, story: Story) -> list[Violation]:
-    """Where only a wild client is left to blame, nobody else's session runs out."""
-    if history.calm_ns < 0:
-        return []
+    """Where only a wild client is left to blame, nobody else loses a session, or a connection."""
+    found = [(at_ns, session, "ran out") for session, at_ns in story.expired.items()]
+    found += [
+        (said.heard_ns, int(said.words[1]), "had to be resumed")
+        for said in history.said
+        if said.words and said.words[0] == b"SESSION.RESUME"
+    ]
     return [
-        Violation(
-            "neighbours", at_ns, f"session {session} of {story.clients[session]} ran out beside a wild client"
-        )
-        for session, at_ns in story.expired.items()
-        if history.calm_ns <= at_ns <= history.calm_until_ns and story.clients.get(session) in history.living
+        Violation("neighbours", at_ns, f"session {session} of {story.clients[session]} {what}, and all was calm")
+        for at_ns, session, what in found
+        if history.calm_ns <= at_ns < history.calm_until_ns and story.clients.get(session) in history.living
     ]
 
 

@@ -11,12 +11,14 @@ from fencehold.core.commands import (
     Cancel,
     CloseSession,
     Mode,
+    OpenSession,
     Release,
     Renew,
 )
 from tests.simulation.checking import check
 from tests.simulation.history import Ask, Replicated
 from tests.simulation.scenes import Scene
+from tests.simulation.scheduler import SECOND
 
 
 def named(scene: Scene) -> set[str]:
@@ -323,3 +325,49 @@ def test_a_grant_to_a_withdrawn_request_is_found(monkeypatch: pytest.MonkeyPatch
     scene.store(13, Cancel(2, 1))
     scene.store(14, CloseSession(1))
     assert named(scene) == {"G9"}
+
+
+# Beside wild clients.
+
+
+def calm(from_s: float, *living: str) -> Scene:
+    """Two clients with sessions, a wild one beside them; from then on there is nothing else to blame."""
+    scene = Scene()
+    scene.sessions(2)
+    scene.history.wild, scene.history.living = ("w",), living
+    scene.history.calm_ns, scene.history.calm_until_ns = int(from_s * SECOND), int(100 * SECOND)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("from_s", "living", "named_then"),
+    [(20, ("c1", "c2"), {"neighbours"}), (45, ("c1", "c2"), set()), (20, (), set())],
+    ids=["calm", "not yet calm", "not theirs"],
+)
+def test_a_session_that_runs_out_beside_a_wild_client_is_found(
+    from_s: float, living: tuple[str, ...], named_then: set[str]
+) -> None:
+    """Nobody loses a session when there is no fault to explain it; who was killed before does."""
+    scene = calm(from_s, *living)
+    for second in range(11, 42, 2):
+        scene.store(second, elapsed_ms=2_000)
+    assert {1, 2} & set(scene.machine.state.sessions) == set()
+    assert named(scene) == named_then
+
+
+def test_a_session_that_must_be_resumed_beside_a_wild_client_is_found() -> None:
+    """Who comes back to its session has lost a connection, and only a wild client was there to end it."""
+    scene = calm(20, "c1", "c2")
+    applied = scene.store(21, Renew((1,)))
+    scene.say(21, 1, "SESSION.RESUME 1 secret", {b"at": applied.at_ms})
+    assert named(scene) == {"neighbours"}
+
+
+def test_sessions_that_mistaken_frames_opened_are_nobodys() -> None:
+    """G6: what a wild client opens by mistake lives as long as the mistake says; a client's own does not."""
+    scene = calm(20)
+    scene.store(11, OpenSession(86_400_000, meta="{"), CloseSession(1), CloseSession(2))
+    scene.rest(30)
+    assert named(scene) == set()
+    scene.store(12, OpenSession(86_400_000, meta='{"client": "w"}'))
+    assert named(scene) == {"G6"}

@@ -70,9 +70,13 @@ class Line(asyncio.Protocol):
             self.answered.set_result(None)
 
     def _heed(self, reply: Any) -> None:
-        if isinstance(reply, hiredis.PushNotification) or not isinstance(reply, dict):
+        if isinstance(reply, hiredis.PushNotification):
+            self.is_spent |= reply[0] == b"ended"
+        elif isinstance(reply, hiredis.ReplyError):
+            self.is_spent |= str(reply).startswith("NOSESSION")
+        elif not isinstance(reply, dict):
             return
-        if b"secret" in reply:
+        elif b"secret" in reply:
             self.session = int(reply[b"session"])
             if not self.answered.done():
                 self.answered.set_result(None)
@@ -137,11 +141,14 @@ class Flooder:
         while True:
             line = await self._opened()
             for number in count():
-                if line.is_lost:
+                if line.is_lost or line.is_spent:
                     break
+                if number % 5 == 0:
+                    line.say("SESSION.KEEPALIVE")
                 name, request = f"{self.name}-drip-{number % 10}", number + 1
                 line.say("LOCK.ACQUIRE", name, "WAIT", 0, "TTL", 50, "REQUEST", request, "ANSWERED", number)
                 await asyncio.sleep(DRIP_S)
+            line.drop()
 
     async def _come_and_go(self) -> None:
         """Sessions whose connection is gone before they have done anything."""
