@@ -210,11 +210,14 @@ class World:
 
     def _stay_calm(self) -> None:
         """Let everybody go on without faults, beside the wild clients; then those are gone."""
+        # A client that an answer takes too long to reach goes elsewhere, and rightly so.
+        self.network.weather = self.plan.weather._replace(spike_share=0.0)
         ttl_s = max(self.plan.habits.ttls_s)
         self._go_on(CALM_AFTER_S + 2 * ttl_s)
         self.history.calm_ns = self.scheduler.now_ns
         self._go_on(2 * ttl_s)
         self.history.calm_until_ns = self.scheduler.now_ns
+        self.network.weather = self.plan.weather
         for rogue in self._rogues:
             rogue.process.kill()
             self.network.on_killed(rogue.process, silently=False)
