@@ -24,6 +24,8 @@ QUIET_TTLS = 3
 """Every request must have ended so many ttls after the last fault."""
 CALM_AFTER_S = 10.0
 """How long after the last fault, and two ttls more, nothing is left of it; and then two ttls are watched."""
+TICK_S = 0.2
+"""Between the ticks of a leader beside wild clients."""
 WILD_SHARE = 0.4
 """Of the runs that have a wild client."""
 SETTLE_S = 5.0
@@ -116,6 +118,10 @@ class World:
         self.seed = seed
         self._chaos_s = chaos_s
         self.plan = plan(self._random("plan"))
+        self.wild = wild(self._random("wild"))
+        if self.wild:
+            # A keep-alive waits for the next tick: a client of little patience takes a longer one for silence.
+            self.plan = self.plan._replace(tick_s=TICK_S)
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, self._random("network"), self.plan.weather, self._tap)
         self.store = Store(self.network, self._random("store"))
@@ -124,7 +130,6 @@ class World:
         self.history = History(seed)
         self.nodes = [f"n{number + 1}" for number in range(self.plan.nodes)]
         self.clients = [f"c{number + 1}" for number in range(self.plan.clients)]
-        self.wild = wild(self._random("wild"))
         self.nemesis = Nemesis(self, self._random("nemesis"), self.plan.taste)
         self._say = say
         self._sets_calendars = sets_calendars
