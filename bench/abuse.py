@@ -8,9 +8,10 @@ The musts, in every phase:
 
 1. p99 beside the wild client ≤ 2 × p99 without it; the longest wait, until all is quiet again, ≤ 100 ms. What
    the processor itself costs is not the server's fault: where two cores are shared by the clients and the
-   server, a client waits for a core as well. So *without it* is the worse of alone and beside burners (`burner`): for each process that
-   worked for the wild client (itself, the server, the members of the etcd) one that uses as much of a core
-   and never talks to the server. The longest wait may be that beside the burners, too.
+   server, a client waits for a core as well. So *without it* is the worse of alone and beside burners
+   (`burner`): for each process that worked for the wild client (itself, the server, the members of the etcd)
+   one that uses as much of a core and never talks to the server. The longest wait may be that beside the
+   burners, too.
 2. Memory of a server stays below 256 MB. Quiet, it has about 50. A client that does not read makes the server
    keep 256 KiB of replies (`unsent_bytes_high`) and up to 64 KiB of a frame: 100 of them, 32 MB. 3 000
    connections add 20 MB, 10 000 names 20 MB, 20 000 sessions and a list of them 100 MB; commands that wait for
