@@ -19,6 +19,8 @@ _HELD = 10_000
 _HELD_PER_SESSION = 5_000
 _NAME_BYTES = 60_000
 _REFUSED = 2_000
+_ENDS = (0, "0", "", None)
+"""Cursors after which there is no more."""
 
 
 _crowd: list[Rough] = []
@@ -190,27 +192,36 @@ class Listing:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._paged = True
+        self._is_paged = True
 
     async def sessions(self) -> None:
         """All sessions."""
-        cursor: Any = "0"
-        while cursor not in ("", None):
-            reply = await self._ask_sessions(cursor)
+        cursor: Any = 0
+        while (reply := await self._ask("SESSION.LIST", "CURSOR", cursor)) is not None:
             is_page = isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], list)
-            cursor = reply[0] if is_page and not isinstance(reply[0], list) else ""
-
-    async def _ask_sessions(self, cursor: str) -> Any:
-        if self._paged:
-            try:
-                return await self._wire.ask("SESSION.LIST", "CURSOR", cursor, "COUNT", 1_000)
-            except RuntimeError:
-                self._paged = False
-        return await _tolerant(self._wire, "SESSION.LIST")
+            cursor = reply[0] if is_page else 0
+            if cursor in _ENDS:
+                return
 
     async def waiters(self) -> None:
         """Who waits for the name with the long queue."""
-        await _tolerant(self._wire, "LOCK.INFO", "wild:queue")
+        cursor: Any = 0
+        while (reply := await self._ask("LOCK.INFO", "wild:queue", "WAITERS", cursor)) is not None:
+            told = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else {}
+            cursor = told.get("waiters_cursor", 0)
+            if cursor in _ENDS:
+                return
+
+    async def _ask(self, *words: str | int) -> Any:
+        """A page of the largest size; without pages, all of it. None: it was refused."""
+        reply = None
+        if self._is_paged:
+            reply = await _tolerant(self._wire, *words, "COUNT", 1_000)
+            self._is_paged = not str(reply).startswith("USAGE")
+        if not self._is_paged:
+            # The last two words are the cursor.
+            reply = await _tolerant(self._wire, *words[:-2])
+        return None if isinstance(reply, RuntimeError) else reply
 
 
 async def _tolerant(wire: Wire, *words: str | int) -> Any:
