@@ -26,7 +26,7 @@ ALONE_AFTER_MS = 100.0
 WORK_MS_MIN, WORK_MS_MAX = 1.0, 4.0
 """How long the work for one entry should take, depending on how long an append does."""
 QUESTION_WEIGHT = 4
-OVERFLOW_MAX = 1_024
+OVERFLOW_MAX = 256
 """What one lane may have waiting, if there is room for it."""
 
 _SEVERAL = 2
@@ -149,10 +149,10 @@ class Lanes:
             self._crowded.append(lane)
         lane.overflow.append(waiting)
         self.overflow += 1
-        lane.is_full = len(lane.overflow) >= self._overflow_max()
+        lane.is_full = len(lane.overflow) >= self._overflow_max() or self.overflow >= self._pending_max // 2
 
     def _overflow_max(self) -> int:
-        return max(1, min(OVERFLOW_MAX, self._pending_max // max(1, len(self._crowded))))
+        return max(1, min(OVERFLOW_MAX, self._pending_max // 2 // max(1, len(self._crowded))))
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""

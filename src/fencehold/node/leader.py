@@ -89,8 +89,8 @@ class Bounds(NamedTuple):
     commands_per_entry_max: int = 4_096
     entry_bytes_max: int = 1 << 20
     pending_max: int = 65_536
-    """Commands that may wait for an append. Beyond it they are refused at once: certainly nothing happened. Each
-    connection stops being read long before."""
+    """Commands that may wait for their turns. Beyond it, who has some waiting is refused: nothing happened. Each
+    connection stops being read long before; one command of each is always taken."""
     tick_s: float = 0.2
 
 
@@ -149,8 +149,8 @@ class Leader:
 
     def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command appended and applied; `answer` is called once it is durable, or has failed."""
-        lanes = self._lanes
-        if self._stopping or len(lanes.commands) + lanes.overflow >= self._pending_max:
+        lanes, lane = self._lanes, lane or self._own_lane
+        if self._stopping or (lane.overflow and lanes.overflow >= self._pending_max):
             answer(self._no_room(), 0)
             return
         judge = JUDGES.get(type(command))
@@ -160,7 +160,7 @@ class Leader:
                 answer(weight, self.machine.now_at)
                 return
             weight = 1
-        lanes.put(lane or self._own_lane, command, answer, weight)
+        lanes.put(lane, command, answer, weight)
         self._wanted.set()
         if self._awaited is not None and len(lanes.commands) >= self._company.expected:
             self._awaited.set()
@@ -168,8 +168,8 @@ class Leader:
     def _no_room(self) -> Unavailable:
         if self._stopping:
             return Unavailable("stopping")
-        many = self._lanes.pending
-        return Overloaded(f"{many} commands wait for the journal already", retry_after_s=_RETRY_AFTER_S)
+        many = self._lanes.overflow
+        return Overloaded(f"{many} commands wait for their turns already", retry_after_s=_RETRY_AFTER_S)
 
     def _is_known(self, command: Command) -> bool:
         """Whether it may have been answered before, under other limits: then it is answered the same again."""
@@ -189,10 +189,11 @@ class Leader:
 
     def ask(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Have a question put to the current state."""
-        if self._stopping or self._lanes.pending >= self._pending_max:
+        lane = lane or self._own_lane
+        if self._stopping or (lane.overflow and self._lanes.overflow >= self._pending_max):
             reply(self._no_room())
         else:
-            self._lanes.ask(lane or self._own_lane, question, reply)
+            self._lanes.ask(lane, question, reply)
             self._wanted.set()
 
     def look(self, question: Question, reply: Reply) -> None:

@@ -287,14 +287,25 @@ def test_beyond_the_bound_nothing_is_taken() -> None:
         async with leading(Bounds(pending_max=3)) as scene:
             scene.submit("under way", Break("a"))
             await settle()
-            for number in range(5):
+            share = BUDGET_MAX // 2
+            for number in range(share + 5):
                 scene.submit(str(number), Break("a"))
             scene.leader.ask(_fence, scene.told.reply("asked"))
-            assert scene.told.kinds() == {"3": Overloaded, "4": Overloaded}
+            beyond = [str(share + 3), str(share + 4)]
+            assert scene.told.kinds() == dict.fromkeys(beyond, Overloaded)
             assert [(name, type(found)) for name, found in scene.told.replies] == [("asked", Overloaded)]
+            # Who has nothing waiting is taken all the same.
+            scene.leader.submit(Break("a"), scene.told.by("another"), Lane())
             await scene.journal.complete()
             await scene.journal.complete()
-            assert scene.told.names == ["3", "4", "under way", "0", "1", "2"]
+            await scene.journal.complete()
+            taken = [
+                "under way",
+                *map(str, range(ALONE_MAX)),
+                "another",
+                *map(str, range(ALONE_MAX, ALONE_MAX + 3)),
+            ]
+            assert scene.told.names == beyond + taken
 
     run(scenario())
 
