@@ -301,9 +301,9 @@ def test_beyond_the_bound_nothing_is_taken() -> None:
             await scene.journal.complete()
             taken = [
                 "under way",
-                *map(str, range(ALONE_MAX)),
+                *map(str, range(share)),
                 "another",
-                *map(str, range(ALONE_MAX, ALONE_MAX + 3)),
+                *map(str, range(share, share + 3)),
             ]
             assert scene.told.names == beyond + taken
 
