@@ -23,6 +23,7 @@ from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, shown
 from fencehold.doors.resp.backlog import QUANTUM
+from fencehold.doors.resp.heads import NotFlat
 from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
 from fencehold.node.lanes import Lane
@@ -42,7 +43,7 @@ _ABORTS = (ConnectionResetError, BrokenPipeError)
 _LINGER_S = 0.1
 """How long a client has to notice that the connection is ended before it is closed."""
 
-_NO_COMMANDS = (NoCommand, hiredis.HiredisError, MemoryError, TypeError)
+_NO_COMMANDS = (NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError)
 
 _FIRST = 2
 """Commands that are handled before it is asked whose turn it is."""

@@ -7,26 +7,20 @@ nobody is served. It has no bound for that, so such heads must not come to it.
 
 1. A quick look, at the speed of a search, tells nearly always that there is nothing of the kind: it finds arrays
    of a hundred elements and more, and the other kinds of collections; and texts that look like it.
-2. If there may be, the heads are walked from one to the next, and a command that is none is refused.
-3. A command that is there in part is walked, too, when it has become long: an array in an array is found only so.
-   Until then it is a list of less than a hundred elements for every few bytes, of some kilobytes.
+2. If there may be, the heads are walked from one to the next, and what is no command is refused.
+3. A command that is there in part is walked as well, as far as it is there: an array in an array is found only
+   so. Until then it is one portion of the input at the most, and a list of less than a hundred elements for each
+   head.
 """
 
 import re
 
-import hiredis
-
 ELEMENTS_MAX = 1_024
 """Of one command. Sixty-four names and all options are less than a hundred."""
 
-LONG_BYTES = 4 << 10
-"""From so many bytes on, what is to be one command is walked."""
-
-_head = re.compile(rb"([*$])(\d{1,9})\r\n").match
-_begun = re.compile(rb"[*$]\d{0,9}\r?$").fullmatch
-
-
+_HEAD_BYTES_MAX = 12
 _long_array = re.compile(rb"\*\d{3}").search
+_head = re.compile(rb"([*$])(\d{1,9})\r\n").fullmatch
 
 
 def suspect(data: bytes) -> bool:
@@ -37,67 +31,74 @@ def suspect(data: bytes) -> bool:
     return _long_array(data) is not None or b">" in data or b"~" in data or b"|" in data
 
 
-class Unread:
-    """What is there of a command that is not there whole."""
+class NotFlat(Exception):
+    """What came in is no flat array of bulk strings, or too long a one."""
 
-    __slots__ = ("bytes",)
+
+class Walk:
+    """Goes from head to head, and knows where in a command it stands. Texts are skipped, whatever they hold."""
+
+    __slots__ = ("_head", "_left", "_skip", "size")
 
     def __init__(self) -> None:
-        self.bytes = b""
+        self.size = 0
+        """Bytes of the command it is in; 0 between two of them."""
+        self._reset()
 
-    def is_wrong(self, data: bytes) -> bool:
-        """Whether `data`, coming next, brings such a head. The first look is quick, and nearly always the last."""
-        near = self.bytes[-16:] + data if self.bytes else data
-        if not suspect(near) and len(self.bytes) < LONG_BYTES:
-            return False
-        # It may stand in a text, where anything may stand: look at the heads one by one.
-        is_flat, _ = walk(self.bytes + data)
-        return not is_flat
+    def _reset(self) -> None:
+        self.size = self._skip = 0
+        self._left = -1
+        self._head = b""
 
-    def keep(self, data: bytes, commands: int, reader: hiredis.Reader) -> None:
-        """Called when the reader has had `data`, with how many commands it read of it, the last in part at most.
+    def to_end(self, data: bytes, at: int = 0) -> int:
+        """Go on to the end of the command, and say where that is; the end of the data, if it goes on after that.
 
-        A star is a command's head, or stands in a text. If as many came as commands did, or one more and bytes
-        are left, there is none in a text; otherwise only a walk can tell.
+        Raises:
+            NotFlat: it is no command.
         """
-        if not commands:
-            self.bytes += data
-            return
-        heads = data.count(b"*") - commands
-        if self.bytes:
-            heads += 1
-        if not heads:
-            self.bytes = b""
-        elif heads == 1 and reader.has_data():
-            self.bytes = data[data.rindex(b"*") :]
-        else:
-            data = self.bytes + data
-            _, begins = walk(data)
-            self.bytes = data[begins:]
+        begun_at, end = at, len(data)
+        while True:
+            if self._skip:
+                step = min(self._skip, end - at)
+                self._skip -= step
+                at += step
+                if self._skip:
+                    break
+            if not self._left:
+                self._reset()
+                return at
+            if at >= end:
+                break
+            at = self._read_head(data, at)
+        self.size += at - begun_at
+        return at
 
+    def to_last(self, data: bytes) -> None:
+        """Go on over all commands, into the one that is not there whole, if any."""
+        at = 0
+        while at < len(data):
+            at = self.to_end(data, at)
 
-def walk(data: bytes) -> tuple[bool, int]:
-    """Go from command to command: whether all are flat, and where the last begins that is there in part, if any.
-
-    `data` begins where a command does. What the reader will refuse by itself is none of its business.
-    """
-    at = begins = left = 0
-    end = len(data)
-    while at < end:
-        head = _head(data, at)
+    def _read_head(self, data: bytes, at: int) -> int:
+        """Read the next head, or a part of it; says where that ends."""
+        newline = data.find(b"\n", at, at + _HEAD_BYTES_MAX)
+        if newline < 0:
+            self._head += data[at : at + _HEAD_BYTES_MAX]
+            if len(self._head) >= _HEAD_BYTES_MAX:
+                raise NotFlat
+            return len(data)
+        head = _head(self._head + data[at : newline + 1])
+        self._head = b""
         if head is None:
-            # Half a head, or what the reader will not take, either.
-            return _begun(data, at) is not None and (data[at] == ord("$")) == (left > 0), begins
+            raise NotFlat
         number = int(head[2])
-        if head[1] == b"*":
-            if left or number > ELEMENTS_MAX:
-                return False, begins
-            begins, left, at = at, number, head.end()
+        if self._left < 0:
+            if head[1] != b"*" or not 0 < number <= ELEMENTS_MAX:
+                raise NotFlat
+            self._left = number
         else:
-            if not left:
-                return False, begins
-            left -= 1
-            at = head.end() + number + 2
-        if not left and at <= end:
-            begins = at
-    return True, begins
+            if head[1] != b"$":
+                raise NotFlat
+            self._left -= 1
+            self._skip = number + 2
+        return newline + 1

@@ -7,7 +7,7 @@
 
 import hiredis
 
-from fencehold.doors.resp.heads import ELEMENTS_MAX, Unread, suspect
+from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, Walk, suspect
 
 _PORTION = 8 << 10
 
@@ -34,34 +34,40 @@ class Inbox:
 
     __slots__ = (
         "_bytes_max",
+        "_clean",
         "_gets",
         "_is_large",
         "_portion",
         "_read",
         "_reader",
         "_rest",
-        "_unread",
+        "_walk",
         "commands",
-        "partial_bytes",
     )
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._bytes_max = frame_bytes_max
         self._reader = hiredis.Reader()
         self._gets = self._reader.gets
-        self._unread = Unread()
+        self._walk = Walk()
+        """Where in a command the input stands that the reader has had."""
         self._rest = b""
         """What the reader has not had yet."""
         self._portion = b""
         """What it was given last, until it has read all of it."""
+        self._clean = 0
+        """Where in that the first command begins that was not walked; -1: all were."""
         self._read = 0
-        """How many commands it read since."""
+        """How many commands it read since; one that was there in part before is not counted."""
         self._is_large = False
         """The first of them may be larger than a command may be."""
         self.commands = 0
         """How many were read before that."""
-        self.partial_bytes = 0
+
+    @property
+    def partial_bytes(self) -> int:
         """How much there is of a command that is not there whole."""
+        return self._walk.size
 
     def put(self, data: bytes) -> None:
         """Take what came."""
@@ -76,8 +82,8 @@ class Inbox:
         """The next command; None if there is none whole.
 
         Raises:
-            NoCommand, hiredis.HiredisError, MemoryError, TypeError: there is something else. (The last is the
-                reader's, of a map with a key that can be none.)
+            NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError: there is something else. (The last is
+                the reader's, of a map with a key that can be none.)
         """
         words = self._gets()
         while words is False:
@@ -90,7 +96,7 @@ class Inbox:
             words = self._gets()
         self._read += 1
         if type(words) is not list or not words or type(words[0]) is not bytes:
-            raise not_flat()
+            raise NotFlat
         if self._is_large:
             self._is_large = False
             if sum(len(word) for word in words if type(word) is bytes) > self._bytes_max:
@@ -99,22 +105,43 @@ class Inbox:
 
     def _feed(self, portion: bytes) -> None:
         """Give the reader the next portion."""
-        if (self.partial_bytes or suspect(portion)) and self._unread.is_wrong(portion):
-            raise not_flat()
+        self._clean = 0
+        if size := self._walk.size:
+            self._feed_more(portion, size)
+        elif suspect(portion):
+            self._walk.to_last(portion)
+            self._clean = -1
         self._portion = portion
-        if self.partial_bytes:
-            self._is_large = self.partial_bytes + len(portion) > self._bytes_max
         self._reader.feed(portion)
 
+    def _feed_more(self, portion: bytes, size: int) -> None:
+        """See to the rest of a command that is there in part."""
+        end = self._walk.to_end(portion)
+        if self._walk.size:
+            self._clean = -1
+            return
+        self._is_large = size + end > self._bytes_max
+        self._clean = end
+        # It is the first that the reader reads, and none of those that begin here.
+        self._read = -1
+        self.commands += 1
+        if suspect(portion):
+            self._walk.to_last(portion[end:])
+            self._clean = -1
+
     def _end_portion(self) -> None:
-        """The reader has read all of a portion that it can."""
-        portion, read = self._portion, self._read
+        """The reader has read all of a portion that it can: know how much it left of the last command."""
+        portion, clean, read = self._portion, self._clean, self._read
         self._portion, self._read = b"", 0
         self.commands += read
-        # Mostly all is read, and there is nothing to keep.
-        if self.partial_bytes or portion.count(b"*") != read:
-            self._unread.keep(portion, read, self._reader)
-            self.partial_bytes = len(self._unread.bytes)
+        # A star is a command's head, or stands in a text. If as many came as commands did, or one more and bytes
+        # are left, there is none in a text, and mostly nothing is left at all; otherwise only a walk can tell.
+        if clean < 0 or (stars := portion.count(b"*", clean) - read) == 0:
+            return
+        if stars == 1 and self._reader.has_data():
+            self._walk.to_last(portion[portion.rindex(b"*") :])
+        else:
+            self._walk.to_last(portion[clean:])
 
     def too_large(self) -> NoCommand:
         """What is said of a command that has too many bytes."""
