@@ -81,7 +81,7 @@ class Server:
             calendar=calendar,
         )
         self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader, calendar=calendar)
-        self.door = Door(self.node, volatile=self.volatile, bounds=config.door)
+        self.door = Door(self.node, volatile=self.volatile, bounds=config.door, clock=clock)
         self.node.on_deposed = self._on_deposed
         self._running: asyncio.Task[None] | None = None
 

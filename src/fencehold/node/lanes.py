@@ -1,10 +1,12 @@
 """Lanes: what each connection has asked for and no entry has taken yet, shared out round robin.
 
 1. Each connection has a *lane*. What it asks for is taken in order; between lanes there is no order to keep.
-2. An entry takes at least one command from every lane that asks, and from no lane more than its *share*: the
-   entry's budget divided by the lanes that ask. What is beyond waits in its own lane: a flood waits for itself.
-3. The *budget* follows what commands cost. It is so many that the work for one entry takes about a millisecond,
-   or half as long as the append of an entry, whichever is longer: that is how long a stranger waits for a flood.
+2. An entry takes one command of every lane that had none waiting, and more only within its *budget*: from each
+   lane up to a *share*, the budget divided by the lanes that ask. What is beyond waits in its own lane, and
+   lanes with something waiting have their shares in turn, over as many entries as it takes: a flood waits for
+   itself.
+3. The budget follows what commands cost. It is so many that the work for one entry takes half a millisecond, or
+   half as long as the append of an entry, whichever is longer: that is how long a stranger waits for a flood.
 4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
 5. All that waits has a bound. A lane that has its part of it is *full*: whoever owns it reads no more from its
    client until there is room.
@@ -20,10 +22,12 @@ from typing import Any, NamedTuple, TypeAlias
 from fencehold.core.commands import Command
 
 BUDGET_MIN, BUDGET_MAX = 16, 512
+SHARE_MIN = 8
+"""Less from each of many would cost more than it gives: what a connection is told at once is one write."""
 ALONE_MAX = 1_024
 """The share of one that is alone."""
 ALONE_AFTER_MS = 100.0
-WORK_MS_MIN, WORK_MS_MAX = 1.0, 4.0
+WORK_MS_MIN, WORK_MS_MAX = 0.5, 4.0
 """How long the work for one entry should take, depending on how long an append does."""
 QUESTION_WEIGHT = 4
 OVERFLOW_MAX = 256
@@ -93,7 +97,7 @@ class Lanes:
         """Lanes with more than their share, in turn."""
         self.overflow = 0
         """How many wait in lanes, beyond their shares."""
-        self._share = ALONE_MAX
+        self._share = self._weight_max = ALONE_MAX
         self.budget = float(BUDGET_MAX)
         """What an entry may weigh, as far as lanes have more than one command."""
 
@@ -115,7 +119,7 @@ class Lanes:
         """Take a command into the batch that gathers, or let it wait in its lane."""
         if lane.batch != self._batch:
             self._begin(lane)
-        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= ALONE_MAX)):
+        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= self._weight_max)):
             self._defer(lane, Waiting(command, None, answer, weight))
         else:
             lane.taken += weight
@@ -127,7 +131,7 @@ class Lanes:
         """Take a question, to be put after all that its lane asked for before."""
         if lane.batch != self._batch:
             self._begin(lane)
-        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= ALONE_MAX)):
+        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= self._weight_max)):
             self._defer(lane, Waiting(None, question, reply, QUESTION_WEIGHT))
         else:
             lane.taken += QUESTION_WEIGHT
@@ -142,7 +146,7 @@ class Lanes:
             self._last = lane
             self._others_came = True
         if self._asking == _SEVERAL and self._share == ALONE_MAX:
-            self._share = self._part()
+            self._share_out()
 
     def _defer(self, lane: Lane, waiting: Waiting) -> None:
         if not lane.overflow:
@@ -160,8 +164,10 @@ class Lanes:
         if self._others_came:
             self._others_came = False
             self._shared_until_ms = now_ms + ALONE_AFTER_MS
-        is_alone = now_ms >= self._shared_until_ms
-        self._share = ALONE_MAX if is_alone else self._part()
+        if now_ms >= self._shared_until_ms:
+            self._share = self._weight_max = ALONE_MAX
+        else:
+            self._share_out()
         self.commands, self.answers, self.questions, self._weight = [], [], [], 0
         self._batch += 1
         self._asking = 0
@@ -169,16 +175,16 @@ class Lanes:
             self._refill()
         return taken
 
-    def _part(self) -> int:
-        """One lane's part of the budget, if as many ask as did last."""
-        return max(1, int(self.budget / max(_SEVERAL, self._asking)))
+    def _share_out(self) -> None:
+        """Let each lane have its part of the budget, if as many ask as did last."""
+        self._weight_max = int(self.budget)
+        self._share = max(SHARE_MIN, int(self.budget / max(_SEVERAL, self._asking)))
 
     def _refill(self) -> None:
         """Give lanes with more than their share their turns, as far as the budget goes; the others go on later."""
         crowded = self._crowded
-        weight_max = ALONE_MAX if self._share == ALONE_MAX else self.budget
         for _ in range(len(crowded)):
-            if self._weight >= weight_max:
+            if self._weight >= self._weight_max:
                 return
             lane = crowded.popleft()
             self._begin(lane)

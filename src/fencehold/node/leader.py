@@ -72,7 +72,7 @@ _QUESTIONS_MS_MAX = 2.0
 _LOOKED_MAX = 256
 """Answers that may wait for what they saw to be durable: each may be a page of a quarter megabyte."""
 
-_LATE_S = 0.1
+_LATE_MS = 100.0
 """A tick that comes so much too late was kept waiting by something."""
 
 _SHORT_BYTES = 256
@@ -135,9 +135,8 @@ class Leader:
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
-        self._loop = asyncio.get_running_loop()
-        self._tick_due_at: float | None = None
-        """When the next tick is to come, by the event loop's own clock; None: that is not known."""
+        self._tick_due_ms: float | None = None
+        """When the next tick is to come; None: that is not known."""
         self._calendar = calendar
         self._has_dated = False
         """It has told the time of day."""
@@ -211,7 +210,7 @@ class Leader:
         """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
         self._pass_over_stall()
         if self._clock.goes_by_itself:
-            self._tick_due_at = self._loop.time() + self._bounds.tick_s
+            self._tick_due_ms = self._clock.now_ms() + self._bounds.tick_s * 1000
         state = self.machine.state
         if self._is_followed or state.sessions or state.delays or state.kept or self._renewals:
             self._wanted.set()
@@ -246,7 +245,8 @@ class Leader:
         if wait_s:
             self._awaited = asyncio.Event()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._awaited.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._awaited.wait()
             self._awaited = None
 
     async def _commit(self) -> None:
@@ -351,12 +351,13 @@ class Leader:
 
     def _pass_over_stall(self) -> None:
         """Do not count the time for which the event loop was kept from its next tick."""
-        if self._tick_due_at is None:
+        if self._tick_due_ms is None:
             return
-        late_s = self._loop.time() - self._tick_due_at
-        if late_s > _LATE_S:
-            self._tick_due_at += late_s
-            self._told_ms = min(self._told_ms + late_s * 1000, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        late_ms = now_ms - self._tick_due_ms
+        if late_ms > _LATE_MS:
+            self._tick_due_ms = now_ms
+            self._told_ms = min(self._told_ms + late_ms, now_ms)
 
     def _unix_ms(self, elapsed_ms: int) -> int:
         """The time of day, if the next entry is to tell it; otherwise 0."""

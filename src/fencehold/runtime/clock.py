@@ -8,7 +8,7 @@ class Clock(Protocol):
     """Something that advances and never goes back."""
 
     goes_by_itself: bool
-    """It advances as the event loop's own clock does; otherwise somebody moves it, and nobody is late by it."""
+    """It is not moved by somebody: who looks at it late was kept waiting."""
 
     def now_ms(self) -> float:
         """Milliseconds since some fixed instant."""

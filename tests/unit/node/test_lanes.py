@@ -10,6 +10,7 @@ from fencehold.node.lanes import (
     BUDGET_MAX,
     BUDGET_MIN,
     OVERFLOW_MAX,
+    SHARE_MIN,
     Batch,
     Lane,
     Lanes,
@@ -69,12 +70,13 @@ def test_floods_have_turns_one_after_the_other() -> None:
         _put(lanes, lane, 50, what=f"{number}-")
     served: dict[str, int] = {}
     lanes.take(0.0)
-    for _ in range(60):
+    lanes.take(0.0)
+    for _ in range(125):
         for name in _names(lanes.take(0.0)):
             lane_number = name.partition("-")[0]
             served[lane_number] = served.get(lane_number, 0) + 1
     assert len(served) == 100
-    assert max(served.values()) - min(served.values()) <= 1
+    assert max(served.values()) - min(served.values()) <= SHARE_MIN
 
 
 def test_what_is_heavy_takes_more_of_a_share() -> None:
@@ -128,7 +130,7 @@ def test_dear_commands_make_entries_smaller_and_cheap_ones_larger() -> None:
     for _ in range(100):
         lanes.learn(weight=100, work_ms=1.0, append_ms=0.2)
     dear = lanes.budget
-    assert 90 < dear < 110
+    assert 45 < dear < 55
     for _ in range(100):
         lanes.learn(weight=100, work_ms=1.0, append_ms=5.0)
     assert lanes.budget > 2 * dear

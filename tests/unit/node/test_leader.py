@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
 
 import pytest
 
@@ -660,23 +659,19 @@ def test_the_time_of_a_stall_does_not_count() -> None:
 
     async def scenario() -> None:
         async with leading(Bounds(tick_s=0.01)) as scene:
-            loop, stalled_s = asyncio.get_running_loop(), 0.0
             scene.clock.goes_by_itself = True
-            scene.leader._loop = SimpleNamespace(time=lambda: loop.time() + stalled_s)  # type: ignore[assignment]
             scene.leader.tick()
             await scene.commit("open", OpenSession(1_000))
             before_ms = scene.leader.machine.now_at
-            stalled_s += 1.5
             scene.clock.advance(1_500)
             await scene.commit("after", Break("a"))
-            assert scene.leader.machine.now_at - before_ms < 500
-            stalled_s += 1.5
+            assert scene.leader.machine.now_at - before_ms <= 10
             scene.clock.advance(1_500)
             # A tick that comes first is no reason to count it, either.
             scene.leader.tick()
             await settle()
             await scene.journal.complete()
-            assert scene.leader.machine.now_at - before_ms < 500
+            assert scene.leader.machine.now_at - before_ms <= 20
             assert 1 in scene.leader.machine.state.sessions
 
     run(scenario())

@@ -13,33 +13,37 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
+from fencehold.runtime.clock import Clock
+
 QUANTUM = 16
 """Commands that are handled at once."""
-SLICE_S = 0.0005
+SLICE_MS = 0.5
 """How long those in the backlog may take in one turn of the event loop, all together."""
 ALONE_COMMANDS = 1_024
-ALONE_S = 0.004
+ALONE_MS = 4.0
 """How many, and for how long, one may have handled at once that is alone."""
-ALONE_AFTER_S = 0.1
+ALONE_AFTER_MS = 100.0
 
 
 class Sender(Protocol):
     """A connection that may have more to handle than it may at once."""
 
-    def go_on(self, until: float) -> bool:
-        """Handle a quantum, or until the time is over; says whether it wants another turn."""
+    def go_on(self, until_ms: float) -> bool:
+        """Handle a quantum, or until a time; says whether it wants another turn."""
         ...
 
 
 class Backlog:
     """Who goes on when, at one door."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        # Not the event loop's own clock: uvloop looks at it once in a turn.
+        self.now_ms = clock.now_ms
         self._waiting: deque[Sender] = deque()
         self.last: Sender | None = None
         """Who was heard last."""
         self._others_came = False
-        self._shared_until = 0.0
+        self._shared_until_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,13 +55,13 @@ class Backlog:
 
     def allowance(self, sender: Sender) -> tuple[int, float]:
         """How many more commands a sender may have handled that was heard just now, and until when."""
-        now = asyncio.get_running_loop().time()
+        now_ms = self.now_ms()
         if self._others_came:
             self._others_came = False
-            self._shared_until = now + ALONE_AFTER_S
-        if now >= self._shared_until and not self._waiting:
-            return ALONE_COMMANDS, now + ALONE_S
-        return QUANTUM, now + SLICE_S
+            self._shared_until_ms = now_ms + ALONE_AFTER_MS
+        if now_ms >= self._shared_until_ms and not self._waiting:
+            return ALONE_COMMANDS, now_ms + ALONE_MS
+        return QUANTUM, now_ms + SLICE_MS
 
     def join(self, sender: Sender) -> None:
         """Let a sender go on when it is its turn."""
@@ -66,13 +70,13 @@ class Backlog:
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        loop, waiting = asyncio.get_running_loop(), self._waiting
-        until = loop.time() + SLICE_S
+        waiting, now_ms = self._waiting, self.now_ms
+        until_ms = now_ms() + SLICE_MS
         while waiting:
             sender = waiting.popleft()
-            if sender.go_on(until):
+            if sender.go_on(until_ms):
                 waiting.append(sender)
-            if loop.time() >= until:
+            if now_ms() >= until_ms:
                 break
         if waiting:
-            loop.call_soon(self._serve)
+            asyncio.get_running_loop().call_soon(self._serve)

@@ -183,13 +183,13 @@ class Connection(asyncio.Protocol):
 
     # Commands in.
 
-    def go_on(self, until: float) -> bool:
+    def go_on(self, until_ms: float) -> bool:
         """Handle some more of what came in; says whether it wants another turn."""
         self._is_queued = False
         if self.ending or self._stopped:
             return False
         try:
-            has_more = self._handle_some(QUANTUM, until)
+            has_more = self._handle_some(QUANTUM, until_ms)
         except _NO_COMMANDS as error:
             self._end_wrong(error)
             return False
@@ -224,15 +224,15 @@ class Connection(asyncio.Protocol):
                 return True
         return self._handle_some(*self._backlog.allowance(self))
 
-    def _handle_some(self, commands: int, until: float) -> bool:
+    def _handle_some(self, commands: int, until_ms: float) -> bool:
         """Handle so many commands, or until a time; says whether some may be left."""
-        following, handle, lane, now = self._inbox.next, self._handle, self.lane, self.door.now
+        following, handle, lane, now_ms = self._inbox.next, self._handle, self.lane, self._backlog.now_ms
         for _ in range(commands):
             words = following()
             if words is None:
                 return False
             handle(words)
-            if lane.is_full or self._full or self.ending or now() >= until:
+            if lane.is_full or self._full or self.ending or now_ms() >= until_ms:
                 return True
         return True
 

@@ -23,6 +23,7 @@ from fencehold.errors import UsageError
 from fencehold.node.checkup import Checkup
 from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
+from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 
 _PLAIN = "redis client"
@@ -73,6 +74,7 @@ class Door:
         volatile: Volatile | None = None,
         bounds: Bounds | None = None,
         new_secret: Secrets = new_secret,
+        clock: Clock | None = None,
     ) -> None:
         self.node = node
         """Whose machine a connection belongs to that does not ask for the other tier."""
@@ -81,7 +83,7 @@ class Door:
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
-        self.backlog = Backlog()
+        self.backlog = Backlog(clock or MonotonicClock())
         self.traffic = Traffic()
         self.connections: dict[Connection, None] = {}
         """In the order they came."""
