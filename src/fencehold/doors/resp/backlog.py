@@ -1,7 +1,7 @@
 """The backlog: connections that sent more than is done for one of them at a time, in turn.
 
-1. What comes in over a connection is handled at once, up to a *quantum*. So whoever sends little is served as
-   soon as it is heard of, whatever others do.
+1. What comes in over a connection is handled at once, up to a *quantum*; its first commands only, while others
+   wait. So whoever sends little is served as soon as it is heard of, whatever others do.
 2. Who sends more is read from no further, and goes to the end of the backlog. In each turn of the event loop
    those in it share a *slice* of time, round robin; then the sockets are looked at again.
 3. Who has been alone for a while may take longer: nobody waits for it.
@@ -59,7 +59,10 @@ class Backlog:
         if self._others_came:
             self._others_came = False
             self._shared_until_ms = now_ms + ALONE_AFTER_MS
-        if now_ms >= self._shared_until_ms and not self._waiting:
+        if self._waiting:
+            # It goes to their end: hundreds that come at once must not have a quantum each before the next turn.
+            return 0, now_ms
+        if now_ms >= self._shared_until_ms:
             return ALONE_COMMANDS, now_ms + ALONE_MS
         return QUANTUM, now_ms + SLICE_MS
 

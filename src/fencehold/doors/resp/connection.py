@@ -45,6 +45,8 @@ _LINGER_S = 0.1
 
 _NO_COMMANDS = (NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError)
 
+_MUCH_BYTES = 64 << 10
+
 _FIRST = 2
 """Commands that are handled before it is asked whose turn it is."""
 
@@ -143,8 +145,10 @@ class Connection(asyncio.Protocol):
         except _NO_COMMANDS as error:
             self._end_wrong(error)
             return
-        if has_more or self._has_more:
-            self._note(has_more)
+        # Much that comes at once is mostly not all: without a pause the transport would read on for as long as there is
+        # something, before it looks at any other socket.
+        if has_more or self._has_more or len(data) >= _MUCH_BYTES:
+            self._note(has_more or len(data) >= _MUCH_BYTES)
             self._go_on_later()
         if self._inbox.partial_bytes or self.partial_since or len(self._slots) > self._in_flight_max:
             self._look_at_bounds()

@@ -35,6 +35,7 @@ class Inbox:
     __slots__ = (
         "_bytes_max",
         "_clean",
+        "_fed",
         "_gets",
         "_is_large",
         "_portion",
@@ -52,7 +53,8 @@ class Inbox:
         self._walk = Walk()
         """Where in a command the input stands that the reader has had."""
         self._rest = b""
-        """What the reader has not had yet."""
+        """What came, if it was more than a portion; and how much of it the reader has had."""
+        self._fed = 0
         self._portion = b""
         """What it was given last, until it has read all of it."""
         self._clean = 0
@@ -72,7 +74,8 @@ class Inbox:
     def put(self, data: bytes) -> None:
         """Take what came."""
         if self._rest:
-            self._rest += data
+            self._rest = self._rest[self._fed :] + data
+            self._fed = 0
         elif self._portion or len(data) > _PORTION:
             self._rest = data
         else:
@@ -91,8 +94,7 @@ class Inbox:
                 self._end_portion()
             if not self._rest:
                 return None
-            portion, self._rest = self._rest[:_PORTION], self._rest[_PORTION:]
-            self._feed(portion)
+            self._feed(self._next_portion())
             words = self._gets()
         self._read += 1
         if type(words) is not list or not words or type(words[0]) is not bytes:
@@ -102,6 +104,15 @@ class Inbox:
             if sum(len(word) for word in words if type(word) is bytes) > self._bytes_max:
                 raise self.too_large()
         return words
+
+    def _next_portion(self) -> bytes:
+        start = self._fed
+        self._fed = start + _PORTION
+        portion = self._rest[start : self._fed]
+        if self._fed >= len(self._rest):
+            self._rest = b""
+            self._fed = 0
+        return portion
 
     def _feed(self, portion: bytes) -> None:
         """Give the reader the next portion."""
