@@ -23,10 +23,10 @@ def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
     """G11: every table is exactly what follows from the live holds, waiters, sessions and delays."""
     expected = _tables(model)
     assert {*expected, *_BESIDE, "sessions", "sessions_due"} == set(State.__slots__), "a table nobody checks"
-    _check_queues(state, expected["queues"])
     for table, content in expected.items():
         found = _plain(getattr(state, table))
         assert found == content, f"G11: {table} has {found}, not {content}"
+    _check_queues(state, expected["queues"])
     assert list(state.sessions) == [session.id for session in model.sessions if session.ending is None]
     assert len(state.sessions_due) == len(state.sessions), "G11: a deadline of no session"
     for expected_session in filter(None, map(model.alive, state.sessions)):
