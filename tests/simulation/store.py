@@ -18,6 +18,7 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import FenceholdError, OutcomeUnknown, Trimmed, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
+from fencehold.journal.room import Room
 from fencehold.types import Epoch, Position
 from tests.simulation.network import Network
 from tests.simulation.process import Process
@@ -383,12 +384,15 @@ class SimulatedJournal:
     async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
         raise NotImplementedError
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         self._check()
         await self._ask(self._store.trim, Unavailable)
 
     async def health(self, within_s: float) -> Health:
         return Health()
+
+    async def room(self, within_s: float) -> Room:
+        return Room()
 
     async def close(self) -> None:
         if self._appending is not None:

@@ -52,6 +52,14 @@ def no_session(state: State, session_id: int) -> NoSession:
     return NoSession(session_id, 0 < session_id <= state.session_last)
 
 
+def is_repeated(state: State, request: Request) -> bool:
+    """Whether a request was acted upon before: it changes nothing, and is answered as the first time."""
+    session, number = state.sessions.get(request.session), request.request
+    if session is None or number <= 0:
+        return False
+    return number in session.waiters or recall(session, number) is not None
+
+
 def recall(session: Session, number: int) -> Answer | None:
     """The answer remembered for a request."""
     return session.final_answers.get(number) or session.answers.get(number)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable
 from fencehold.errors import OutOfPlace, Sealed, Trimmed, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record, Snapshot
+from fencehold.journal.room import Room
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import BEGINNING, Epoch, Position
 
@@ -111,7 +112,7 @@ class MemoryJournal:
         _check_empty(store, position)
         store.snapshot, store.trimmed = Snapshot(position, data), position
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         store = self._opened()
         if store.snapshot is not None and store.snapshot.position > store.trimmed:
             del store.records[: store.snapshot.position - store.trimmed]
@@ -119,6 +120,9 @@ class MemoryJournal:
 
     async def health(self, within_s: float) -> Health:
         return Health()
+
+    async def room(self, within_s: float) -> Room:
+        return Room()
 
     async def close(self) -> None:
         self._open = False

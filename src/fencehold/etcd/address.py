@@ -2,7 +2,8 @@
 
 ``etcd://[user:password@]host[:2379][,host…][/prefix]``, and ``etcds://`` for TLS, which also takes ``ca=FILE``
 (who signed the members' certificates; without it those that the system trusts), ``cert=FILE`` and ``key=FILE``
-(what the members are shown). A journal's may say ``?compact=false``.
+(what the members are shown). A journal's may say ``?compact=false``, and ``room_bytes=NUMBER``: no more than so
+many bytes of etcd's database are to be in use, whatever its quota.
 
 The password is in no message and in no `repr`.
 """
@@ -16,6 +17,7 @@ from fencehold.errors import UsageError
 PORT = 2379
 PREFIX = "/fencehold/"
 _FILES = ("ca", "cert", "key")
+_JOURNAL = ("compact", "room_bytes")
 
 
 class Files(NamedTuple):
@@ -38,6 +40,8 @@ class Address(NamedTuple):
     tls: Files | None = None
     compact: bool = True
     """Have etcd forget old revisions, all of them, when trimming. Not where others read or watch those."""
+    room_bytes: int | None = None
+    """So much of the database may be in use, of whoever it is; None: as much as its quota allows."""
 
     def __repr__(self) -> str:
         return f"Address({self})"
@@ -47,7 +51,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str, *, compacts: bool = True) -> Address:
-    """Read a URL; `compacts` says whether it may be told not to.
+    """Read a URL; `compacts` says whether it is that of a journal, which may be told not to.
 
     Raises:
         UsageError: it is not one; the message says what to write instead.
@@ -71,6 +75,7 @@ def parse(url: str, *, compacts: bool = True) -> Address:
         password=password,
         tls=_files(options) if scheme == "etcds" else None,
         compact=_flag("compact", options.get("compact", "true")),
+        room_bytes=_bytes("room_bytes", options["room_bytes"]) if "room_bytes" in options else None,
     )
 
 
@@ -105,7 +110,7 @@ def _prefix(path: str) -> str:
 
 
 def _options(query: str, *, is_tls: bool, compacts: bool) -> dict[str, str]:
-    known = (*(("compact",) if compacts else ()), *(_FILES if is_tls else ()))
+    known = (*(_JOURNAL if compacts else ()), *(_FILES if is_tls else ()))
     try:
         options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
     except ValueError as error:
@@ -128,3 +133,9 @@ def _flag(name: str, text: str) -> bool:
     if text not in ("true", "false"):
         raise UsageError(f"{name}= is true or false, not {text!r}")
     return text == "true"
+
+
+def _bytes(name: str, text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"{name}= is a number of bytes above 0, not {text!r}")
+    return int(text)

@@ -24,6 +24,7 @@ from fencehold.etcd.failures import Failed, Failure, LeaseExists, Meaning, under
 from fencehold.etcd.http2.channel import Channel
 from fencehold.etcd.http2.status import CallFailed
 from fencehold.etcd.member import Connect, Member, Standing, context_of
+from fencehold.etcd.storage import Storage, storage_of
 from fencehold.etcd.transactions import Message
 
 _HAS_LEADER = ("hasleader", "true")
@@ -185,6 +186,13 @@ class Cluster:
         """
         request = messages.LeaseTimeToLiveRequest(ID=lease, keys=True)
         return list((await self._call(_TIME_TO_LIVE, request, is_read=True)).message.keys)
+
+    async def storage(self, within_s: float) -> list[Storage]:
+        """How full the members are that say so in time. Raises nothing."""
+        if self._is_closed:
+            return []
+        asked = (storage_of(member, within_s, self._metadata) for member in self._members)
+        return [found for found in await asyncio.gather(*asked) if found is not None]
 
     def stream(self) -> Any | None:
         """A stream of watches from the chosen member; None while there is none, until a call finds one."""

@@ -58,13 +58,21 @@ class Member:
     async def greet(self, timeout_s: float, metadata: Metadata) -> Standing:
         """Ask how it is."""
         try:
-            status = await self._maintenance.Status(messages.StatusRequest(), timeout=timeout_s, metadata=metadata)
+            status = await self.status(timeout_s, metadata)
         except CallFailed as error:
             return self._standing_by(error)
         self.id = int(status.header.member_id)
         if not status.leader:
             return Standing.ALONE
         return Standing.LEADS if status.leader == status.header.member_id else Standing.FOLLOWS
+
+    async def status(self, timeout_s: float, metadata: Metadata) -> Any:
+        """What it says of itself.
+
+        Raises:
+            CallFailed: it does not say.
+        """
+        return await self._maintenance.Status(messages.StatusRequest(), timeout=timeout_s, metadata=metadata)
 
     async def fellows(self, timeout_s: float, metadata: Metadata) -> list[Any]:
         """All members of its cluster, as it knows them; itself among them.

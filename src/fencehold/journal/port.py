@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple, Protocol
 
 from fencehold.journal.health import Health
+from fencehold.journal.room import Room
 from fencehold.types import Epoch, Position
 
 
@@ -113,7 +114,7 @@ class Journal(Protocol):
         """Append one entry, atomically and durably, at exactly `position`. Returning is the promise.
 
         Raises:
-            Unavailable: the entry is certainly absent, and will stay so.
+            Unavailable: the entry is certainly absent, and will stay so. `Overloaded`: for want of room.
             OutcomeUnknown: it may be there or arrive yet: take a new epoch and read before going on. An engine
                 that cannot trust its storage any more refuses to lead until it is closed and opened anew;
                 only then does reading tell.
@@ -148,10 +149,11 @@ class Journal(Protocol):
         """
         ...
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         """Give back the room of entries and snapshots that the newest snapshot made needless.
 
-        What is left may still include some of them: engines trim in the units they store in.
+        What is left may still include some of them: engines trim in the units they store in, and some keep a
+        little for those who read just behind. If it is `urgent`, they do not.
 
         Raises:
             Unavailable: some may be gone, some not; all that is needed is there. Calling again is safe.
@@ -163,6 +165,14 @@ class Journal(Protocol):
 
         It raises nothing and ends in about that time, and nothing that the journal does waits for it: servers are
         asked over connections of its own, a disk is looked at in a thread.
+        """
+        ...
+
+    async def room(self, within_s: float) -> Room:
+        """How much more what keeps the journal takes. Asked about every second while the journal is open.
+
+        It raises nothing and ends in about that time, and no append waits for it. Without an answer, or while the
+        journal is not open, nothing is known.
         """
         ...
 

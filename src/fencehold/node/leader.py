@@ -19,6 +19,8 @@
     not count: logical time may be slower than the clock. The ticks tell: one that is late was kept waiting.
 9.  *The time of day is for people.* Its first entry tells it, and later ones when what the state says of it is not
     right any more. It makes no entry by itself, and nothing is decided by it.
+10. *Where room is tight, what makes the state grow is refused* before it is journaled, and so is what waits to be;
+    but not a repetition, for that changes nothing. What ends things goes on (see `room`).
 """
 
 import asyncio
@@ -29,10 +31,22 @@ from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from fencehold.core.anchors import will_drift
-from fencehold.core.commands import Command, Entry, Renew
+from fencehold.core.commands import (
+    Acquire,
+    Break,
+    Command,
+    Entry,
+    Extend,
+    OpenSession,
+    RaiseFence,
+    Release,
+    Renew,
+    SetLimits,
+)
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome, Refused
 from fencehold.core.refusals import shortened
+from fencehold.core.requests import is_repeated
 from fencehold.core.shape import JUDGES
 from fencehold.core.state import State
 from fencehold.errors import (
@@ -77,6 +91,11 @@ _LATE_MS = 100.0
 
 _SHORT_BYTES = 256
 """Commands that are shorter on the average are journaled as they are, refused or not."""
+
+_GROWING = (OpenSession, Acquire)
+"""What makes the state larger."""
+_DEFERRABLE = (*_GROWING, Release, Extend, Break, SetLimits, RaiseFence)
+"""What can wait when there is no room at all; what a client that goes away leaves to say cannot."""
 
 
 _DATE_EVERY_MS = 100
@@ -143,6 +162,8 @@ class Leader:
         self._date_at_ms = self._told_ms
         """When it looks at the calendar next."""
         self._stopping = False
+        self._held_back: Overloaded | None = None
+        self._refused: tuple[type[Command], ...] = _GROWING
         self.append_times_s: deque[float] = deque(maxlen=_APPEND_TIMES_MAX)
         """How long the last appends took."""
 
@@ -159,6 +180,9 @@ class Leader:
                 answer(weight, self.machine.now_at)
                 return
             weight = 1
+        if self._held_back is not None and self._is_refused(command):
+            answer(self._held_back, 0)
+            return
         lanes.put(lane, command, answer, weight)
         self._wanted.set()
         if self._awaited is not None and len(lanes.commands) >= self._company.expected:
@@ -174,6 +198,18 @@ class Leader:
         """Whether it may have been answered before, under other limits: then it is answered the same again."""
         session = self.machine.state.sessions.get(getattr(command, "session", 0))
         return session is not None and 0 < getattr(command, "request", 0) <= session.latest
+
+    def hold_back(self, refusal: Overloaded | None, *, is_spent: bool = False) -> None:
+        """Refuse what makes the state grow, or all that can wait, from now on; None: take everything again.
+
+        What waits to be journaled is refused as well, when its turn comes: there may be more of it than there is room.
+        """
+        self._held_back, self._refused = refusal, _DEFERRABLE if is_spent else _GROWING
+
+    def _is_refused(self, command: Command) -> bool:
+        if not isinstance(command, self._refused):
+            return False
+        return not (isinstance(command, Acquire) and is_repeated(self.machine.state, command))
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed by the next entry, whenever that is."""
@@ -307,6 +343,8 @@ class Leader:
         """The next entry: the renewals, then as many commands as one entry takes; and what they weigh."""
         batch = self._lanes.take(now_ms)
         commands, answers = batch.commands, batch.answers
+        if self._held_back is not None:
+            commands, answers = self._sift(commands, answers, self._held_back)
         if self._renewals:
             self._renew_first(commands, answers)
         entry, data = self._fit(self._elapsed_ms(), commands)
@@ -321,6 +359,18 @@ class Leader:
         if not self._lanes.is_empty:
             self._wanted.set()
         return entry, data, batch.weight
+
+    def _sift(
+        self, commands: list[Command], answers: list[Answer], refusal: Overloaded
+    ) -> tuple[list[Command], list[Answer]]:
+        """What of it is taken, now that some is not; the others are told so."""
+        taken: list[tuple[Command, Answer]] = []
+        for command, answer in zip(commands, answers, strict=True):
+            if self._is_refused(command):
+                answer(refusal, 0)
+            else:
+                taken.append((command, answer))
+        return [command for command, _ in taken], [answer for _, answer in taken]
 
     def _renew_first(self, commands: list[Command], answers: list[Answer]) -> None:
         renewals, self._renewals = self._renewals, []

@@ -8,6 +8,7 @@
 3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
 4. What cannot be mended by trying again (damage, an fsync that failed, our own bug) ends it with that error.
 5. It routes notices to whoever is attached to the session they concern, and wakes those who look on.
+6. While it leads it watches the room that its journal has, and holds back new work before that is full (`room`).
 """
 
 import asyncio
@@ -18,7 +19,16 @@ from fencehold.core.commands import Announce, Command, Entry, SetLimits
 from fencehold.core.events import Event, Kind, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
-from fencehold.errors import NotAdmitted, NotLeader, OutcomeUnknown, OutOfPlace, Sealed, Trimmed, Unavailable
+from fencehold.errors import (
+    NotAdmitted,
+    NotLeader,
+    OutcomeUnknown,
+    OutOfPlace,
+    Overloaded,
+    Sealed,
+    Trimmed,
+    Unavailable,
+)
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.lanes import Lane
@@ -26,6 +36,7 @@ from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.names import Names
 from fencehold.node.replica import Replica
 from fencehold.node.ring import Ring
+from fencehold.node.room import Level, RoomWatch
 from fencehold.node.routes import Routes
 from fencehold.node.saver import Saver
 from fencehold.node.standby import Line, StandingBy
@@ -93,6 +104,9 @@ class Node:
         the next."""
         self._standing: StandingBy | None = None
         self._saver = Saver(journal)
+        self.room = RoomWatch(journal, self._needed_bytes)
+        self.room.on_level, self.room.on_looked = self._on_level, self._on_looked
+        self._is_held_back = False
         self._due: Alarm | None = None
         self.on_promoted: Callable[[], None] = _ignore
         """Called when it begins to lead."""
@@ -102,6 +116,8 @@ class Node:
         """Called with each hold that was broken while it leads."""
         self.on_changed: Callable[[], None] = _ignore
         """Called when its role, whom it follows, or why it does neither may have changed."""
+        self.on_room: Callable[[], None] = _ignore
+        """Called when it has begun, or ended, to hold back new work for want of room."""
         self.epoch = Epoch(0)
         self.position = 0
         """Of the last entry known to be durable."""
@@ -229,6 +245,8 @@ class Node:
             except (Unavailable, OutcomeUnknown, *_DEPOSED) as error:
                 if not self._is_mendable(error):
                     raise
+                if isinstance(error, Overloaded):
+                    self.room.on_full(error)
                 self.notes = (f"trying again: {error}",)
                 self._settled.set()
                 self.on_changed()
@@ -275,7 +293,8 @@ class Node:
         # Only now: what an older epoch appended before it was sealed must be known, and no more can come.
         async for record in self.journal.read(after=Position(self.replica.machine.position)):
             self._on_record(record)
-        self._saver.begin(self.position - snapshot_at)
+        self._saver.on_given_back = self.room.on_given_back
+        self._saver.begin(self.position - snapshot_at, self.replica.followed_bytes, self.replica.snapshot_bytes)
         if not self._stopping:
             await self._lead(self._made_leader())
 
@@ -362,10 +381,11 @@ class Node:
         state = self.replica.machine.state
         if state.limits != self._limits:
             leader.submit(SetLimits(self._limits), _ignore)
+        leader.hold_back(self.room.refusal())
         return leader
 
     async def _lead(self, leader: Leader) -> None:
-        ticking = asyncio.create_task(self._tick(leader))
+        beside = [asyncio.create_task(self._tick(leader)), asyncio.create_task(self.room.watch())]
         self._due = Alarm(leader.tick)
         self._leader = leader
         self._was_admitted = True
@@ -382,11 +402,14 @@ class Node:
                 # Before anything is awaited: from here on another node may answer.
                 self.standbys.dismiss()
                 self.on_deposed()
-            ticking.cancel()
+            for task in beside:
+                task.cancel()
             self._due.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await ticking
+            for task in beside:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
             await self._saver.end()
+            self.room.forget()
         await self._hand_over()
 
     async def _hand_over(self) -> None:
@@ -397,6 +420,27 @@ class Node:
                     async for record in self.journal.tail(after=Position(self.position)):
                         if record.epoch > self.epoch:
                             return
+
+    # The room that its journal has.
+
+    def _needed_bytes(self) -> int:
+        return self._saver.next_bytes(self.replica.machine.state)
+
+    def _on_level(self) -> None:
+        was_held = self._is_held_back
+        refusal = self.room.refusal()
+        self._is_held_back = refusal is not None
+        self._saver.is_urgent = self.room.level >= Level.SCARCE
+        if self._leader is not None:
+            self._leader.hold_back(refusal, is_spent=self.room.level is Level.SPENT)
+        if self._is_held_back != was_held:
+            self.on_room()
+
+    def _on_looked(self) -> None:
+        self._saver.bytes_max = self.room.entries_bytes_max
+        if self._leader is not None and self.room.level >= Level.SCARCE:
+            # An entry, though nobody may have anything to say: a snapshot is begun after one, and gives room back.
+            self._leader.ask(_ignore, _ignore)
 
     async def _tick(self, leader: Leader) -> None:
         while True:
@@ -428,7 +472,9 @@ class Node:
             if any(_is_broken(notice) for _, notice in applied.notices):
                 self._tell_broken(entry, applied)
         self.routes.wake()
-        self._saver.consider(self.replica.machine, len(entry.commands))
+        self.room.on_append(size_bytes)
+        self._saver.free_bytes = self.room.free_bytes
+        self._saver.consider(self.replica.machine, len(entry.commands), size_bytes)
         self._expect_next()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:

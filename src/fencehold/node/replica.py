@@ -29,6 +29,10 @@ class Replica:
         self.names = Names()
         self.epoch: Epoch | None = Epoch(0)
         """Under which the last entry was written; None if a snapshot stands in its place."""
+        self.snapshot_bytes = 0
+        """How large the snapshot is that it began with; 0 if there was none."""
+        self.followed_bytes = 0
+        """How large the entries are together that it has applied since."""
         self._last: Record | None = None
         """The entry that the machine applied last, and which it may go on from."""
 
@@ -44,6 +48,8 @@ class Replica:
             self._last = None
             self.names.drop()
             self.machine = _machine_of(opened)
+            self.snapshot_bytes = len(opened.snapshot.data) if opened.snapshot else 0
+            self.followed_bytes = 0
             self.epoch = Epoch(0) if opened.snapshot is None else None
             async for record in self.journal.read(after=Position(self.machine.position)):
                 self._catch_up(record, on_followed)
@@ -81,6 +87,7 @@ class Replica:
         if self.names.index is not None:
             self.names.feed(entry, applied)
         self.epoch, self._last = record.epoch, record
+        self.followed_bytes += len(record.entry)
         return entry, applied
 
     def lead(self) -> Machine:

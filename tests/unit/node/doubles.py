@@ -10,6 +10,7 @@ from fencehold.errors import FenceholdError
 from fencehold.journal.codec import decode
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
+from fencehold.journal.room import Room
 from fencehold.types import Epoch, Position
 
 
@@ -115,11 +116,14 @@ class HandJournal:
     async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
         raise NotImplementedError
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         raise NotImplementedError
 
     async def health(self, within_s: float) -> Health:
         return Health()
+
+    async def room(self, within_s: float) -> Room:
+        return Room()
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -16,6 +16,7 @@ from fencehold.engines.etcd import records, snapshots
 from fencehold.engines.etcd.keys import POSITION_MAX, Keys
 from fencehold.engines.etcd.opening import epoch_in, open_journal
 from fencehold.engines.etcd.pages import Pages
+from fencehold.engines.etcd.room import Gauge
 from fencehold.engines.etcd.trimming import Trimmer
 from fencehold.engines.etcd.watch import Tail
 from fencehold.errors import NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
@@ -39,6 +40,7 @@ from fencehold.etcd.transactions import (
 )
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
+from fencehold.journal.room import Room
 from fencehold.types import Epoch, Position
 
 _LEAD_TURNS_MAX = 64
@@ -79,7 +81,7 @@ class EtcdJournal:
         except BaseException:
             await cluster.close()
             raise
-        self._running = _Running(cluster, self._keys, opened.epoch, compacts=self._address.compact)
+        self._running = _Running(cluster, self._keys, opened.epoch, self._address)
         return opened
 
     async def read(self, after: Position) -> AsyncIterator[Record]:
@@ -120,8 +122,8 @@ class EtcdJournal:
     async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
         await snapshots.seed(self._opened().cluster, self._keys, position, chunks)
 
-    async def trim(self) -> None:
-        await self._opened().trimmer.trim()
+    async def trim(self, *, urgent: bool = False) -> None:
+        await self._opened().trimmer.trim(urgent=urgent)
 
     async def health(self, within_s: float) -> Health:
         try:
@@ -130,6 +132,10 @@ class EtcdJournal:
             return Health(note=str(error))
         voters = sum(not member.is_learner for member in seen)
         return Health(members=tuple(map(_member, seen)), quorum=voters // 2 + 1)
+
+    async def room(self, within_s: float) -> Room:
+        running = self._running
+        return Room("etcd's database") if running is None else await running.gauge.read(within_s)
 
     async def close(self) -> None:
         running, self._running = self._running, None
@@ -154,9 +160,10 @@ def _member(seen: Seen) -> EngineMember:
 class _Running:
     """What an open journal has and a closed one has not: connections, and who reads at the end."""
 
-    def __init__(self, cluster: Cluster, keys: Keys, epoch: Epoch, *, compacts: bool) -> None:
+    def __init__(self, cluster: Cluster, keys: Keys, epoch: Epoch, address: Address) -> None:
         self.cluster = cluster
-        self.trimmer = Trimmer(cluster, keys, compacts=compacts)
+        self.trimmer = Trimmer(cluster, keys, compacts=address.compact)
+        self.gauge = Gauge(cluster, address)
         self.tails: set[Tail] = set()
         self._keys = keys
         self._epoch = epoch

@@ -6,7 +6,8 @@
 2. Chunks of snapshots before the one that stands go, be they old, or given up, or still being written in vain.
 3. etcd keeps what was deleted until it is told to compact. It is told so up to where the trim before this one
    ended: who reads or watches a little behind loses nothing, and the database holds about two snapshots' worth
-   of entries.
+   of entries. Where room is scarce it is told so up to this one: who was just behind reads on by the page, or
+   begins with the snapshot.
 """
 
 from fencehold.engines.etcd.keys import Keys
@@ -29,15 +30,15 @@ class Trimmer:
         self._trimmed_at = 0
         """The revision after the last trim."""
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         """As the port says."""
         try:
-            await self._trim()
+            await self._trim(urgent)
         except OutcomeUnknown as error:
             # Deleting what is needless does no harm whenever it happens.
             raise Unavailable(str(error)) from error
 
-    async def _trim(self) -> None:
+    async def _trim(self, urgent: bool) -> None:
         keys = self._keys
         look = transaction(then=[get(keys.snapshot), first_of(keys.entries_start, keys.entries_end)])
         found = await self._cluster.read(look)
@@ -47,15 +48,17 @@ class Trimmer:
         first = keys.position(found.responses[1].response_range.kvs[0].key)
         await self._delete_entries(first, Position(pointer.position))
         revision = await self._cluster.delete(*keys.snapshots_before(Position(pointer.position)))
-        await self._compact(revision)
+        await self._compact(revision, urgent)
 
     async def _delete_entries(self, first: Position, up_to: Position) -> None:
         while first < up_to:
             first = Position(min(first + STEP_ENTRIES, up_to))
             await self._cluster.delete(self._keys.entries_start, self._keys.entry(first))
 
-    async def _compact(self, revision: int) -> None:
+    async def _compact(self, revision: int, urgent: bool) -> None:
         before, self._trimmed_at = self._trimmed_at, revision
+        if urgent:
+            before = revision
         if not self._compacts or not before:
             return
         try:

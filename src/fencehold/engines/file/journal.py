@@ -24,6 +24,7 @@ from fencehold.engines.file.worker import Worker
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
+from fencehold.journal.room import Room
 from fencehold.runtime.disk import Disk
 from fencehold.types import Epoch, Position
 
@@ -122,7 +123,7 @@ class FileJournal:
             finally:
                 running.discard_draft()
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         running = self._opened()
         running.log.refuse_if_stopped()
         await running.aside(trim, running.directory)
@@ -137,6 +138,14 @@ class FileJournal:
         except OSError as error:
             return Health(note=f"{self._path}: {error.strerror or error}")
 
+    async def room(self, within_s: float) -> Room:
+        health = await self.health(within_s)
+        what, volume = f"the disk of {self._path}", health.volume
+        if volume is None:
+            return Room(what, note=health.note)
+        # What only the system's administrator may still use counts as used.
+        return Room(what, volume.total_bytes - volume.free_bytes, volume.total_bytes)
+
     async def close(self) -> None:
         running, self._running = self._running, None
         if running is not None:
@@ -149,6 +158,8 @@ class FileJournal:
 
     async def _save(self, running: "_Running", position: Position, chunks: Iterable[bytes]) -> None:
         running.log.refuse_if_stopped()
+        # Before anything is awaited: the fewer entries after the position, the more a trim gives back.
+        running.log.roll()
         await self._check_snapshot(running, position)
         draft = running.draft = Draft(running.directory, position)
         try:

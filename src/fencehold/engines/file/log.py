@@ -24,11 +24,13 @@ from fencehold.engines.file.records import HEAD_BYTES, RECORD_BYTES, encode
 from fencehold.engines.file.recovery import recover
 from fencehold.engines.file.seeding import put_in_place
 from fencehold.engines.file.segments import Segment, create, scan
-from fencehold.errors import OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.errors import OutcomeUnknown, OutOfPlace, Overloaded, Sealed, Unavailable, UsageError
 from fencehold.journal.port import Opened
 from fencehold.types import BEGINNING, Epoch, Position
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ROOM_S = 1.0
+"""How soon to try again when the disk is full: somebody has to make room."""
 
 
 class Log:
@@ -46,6 +48,7 @@ class Log:
         self._fd: int | None = None
         self._file = directory.path
         self._salt = self._offset = self._allocated = 0
+        self._rolls = False
 
     def open(self) -> Opened:
         """Own the directory, recover it, and be ready to append. On an error everything is let go of."""
@@ -78,7 +81,9 @@ class Log:
             self.stop(str(error))
             raise
         except OSError as error:
-            raise Unavailable(f"{self._directory.path}: epoch {epoch} was not taken: {_said(error)}") from error
+            raise _refused(
+                error, f"{self._directory.path}: epoch {epoch} was not taken: {_said(error)}"
+            ) from error
         self.epoch = epoch
         return epoch
 
@@ -87,7 +92,7 @@ class Log:
         self._check(epoch, position)
         size = RECORD_BYTES + len(entry)
         fd = self._fd
-        if fd is None or self._offset + size > self._allocated:
+        if fd is None or self._rolls or self._offset + size > self._allocated:
             fd = self._make_room(size)
         try:
             self._disk.write(fd, encode(entry, epoch, position, self._salt), self._offset)
@@ -137,6 +142,11 @@ class Log:
                 f"{self._directory.path}: only an empty journal can be seeded, and this one ends at {self.end}"
             )
 
+    def roll(self) -> None:
+        """Let the next entry begin a new segment: a snapshot is on its way that makes those before it needless,
+        and only whole segments are trimmed. May be said from elsewhere: it is done by the next append."""
+        self._rolls = True
+
     def stop(self, reason: str) -> None:
         """Write nothing more until the journal is opened anew."""
         self.stopped = self.stopped or reason
@@ -181,6 +191,13 @@ class Log:
         fd = self._fd
         if fd is None or (self._offset > HEAD_BYTES and self._offset + size > self._segment_bytes_max):
             return self._begin_segment(size)
+        if self._rolls and self._offset > HEAD_BYTES:
+            # Only to have more to trim: where there is no room for another segment, this one will do.
+            with contextlib.suppress(Overloaded):
+                return self._begin_segment(size)
+        self._rolls = False
+        if self._offset + size <= self._allocated:
+            return fd
         # In steps, since overwriting zeros is quicker to sync than growing the file; but a nearly full disk that
         # has no room for a step may still have room for the entry.
         for allocated in (self._step_ahead(self._offset, size), self._offset + size):
@@ -209,26 +226,37 @@ class Log:
             self.stop(message)
             final = True
         if final:
-            raise Unavailable(f"{message}; make room on the disk, then try again") from error
+            raise _refused(error, f"{message}; make room on the disk, then try again") from error
 
     def _begin_segment(self, size: int) -> int:
         first = Position(self.end + 1)
-        allocated = self._step_ahead(HEAD_BYTES, size)
         try:
-            fd, salt = create(self._directory, first, allocated)
+            fd, salt, allocated = self._created(first, size)
         except OutcomeUnknown as error:
             # Not of the entry: nothing of it is written. But an empty segment of this name may stay behind.
             self.stop(str(error))
             raise Unavailable(f"{error}; nothing was appended; close the journal and open it anew") from error
         except OSError as error:
-            raise Unavailable(
+            raise _refused(
+                error,
                 f"{self._directory.file(segment_name(first))}: no new segment: {_said(error)}; "
-                "make room on the disk, then try again"
+                "make room on the disk, then try again",
             ) from error
         self._leave_segment()
+        self._rolls = False
         self._fd, self._salt, self._offset, self._allocated = fd, salt, HEAD_BYTES, allocated
         self._file = self._directory.file(segment_name(first))
         return fd
+
+    def _created(self, first: Position, size: int) -> tuple[int, int, int]:
+        """A new segment with room for a step ahead; on a nearly full disk for the entry alone."""
+        ahead, least = self._step_ahead(HEAD_BYTES, size), HEAD_BYTES + size
+        try:
+            return *create(self._directory, first, ahead), ahead
+        except OSError as error:
+            if error.errno not in FULL or ahead == least:
+                raise
+        return *create(self._directory, first, least), least
 
     def _leave_segment(self) -> None:
         if self._fd is not None:
@@ -254,9 +282,10 @@ class Log:
         except OSError as also:
             self._lost_track(also, f"writing ({_said(error)}), then cutting")
         self._allocated = self._offset
-        raise Unavailable(
+        raise _refused(
+            error,
             f"{self._file}: offset {self._offset}: no room for position {self.end + 1}: {_said(error)}; "
-            "make room on the disk, then try again"
+            "make room on the disk, then try again",
         ) from error
 
     def _lost_track(self, error: OSError, doing: str) -> NoReturn:
@@ -269,3 +298,8 @@ class Log:
 
 def _said(error: OSError) -> str:
     return error.strerror or str(error)
+
+
+def _refused(error: OSError, message: str) -> Unavailable:
+    """Certainly nothing happened: for want of room, or for another reason."""
+    return Overloaded(message, retry_after_s=_ROOM_S) if error.errno in FULL else Unavailable(message)

@@ -7,6 +7,8 @@ Ours, which libpq never sees:
 - ``schema``: where the tables are. One schema, one journal.
 - ``synchronous_commit``: ``on`` (default), ``remote_apply``, or ``remote_write`` where standbys need not have
   synced. Never less: an append that was answered is on disk.
+- ``room_bytes``: no more than so many bytes are to be in use by the database: what its disk has left, no server
+  tells.
 - ``unsafe``: what the server may lack, by name and with commas between; see `greeting`.
 
 All others are libpq's: ``sslmode``, ``sslrootcert``, ``passfile``, … The password is in no message and in no
@@ -26,7 +28,7 @@ SCHEMA = "fencehold"
 DURABILITIES = ("on", "remote_apply", "remote_write")
 UNSAFE = ("fsync", "full_page_writes", "asynchronous")
 
-_OURS = ("schema", "synchronous_commit", "unsafe")
+_OURS = ("schema", "synchronous_commit", "room_bytes", "unsafe")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 # A connection whose peer is gone without a word is found out within seconds, also where nothing is sent.
 _DEFAULTS = {
@@ -48,6 +50,8 @@ class Address(NamedTuple):
     schema: str = SCHEMA
     synchronous_commit: str = "on"
     unsafe: frozenset[str] = frozenset()
+    room_bytes: int | None = None
+    """So large may the database get, by whoever uses it; None: nobody knows."""
 
     def __repr__(self) -> str:
         return f"Address({self})"
@@ -82,6 +86,7 @@ def parse(url: str) -> Address:
         _schema(ours.get("schema", SCHEMA)),
         _durability(ours.get("synchronous_commit", "on")),
         _unsafe(ours.get("unsafe", "")),
+        _bytes(ours["room_bytes"]) if "room_bytes" in ours else None,
     )
 
 
@@ -135,3 +140,9 @@ def _unsafe(text: str) -> frozenset[str]:
     if unknown:
         raise UsageError(f"unsafe= names some of {', '.join(UNSAFE)}, not {', '.join(unknown)}")
     return names
+
+
+def _bytes(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"room_bytes= is a number of bytes above 0, not {text!r}")
+    return int(text)

@@ -8,13 +8,16 @@
 
 import psycopg
 
-from fencehold.errors import Damaged, FenceholdError, NotAdmitted, Unavailable, UsageError
+from fencehold.errors import Damaged, FenceholdError, NotAdmitted, Overloaded, Unavailable, UsageError
 
 _CONNECTION = ("08", "57P")
 """Begin the codes of errors that end a connection: a commit under way when they came may have been made."""
 _DAMAGE = ("XX001", "XX002")
 _READ_ONLY = "25006"
 _DENIED = "42501"
+_FULL = "53100"
+_ROOM_S = 1.0
+"""How soon to try again when the server's disk is full: somebody has to make room."""
 
 
 class Lost(Exception):
@@ -39,6 +42,8 @@ def refusal(error: psycopg.Error, where: object) -> FenceholdError:
         return UsageError(f"{said}; the tables must belong to the user in the URL, or be granted to it")
     if error.sqlstate == _READ_ONLY:
         return Unavailable(f"{said}; name the server that takes writes in the URL")
+    if error.sqlstate == _FULL:
+        return Overloaded(f"{said}; make room on its disk", retry_after_s=_ROOM_S)
     return Unavailable(said)
 
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-from fencehold.engines.postgres import snapshots, trimming
+from fencehold.engines.postgres import room, snapshots, trimming
 from fencehold.engines.postgres.address import Address, parse
 from fencehold.engines.postgres.appender import Appender
 from fencehold.engines.postgres.aside import Aside
@@ -30,6 +30,7 @@ from fencehold.engines.postgres.tables import make_tables
 from fencehold.errors import Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
+from fencehold.journal.room import Room
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import Epoch, Position
 
@@ -115,11 +116,17 @@ class PostgresJournal:
     async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
         await snapshots.seed(self._opened().aside, position, chunks)
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         await trimming.trim(self._opened().aside)
 
     async def health(self, within_s: float) -> Health:
         return Health(members=tuple(await survey(self._address, within_s)))
+
+    async def room(self, within_s: float) -> Room:
+        running = self._running
+        if running is None:
+            return Room("the database")
+        return await room.read(running.tails, self._address, within_s)
 
     async def close(self) -> None:
         running, self._running = self._running, None

@@ -119,6 +119,15 @@ class Statements(NamedTuple):
     vacuum_entries: str = "VACUUM (TRUNCATE FALSE, SKIP_LOCKED) {schema}.entries"
     vacuum_chunks: str = "VACUUM (TRUNCATE FALSE, SKIP_LOCKED) {schema}.chunks"
 
+    # -> bytes of the database without our large tables, and what those hold. Lengths are known without reading what
+    # is stored apart, so this looks at one short row for each entry.
+    room: str = """
+        SELECT pg_database_size(current_database()) - pg_total_relation_size('{schema}.entries')
+        - pg_total_relation_size('{schema}.chunks'),
+        ((SELECT coalesce(sum(octet_length(entry) + 64), 0) FROM {schema}.entries)
+        + (SELECT coalesce(sum(octet_length(data)), 0) FROM {schema}.chunks))::bigint
+    """
+
     # The lock is for nodes that come up at the same time: CREATE … IF NOT EXISTS alone fails for one of them.
     lock_creation: str = "SELECT pg_advisory_xact_lock(7011869870133174853);"
     create_schema: str = "CREATE SCHEMA IF NOT EXISTS {schema};"

@@ -23,12 +23,15 @@ from fencehold.engines.zookeeper.writes import Asker
 from fencehold.errors import Unavailable, UsageError
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
+from fencehold.journal.room import Room
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import Epoch, Position
 from fencehold.zookeeper.survey import survey
 
 _ENTRY_BYTES_MAX = 900_000
 """A ZooKeeper as it comes takes 1 MiB (`jute.maxbuffer`), with the paths and the rest of a transaction."""
+
+_ROOM = Room("the ensemble", note="an ensemble keeps a journal in its servers' memory, and tells no bound")
 
 
 class ZookeeperJournal:
@@ -120,7 +123,7 @@ class ZookeeperJournal:
         await running.epochs.catch_up()
         await running.snapshots.seed(position, chunks, await running.reading.end())
 
-    async def trim(self) -> None:
+    async def trim(self, *, urgent: bool = False) -> None:
         running = self._opened()
         await running.epochs.catch_up()
         await running.trimming.trim(await running.snapshots.pointed())
@@ -129,6 +132,9 @@ class ZookeeperJournal:
         seen = await survey(self._address, within_s)
         members = tuple(EngineMember(one.host, one.is_up, one.mode, one.trouble) for one in seen)
         return Health(members=members, quorum=len(members) // 2 + 1)
+
+    async def room(self, within_s: float) -> Room:
+        return _ROOM
 
     async def close(self) -> None:
         running, self._running = self._running, None

@@ -1,0 +1,38 @@
+"""Room: how much more the keeper of a journal takes, as far as it says.
+
+1. What is not known is None, never a guess. A bound that a keeper is known to have by default is no guess.
+2. `used_bytes` counts what is in use now, of whoever shares the keeper, so it falls when something is given back.
+"""
+
+from typing import NamedTuple
+
+
+class Room(NamedTuple):
+    """What was found at one look."""
+
+    what: str = ""
+    """What it is that can be full, in words: `the disk of /srv/data`."""
+    used_bytes: int | None = None
+    allowed_bytes: int | None = None
+    """So many may be in use, and no more."""
+    is_full: bool = False
+    """The keeper takes nothing more, or is about to, and gives back no room by itself: `note` says what to do."""
+    note: str = ""
+    """What to do about it, or why less is known than could be."""
+
+    @property
+    def free_bytes(self) -> int | None:
+        """How many more it takes; None if that is not known."""
+        if self.used_bytes is None or self.allowed_bytes is None:
+            return None
+        return self.allowed_bytes - self.used_bytes
+
+    def __str__(self) -> str:
+        if self.used_bytes is None or self.allowed_bytes is None:
+            return self.what or "what keeps the journal"
+        return f"{self.what}: {_mib(self.used_bytes)} of {_mib(self.allowed_bytes)} MiB are in use"
+
+
+def _mib(size_bytes: int) -> str:
+    size = size_bytes / (1 << 20)
+    return f"{size:.1f}" if size < 100 else f"{size:.0f}"

@@ -1,0 +1,184 @@
+"""The watch on the room: how much more what keeps the journal takes, and what is refused so that it is never full.
+
+1. It is looked at about every second, and sooner when much was appended; meanwhile what is appended counts as
+   used. A look says what was a moment ago: so what was appended since the look before it counts as well.
+2. *Scarce*: snapshots are taken and entries trimmed as soon as that gives back a fair part. *Tight*: there is room
+   for the next snapshot and a reserve, and no more: whatever makes the state grow is refused (`Overloaded`). What
+   ends things goes on, and so do renewals and time. *Spent*: the reserve is nearly gone: only renewals, and what a
+   client that goes away leaves to say, go on.
+3. It lifts by itself, when there is a good deal more room than when it began.
+4. A keeper that does not say how full it is, and refuses an append for want of room, is tight for a while after.
+   Then new work tries it again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from enum import IntEnum
+
+from fencehold.errors import Overloaded
+from fencehold.journal.port import Journal
+from fencehold.journal.room import Room
+from fencehold.node.saver import BYTES_MAX, ENTRY_OVERHEAD_BYTES
+
+_LOOK_S = 1.0
+_LOOK_S_MIN = 0.05
+"""Between two looks, however much is appended."""
+_WITHIN_S = 1.0
+_SETTLE_S = 0.3
+"""After a trim: so long it may take until a keeper says that there is more room."""
+_FULL_S = 5.0
+"""For so long nothing new is tried after a keeper was full, if it does not say how full it is."""
+_RESERVE_BYTES_MAX = 64 << 20
+_RESERVE_SHARE = 8
+_LOOKS_SHARE = 64
+"""It is looked at when one part in so many of what is allowed was appended."""
+_SAVE_SHARE = 16
+"""Entries take no more than one part in so many before a snapshot replaces them, where the state is small."""
+
+
+class Level(IntEnum):
+    """How much room there is."""
+
+    AMPLE = 0
+    SCARCE = 1
+    TIGHT = 2
+    SPENT = 3
+
+
+def level_of(free_bytes: int, need_bytes: int, reserve_bytes: int, before: Level) -> Level:
+    """What so much room means, if the next snapshot needs so much of it."""
+    if free_bytes < reserve_bytes // 8:
+        return Level.SPENT
+    # Held back already, it takes more to go on: or it would be held back again at once.
+    if free_bytes < need_bytes + reserve_bytes * (2 if before >= Level.TIGHT else 1):
+        return Level.TIGHT
+    return Level.SCARCE if free_bytes < 2 * need_bytes + 3 * reserve_bytes else Level.AMPLE
+
+
+class RoomWatch:
+    """Watches one journal, for a node that leads."""
+
+    def __init__(self, journal: Journal, needed_bytes: Callable[[], int]) -> None:
+        """`needed_bytes` says how much the next snapshot takes."""
+        self._journal = journal
+        self._needed_bytes = needed_bytes
+        self.room = Room()
+        self.level = Level.AMPLE
+        self.on_level: Callable[[], None] = _nothing
+        """Called when the level has changed."""
+        self.on_looked: Callable[[], None] = _nothing
+        """Called after each look."""
+        self._appended_bytes = 0
+        self._looked_bytes = 0
+        """What was appended when the last look began."""
+        self._counted_bytes = 0
+        """What was appended when the look before it began: all since may not be in what was found."""
+        self._bell = asyncio.Event()
+        self._settles_at: float | None = None
+        """When a look shows what was given back; until then the next snapshot is not counted in."""
+        self._full_until = 0.0
+        self._full_said = ""
+        self._held_at: float | None = None
+
+    @property
+    def free_bytes(self) -> int | None:
+        """How much room there is, with what was appended since it was looked at."""
+        free_bytes = self.room.free_bytes
+        return None if free_bytes is None else free_bytes - (self._appended_bytes - self._counted_bytes)
+
+    @property
+    def held_s(self) -> float | None:
+        """For how long new work has been held back; None if it is not."""
+        return None if self._held_at is None else asyncio.get_running_loop().time() - self._held_at
+
+    @property
+    def entries_bytes_max(self) -> int:
+        """How many bytes of entries there may be before a snapshot replaces them, where the state is small."""
+        allowed_bytes = self.room.allowed_bytes
+        return BYTES_MAX if allowed_bytes is None else min(BYTES_MAX, allowed_bytes // _SAVE_SHARE)
+
+    def refusal(self) -> Overloaded | None:
+        """What is said to new work; None if it is taken."""
+        if self.level < Level.TIGHT:
+            return None
+        why = f"{self.room}{'; ' if self.room.note else ''}{self.room.note}"
+        if self.room.free_bytes is None and self._full_said:
+            why = self._full_said
+        return Overloaded(f"no room for new work: {why}", retry_after_s=_LOOK_S)
+
+    def on_append(self, size_bytes: int) -> None:
+        """So much was appended."""
+        self._appended_bytes += size_bytes + ENTRY_OVERHEAD_BYTES
+        allowed_bytes = self.room.allowed_bytes
+        if allowed_bytes is not None:
+            if self._appended_bytes - self._looked_bytes >= allowed_bytes // _LOOKS_SHARE:
+                self._bell.set()
+            self._judge()
+
+    def on_given_back(self) -> None:
+        """A snapshot was taken, or something was trimmed: what is found from now on is news."""
+        self._settles_at = asyncio.get_running_loop().time() + _SETTLE_S
+
+    def on_full(self, error: Overloaded) -> None:
+        """The keeper refused an append for want of room."""
+        self._full_until = asyncio.get_running_loop().time() + _FULL_S
+        self._full_said = str(error)
+        self._judge()
+
+    async def watch(self) -> None:
+        """Look, time and again."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_S_MIN)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._bell.wait(), self._pause_s())
+            self._bell.clear()
+
+    async def look(self) -> None:
+        """Ask the keeper, and judge by what it says. Without an answer all is as it was, and what came since counts."""
+        began_bytes, began_at = self._appended_bytes, asyncio.get_running_loop().time()
+        found = await self._journal.room(_WITHIN_S)
+        if found.free_bytes is not None or self.room.free_bytes is None:
+            self.room = found
+            self._counted_bytes, self._looked_bytes = self._looked_bytes, began_bytes
+        if self._settles_at is not None and began_at >= self._settles_at:
+            self._settles_at = None
+        self._judge()
+        self.on_looked()
+
+    def forget(self) -> None:
+        """The node leads no more: what was found is out of date when it leads again."""
+        self.room, self.level, self._held_at = Room(), Level.AMPLE, None
+        self._judge()
+
+    def _pause_s(self) -> float:
+        if self._settles_at is None:
+            return _LOOK_S
+        return max(0.0, self._settles_at - asyncio.get_running_loop().time())
+
+    def _judge(self) -> None:
+        now = asyncio.get_running_loop().time()
+        level = Level.TIGHT if now < self._full_until else Level.AMPLE
+        allowed_bytes, free_bytes = self.room.allowed_bytes, self.free_bytes
+        if self.room.is_full:
+            level = Level.SPENT
+        elif allowed_bytes is not None and free_bytes is not None:
+            reserve_bytes = min(_RESERVE_BYTES_MAX, allowed_bytes // _RESERVE_SHARE)
+            # Both the last snapshot and what it replaced may be counted yet: a third one is not on its way.
+            need_bytes = 0 if self._settles_at is not None else self._needed_bytes()
+            level = max(level, level_of(free_bytes, need_bytes, reserve_bytes, self.level))
+        if level != self.level:
+            self._change(level, now)
+
+    def _change(self, level: Level, now: float) -> None:
+        self.level = level
+        if level < Level.TIGHT:
+            self._held_at = None
+        elif self._held_at is None:
+            self._held_at = now
+        self.on_level()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
