@@ -31,6 +31,7 @@ from fencehold.errors import (
 )
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
+from fencehold.node.growth import growth_bytes
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.names import Names
@@ -293,7 +294,7 @@ class Node:
         # Only now: what an older epoch appended before it was sealed must be known, and no more can come.
         async for record in self.journal.read(after=Position(self.replica.machine.position)):
             self._on_record(record)
-        self._saver.on_given_back = self.room.on_given_back
+        self._saver.on_given_back, self._saver.on_written = self.room.on_given_back, self.room.on_written
         self._saver.begin(self.position - snapshot_at, self.replica.followed_bytes, self.replica.snapshot_bytes)
         if not self._stopping:
             await self._lead(self._made_leader())
@@ -424,7 +425,7 @@ class Node:
     # The room that its journal has.
 
     def _needed_bytes(self) -> int:
-        return self._saver.next_bytes(self.replica.machine.state)
+        return self._saver.needed_bytes()
 
     def _on_level(self) -> None:
         was_held = self._is_held_back
@@ -473,8 +474,9 @@ class Node:
                 self._tell_broken(entry, applied)
         self.routes.wake()
         self.room.on_append(size_bytes)
-        self._saver.free_bytes = self.room.free_bytes
-        self._saver.consider(self.replica.machine, len(entry.commands), size_bytes)
+        self._saver.free_bytes = self.room.snapshot_bytes_max
+        grown_bytes = growth_bytes(entry, applied, size_bytes, self._limits)
+        self._saver.consider(self.replica.machine, len(entry.commands), size_bytes, grown_bytes)
         self._expect_next()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:

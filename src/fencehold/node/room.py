@@ -1,7 +1,8 @@
 """The watch on the room: how much more what keeps the journal takes, and what is refused so that it is never full.
 
-1. It is looked at about every second, and sooner when much was appended; meanwhile what is appended counts as
-   used. A look says what was a moment ago: so what was appended since the look before it counts as well.
+1. It is looked at about every second, and sooner when much is written; meanwhile what is written, be it entries or
+   a snapshot, counts as used. A look says what was a moment ago, so what was written since the look before it
+   counts as well.
 2. *Scarce*: snapshots are taken and entries trimmed as soon as that gives back a fair part. *Tight*: there is room
    for the next snapshot and a reserve, and no more: whatever makes the state grow is refused (`Overloaded`). What
    ends things goes on, and so do renewals and time. *Spent*: the reserve is nearly gone: only renewals, and what a
@@ -23,7 +24,7 @@ from fencehold.node.saver import BYTES_MAX, ENTRY_OVERHEAD_BYTES
 
 _LOOK_S = 1.0
 _LOOK_S_MIN = 0.05
-"""Between two looks, however much is appended."""
+"""Between two looks, however much is written."""
 _WITHIN_S = 1.0
 _SETTLE_S = 0.3
 """After a trim: so long it may take until a keeper says that there is more room."""
@@ -31,8 +32,10 @@ _FULL_S = 5.0
 """For so long nothing new is tried after a keeper was full, if it does not say how full it is."""
 _RESERVE_BYTES_MAX = 64 << 20
 _RESERVE_SHARE = 8
+_SPENT_SHARE = 8
+"""The reserve is nearly gone when one part in so many of it is left."""
 _LOOKS_SHARE = 64
-"""It is looked at when one part in so many of what is allowed was appended."""
+"""It is looked at when one part in so many of what is allowed was written."""
 _SAVE_SHARE = 16
 """Entries take no more than one part in so many before a snapshot replaces them, where the state is small."""
 
@@ -48,8 +51,6 @@ class Level(IntEnum):
 
 def level_of(free_bytes: int, need_bytes: int, reserve_bytes: int, before: Level) -> Level:
     """What so much room means, if the next snapshot needs so much of it."""
-    if free_bytes < reserve_bytes // 8:
-        return Level.SPENT
     # Held back already, it takes more to go on: or it would be held back again at once.
     if free_bytes < need_bytes + reserve_bytes * (2 if before >= Level.TIGHT else 1):
         return Level.TIGHT
@@ -69,23 +70,29 @@ class RoomWatch:
         """Called when the level has changed."""
         self.on_looked: Callable[[], None] = _nothing
         """Called after each look."""
-        self._appended_bytes = 0
+        self._written_bytes = 0
         self._looked_bytes = 0
-        """What was appended when the last look began."""
+        """What was written when the last look began."""
         self._counted_bytes = 0
-        """What was appended when the look before it began: all since may not be in what was found."""
+        """What was written when the look before it began: all since may not be in what was found."""
         self._bell = asyncio.Event()
-        self._settles_at: float | None = None
-        """When a look shows what was given back; until then the next snapshot is not counted in."""
         self._full_until = 0.0
         self._full_said = ""
         self._held_at: float | None = None
 
     @property
     def free_bytes(self) -> int | None:
-        """How much room there is, with what was appended since it was looked at."""
+        """How much room there is, with what was written since it was looked at."""
         free_bytes = self.room.free_bytes
-        return None if free_bytes is None else free_bytes - (self._appended_bytes - self._counted_bytes)
+        if free_bytes is None:
+            return None
+        return free_bytes - (self._written_bytes - self._counted_bytes)
+
+    @property
+    def snapshot_bytes_max(self) -> int | None:
+        """How large a snapshot may be that is begun now: part of the reserve is left to what goes on meanwhile."""
+        free_bytes = self.free_bytes
+        return None if free_bytes is None else free_bytes - self._reserve_bytes() // 2
 
     @property
     def held_s(self) -> float | None:
@@ -108,17 +115,22 @@ class RoomWatch:
         return Overloaded(f"no room for new work: {why}", retry_after_s=_LOOK_S)
 
     def on_append(self, size_bytes: int) -> None:
-        """So much was appended."""
-        self._appended_bytes += size_bytes + ENTRY_OVERHEAD_BYTES
+        """An entry of that size was appended."""
+        self.on_written(size_bytes + ENTRY_OVERHEAD_BYTES)
+
+    def on_written(self, size_bytes: int) -> None:
+        """So much was written, or is on its way."""
+        self._written_bytes += size_bytes
         allowed_bytes = self.room.allowed_bytes
         if allowed_bytes is not None:
-            if self._appended_bytes - self._looked_bytes >= allowed_bytes // _LOOKS_SHARE:
+            if self._written_bytes - self._looked_bytes >= allowed_bytes // _LOOKS_SHARE:
                 self._bell.set()
             self._judge()
 
     def on_given_back(self) -> None:
-        """A snapshot was taken, or something was trimmed: what is found from now on is news."""
-        self._settles_at = asyncio.get_running_loop().time() + _SETTLE_S
+        """Something was trimmed. It counts as used until it is seen to be free: that may take a while, and what is
+        written meanwhile does not find it free."""
+        asyncio.get_running_loop().call_later(_SETTLE_S, self._bell.set)
 
     def on_full(self, error: Overloaded) -> None:
         """The keeper refused an append for want of room."""
@@ -132,18 +144,16 @@ class RoomWatch:
             await self.look()
             await asyncio.sleep(_LOOK_S_MIN)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), self._pause_s())
+                await asyncio.wait_for(self._bell.wait(), _LOOK_S)
             self._bell.clear()
 
     async def look(self) -> None:
-        """Ask the keeper, and judge by what it says. Without an answer all is as it was, and what came since counts."""
-        began_bytes, began_at = self._appended_bytes, asyncio.get_running_loop().time()
+        """Ask the keeper, and judge by what it says. Without an answer, what was found last counts."""
+        began_bytes = self._written_bytes
         found = await self._journal.room(_WITHIN_S)
         if found.free_bytes is not None or self.room.free_bytes is None:
             self.room = found
             self._counted_bytes, self._looked_bytes = self._looked_bytes, began_bytes
-        if self._settles_at is not None and began_at >= self._settles_at:
-            self._settles_at = None
         self._judge()
         self.on_looked()
 
@@ -152,11 +162,6 @@ class RoomWatch:
         self.room, self.level, self._held_at = Room(), Level.AMPLE, None
         self._judge()
 
-    def _pause_s(self) -> float:
-        if self._settles_at is None:
-            return _LOOK_S
-        return max(0.0, self._settles_at - asyncio.get_running_loop().time())
-
     def _judge(self) -> None:
         now = asyncio.get_running_loop().time()
         level = Level.TIGHT if now < self._full_until else Level.AMPLE
@@ -164,12 +169,16 @@ class RoomWatch:
         if self.room.is_full:
             level = Level.SPENT
         elif allowed_bytes is not None and free_bytes is not None:
-            reserve_bytes = min(_RESERVE_BYTES_MAX, allowed_bytes // _RESERVE_SHARE)
-            # Both the last snapshot and what it replaced may be counted yet: a third one is not on its way.
-            need_bytes = 0 if self._settles_at is not None else self._needed_bytes()
-            level = max(level, level_of(free_bytes, need_bytes, reserve_bytes, self.level))
+            reserve_bytes = self._reserve_bytes()
+            level = max(level, level_of(free_bytes, self._needed_bytes(), reserve_bytes, self.level))
+            # Here what counts twice does not count: this is the last resort, and releases are not refused lightly.
+            if free_bytes + self._looked_bytes - self._counted_bytes < reserve_bytes // _SPENT_SHARE:
+                level = Level.SPENT
         if level != self.level:
             self._change(level, now)
+
+    def _reserve_bytes(self) -> int:
+        return min(_RESERVE_BYTES_MAX, (self.room.allowed_bytes or 0) // _RESERVE_SHARE)
 
     def _change(self, level: Level, now: float) -> None:
         self.level = level

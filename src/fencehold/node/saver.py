@@ -6,7 +6,8 @@
    no larger than a few snapshots or that bound, and a large state is not saved over and over.
 2. Where room is scarce (`is_urgent`) it is due whenever it gives back a fair part of it: when a sixteenth of what
    was saved came since, or went. Then nothing is kept for those who read just behind.
-3. It is not begun where there is no room for it: one that is broken off would only take what is left.
+3. It is not begun where there is no room for it: one that is broken off would only take what is left. How large it
+   would be is estimated, never too low; where that is too much, it is drawn to nowhere now and then, to know.
 4. It is begun between two entries, when all that was applied is durable, so it is of durable entries only; drawing
    it shares the event loop step by step.
 """
@@ -29,9 +30,8 @@ _FAIR = 16
 """A snapshot gives back a fair part of the room if it is one in so many."""
 _RETRY_S = 1.0
 """After one that failed, before the next is tried for want of room."""
-_ITEM_BYTES = 2_048
-"""What a hold, a waiter or a session takes in a snapshot at the most, as long as nobody knows better."""
-_HEAD_BYTES = 64 << 10
+_WEIGH_SHARE = 10
+"""The state is weighed for no more than one part in so many of the time."""
 
 
 class Saver:
@@ -48,8 +48,15 @@ class Saver:
         self._saved_bytes = 0
         """How large the one that stands is."""
         self._saved_items = 0
+        self._known_bytes = 0
+        """How large the state was when it was drawn last."""
+        self._grown_bytes = 0
+        """By how much it has grown since, at the most."""
         self._drawn_bytes = 0
         """How much of the one under way is drawn."""
+        self._needless_bytes: int | None = None
+        """What it will give back; None if none is under way."""
+        self._weigh_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._retry_at = 0.0
         self._swept_at: Position | None = None
@@ -62,7 +69,9 @@ class Saver:
         self.free_bytes: int | None = None
         """How large one may be, if that is known."""
         self.on_given_back: Callable[[], None] = _nothing
-        """Called when room was given back, or could not be."""
+        """Called when something was trimmed."""
+        self.on_written: Callable[[int], None] = _nothing
+        """Called with so many bytes of a snapshot that are on their way to the journal."""
 
     @property
     def is_busy(self) -> bool:
@@ -71,33 +80,48 @@ class Saver:
     def begin(self, entries: int, size_bytes: int = 0, snapshot_bytes: int = 0) -> None:
         """Called before the first entry of a leader: so much had to be replayed, after a snapshot of that size."""
         self._commands, self._bytes, self._unsaved_bytes = entries, size_bytes, size_bytes
-        self._saved_bytes, self._saved_items, self._swept_at = snapshot_bytes, 0, None
+        self._saved_bytes = self._known_bytes = snapshot_bytes
+        # Not by more than that, unless much was held back to be granted: the first one that is drawn tells.
+        self._grown_bytes, self._saved_items, self._swept_at = 2 * size_bytes, 0, None
 
-    def consider(self, machine: Machine, commands: int, size_bytes: int = 0) -> None:
-        """Called when all that was applied is durable: begin a snapshot if one is due."""
+    def consider(self, machine: Machine, commands: int, size_bytes: int = 0, grown_bytes: int = 0) -> None:
+        """Called when all that was applied is durable: begin a snapshot if one is due.
+
+        The last entry is of so many bytes, and has made the state larger by no more than so many.
+        """
         self._commands += commands or 1
         self._bytes += size_bytes + ENTRY_OVERHEAD_BYTES
         self._unsaved_bytes += size_bytes + ENTRY_OVERHEAD_BYTES
+        self._grown_bytes += grown_bytes
         if self._task is not None:
             return
-        # While somebody draws a backup it waits: a state has one snapshot under way at a time.
-        if machine.state.saving is None and self._is_due(machine.state):
-            self._start(self._save(Position(machine.position), machine.snapshot(), _items(machine.state)))
-        elif self.is_urgent and self._swept_at != self.saved_at:
+        if self.is_urgent and self._swept_at != self.saved_at and not self._is_retrying():
             self._start(self._sweep())
+        # While somebody draws a backup it waits: a state has one snapshot under way at a time.
+        elif machine.state.saving is None and self._is_due(machine.state):
+            self._begin(machine)
 
-    def next_bytes(self, state: State) -> int:
-        """How large the next one may be, or what of it is yet to be drawn: at the most, as far as can be told."""
-        each_bytes = 2 * self._saved_bytes // self._saved_items if self._saved_items else _ITEM_BYTES
-        by_items = _HEAD_BYTES + _items(state) * each_bytes
-        return max(0, min(self._saved_bytes + self._unsaved_bytes, by_items) - self._drawn_bytes)
+    def needed_bytes(self) -> int:
+        """How much room must be left: for the rest of the one under way, and for one more after that.
+
+        The state may be as large by then as it is now; what the one under way makes needless is free by then.
+        """
+        state_bytes = self._known_bytes + self._grown_bytes
+        if self._needless_bytes is None:
+            return state_bytes
+        rest_bytes = max(0, state_bytes - self._drawn_bytes)
+        return rest_bytes + max(0, state_bytes - self._needless_bytes)
+
+    def _begin(self, machine: Machine) -> None:
+        if self.free_bytes is None or self.needed_bytes() <= self.free_bytes:
+            self._start(self._save(Position(machine.position), machine.snapshot(), _items(machine.state)))
+        elif asyncio.get_running_loop().time() >= self._weigh_at:
+            self._start(self._weigh(machine.snapshot()))
 
     def _is_due(self, state: State) -> bool:
-        if not self._has_room(state):
-            return False
         if self._commands >= self._commands_max + len(state.held):
             return True
-        if asyncio.get_running_loop().time() < self._retry_at:
+        if self._is_retrying():
             return False
         if not self.is_urgent:
             return self._bytes >= max(self.bytes_max, self._saved_bytes)
@@ -105,19 +129,21 @@ class Saver:
         is_smaller = _items(state) <= self._saved_items - self._saved_items // _FAIR
         return self._bytes >= max(least, self._saved_bytes // _FAIR) or (is_smaller and self._saved_bytes > least)
 
-    def _has_room(self, state: State) -> bool:
-        return self.free_bytes is None or self.next_bytes(state) <= self.free_bytes
+    def _is_retrying(self) -> bool:
+        return asyncio.get_running_loop().time() < self._retry_at
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         self._task = asyncio.create_task(work)
 
     async def _save(self, position: Position, snapshot: Snapshot, items: int) -> None:
         self._commands = self._bytes = 0
-        before = self._unsaved_bytes
+        before, grown_bytes = self._unsaved_bytes, self._grown_bytes
+        self._needless_bytes = self._saved_bytes + before
         try:
             await self._journal.save(position, self._counted(snapshot))
             self._saved_bytes, self._saved_items = self._drawn_bytes, items
             self._unsaved_bytes -= before
+            self._know(self._drawn_bytes, grown_bytes)
             await self._trim(position)
             self.saved_at, self.failure = position, None
         except FenceholdError as error:
@@ -136,15 +162,37 @@ class Saver:
         finally:
             self._end_work()
 
+    async def _weigh(self, snapshot: Snapshot) -> None:
+        """Draw the state to nowhere, to know how large it is."""
+        began_at, grown_bytes = asyncio.get_running_loop().time(), self._grown_bytes
+        try:
+            size_bytes = 0
+            for chunk in snapshot:
+                size_bytes += len(chunk)
+                await asyncio.sleep(0)
+            self._know(size_bytes, grown_bytes)
+        finally:
+            snapshot.close()
+            now = asyncio.get_running_loop().time()
+            self._weigh_at = now + max(_RETRY_S, _WEIGH_SHARE * (now - began_at))
+            self._end_work()
+
+    def _know(self, size_bytes: int, grown_bytes: int) -> None:
+        """The state was so large, as of when it had grown by so much."""
+        self._known_bytes = size_bytes
+        self._grown_bytes -= grown_bytes
+
     async def _trim(self, position: Position) -> None:
         is_urgent = self.is_urgent
         await self._journal.trim(urgent=is_urgent)
         if is_urgent:
             self._swept_at = position
+        self.on_given_back()
 
     def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             self._drawn_bytes += len(chunk)
+            self.on_written(len(chunk))
             yield chunk
 
     def _fail(self, error: FenceholdError) -> None:
@@ -154,9 +202,8 @@ class Saver:
         self._bytes = self._unsaved_bytes
 
     def _end_work(self) -> None:
-        self._drawn_bytes = 0
+        self._drawn_bytes, self._needless_bytes = 0, None
         self._task = None
-        self.on_given_back()
 
     async def end(self) -> None:
         """Give up the one under way, if any."""
@@ -165,7 +212,7 @@ class Saver:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         self._task = None
-        self._commands = self._bytes = self._unsaved_bytes = self._drawn_bytes = 0
+        self._commands = self._bytes = self._unsaved_bytes = self._grown_bytes = self._drawn_bytes = 0
 
 
 def _items(state: State) -> int:
@@ -173,5 +220,5 @@ def _items(state: State) -> int:
     return len(state.held) + len(state.crowds) + len(state.waiters) + len(state.sessions) + len(state.kept)
 
 
-def _nothing() -> None:
+def _nothing(*_: int) -> None:
     """Nobody wants to know."""

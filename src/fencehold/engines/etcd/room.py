@@ -3,7 +3,7 @@
 1. The fullest member counts, and the smallest quota: one member that is full makes all of them refuse.
 2. A database that was full refuses until somebody disarms its alarm, and its file never shrinks by itself. So part
    of the quota is never used: pages that are free lie scattered, and what is large may not fit between the others.
-3. The bound is the quota as members tell it, or else etcd's default; and `room_bytes=` of the URL, if that is less.
+3. The bound is the quota as members tell it, or else etcd's default; and `room_bytes=` of the URL if that is less.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from fencehold.journal.room import Room
 
 DEFAULT_QUOTA_BYTES = 2 << 30
 """What etcd takes when nobody says otherwise."""
-_WASTE_SHARE = 8
+_WASTE_SHARE = 4
 """One part in so many of a quota is left to pages that are free and cannot be used."""
-_BRINK_BYTES = 4 << 20
+_BRINK_BYTES = 2 << 20
 """A file that is so close to the quota may be over it with the next request."""
 _QUOTA_EVERY_S = 60.0
 """How often members are asked for the quota that they did not tell with the size."""

@@ -16,7 +16,7 @@ from fencehold.journal.room import Room
 _WHAT = "the database"
 _UNKNOWN = Room(_WHAT, note="what its disk has left, no server tells: see room_bytes=")
 _BLOAT = 1.25
-"""What our tables hold takes so much more room in them: heads of rows and pages, indexes, what is not swept yet."""
+"""What our tables hold takes so much more room in them: heads of rows and pages, indexes, what is not swept."""
 
 
 async def read(aside: Aside, address: Address, within_s: float) -> Room:

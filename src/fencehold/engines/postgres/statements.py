@@ -119,8 +119,8 @@ class Statements(NamedTuple):
     vacuum_entries: str = "VACUUM (TRUNCATE FALSE, SKIP_LOCKED) {schema}.entries"
     vacuum_chunks: str = "VACUUM (TRUNCATE FALSE, SKIP_LOCKED) {schema}.chunks"
 
-    # -> bytes of the database without our large tables, and what those hold. Lengths are known without reading what
-    # is stored apart, so this looks at one short row for each entry.
+    # -> bytes of the database without our large tables, and what those hold. Lengths are known without reading
+    # what is stored apart, so this looks at one short row for each entry.
     room: str = """
         SELECT pg_database_size(current_database()) - pg_total_relation_size('{schema}.entries')
         - pg_total_relation_size('{schema}.chunks'),

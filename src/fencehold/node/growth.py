@@ -1,0 +1,35 @@
+"""Growth: how much larger a snapshot may be by one entry. At the most, and never too low.
+
+1. What an entry brings stands in a snapshot twice at the most: as what is held or awaited, and as the answer that
+   is remembered for a repetition.
+2. But what is said once of several names stands with each of them: the holder's words, and for how long a name is
+   kept for whom. The same when a waiter is granted several: its names are in the notice, its words are not, and
+   count with as much as they may have.
+"""
+
+from fencehold.core.commands import Acquire, AcquireAtLeast, Entry
+from fencehold.core.limits import Limits
+from fencehold.core.outcomes import Applied, Granted, WaitEnded
+
+_HOLD_BYTES = 64
+"""What a hold has beside names and words."""
+
+
+def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits) -> int:
+    """How much larger a snapshot may be by an entry of that size."""
+    grown = 2 * size_bytes
+    for command in entry.commands:
+        kind = type(command)
+        if kind is Acquire and len(command.names) > 1:  # type: ignore[union-attr]
+            grown += _copies(command)  # type: ignore[arg-type]
+        elif kind is AcquireAtLeast:
+            grown += 2 * _copies(command) + len(command.names) * limits.meta_bytes_max  # type: ignore[arg-type, union-attr]
+    for _, notice in applied.notices:
+        if type(notice) is WaitEnded and type(notice.answer) is Granted:
+            words_max = 3 * limits.meta_bytes_max + limits.owner_bytes_max
+            grown += len(notice.answer.names) * (limits.name_bytes_max + words_max + _HOLD_BYTES)
+    return grown
+
+
+def _copies(ask: Acquire) -> int:
+    return len(ask.names) * (len(ask.meta.encode()) + len(ask.owner.encode()) + _HOLD_BYTES)
