@@ -22,6 +22,9 @@ def engine(health: dict[str, Any]) -> Iterator[Finding]:
     if health["data"] is not None:
         yield file_system(health["file_system"], health["data"])
         yield room(health["disk_free_bytes"], health["disk_total_bytes"], health["data"])
+    # An older server does not say; of a disk that has enough all is said.
+    if health.get("room_what") and (health["data"] is None or health["room"] != "ample"):
+        yield journal_room(health)
     if health["members"]:
         yield members(health)
     if health["appends"] and health["engine"] != "memory":
@@ -46,6 +49,19 @@ def room(free_bytes: int, total_bytes: int, place: str) -> Finding:
     if free_bytes < _ROOM_WANTED_BYTES:
         return Finding("room", "warn", said, "make room: a full disk stops the server from granting")
     return Finding("room", "ok", said)
+
+
+def journal_room(health: dict[str, Any]) -> Finding:
+    """Does what keeps the journal take more, and does the server hold back new work because it does not?"""
+    used, allowed, note = health["room_used_bytes"], health["room_allowed_bytes"], health["room_note"]
+    known = used is not None and allowed is not None
+    said = f"{health['room_what']}: {used >> 20} of {allowed >> 20} MiB in use" if known else health["room_what"]
+    if health["held_back_s"] is not None:
+        said += f"; new work is held back for {health['held_back_s']} s"
+        return Finding("journal room", "fail", said, note or "release what is not needed, or give it more room")
+    if health["room"] != "ample":
+        return Finding("journal room", "warn", said, note or "soon new work will be held back: give it more room")
+    return Finding("journal room", "ok", f"{said} ({note})" if note else said)
 
 
 def syncing(check: str, p50_ms: float, worst_ms: float, count: int, *, is_disk: bool = True) -> Finding:

@@ -66,6 +66,7 @@ class Serving:
             self._say_ready(server)
             server.node.on_broken = self._say_broken
             server.door.traffic.on_flood = partial(self._say_flood, server)
+            server.node.on_room = partial(self._say_room, server)
             if server.is_clustered:
                 self._tell_roles(server)
             await self._until_stopped(server)
@@ -102,6 +103,17 @@ class Serving:
         else:
             level = logging.WARNING if change.is_trouble else logging.INFO
             _LOG.log(level, change.event, extra={"facts": change.facts})
+
+    def _say_room(self, server: Server) -> None:
+        """Its journal has no room for new work, or has some again."""
+        refusal, room = server.node.room.refusal(), server.node.room.room
+        if self._greets:
+            words = f"holds back new work: {refusal}" if refusal else f"takes new work again; {room}"
+            self._print(words, is_trouble=refusal is not None)
+            return
+        facts = {"room": str(refusal or room), "used_bytes": room.used_bytes, "allowed_bytes": room.allowed_bytes}
+        level = logging.WARNING if refusal else logging.INFO
+        _LOG.log(level, "holding_back" if refusal else "taking_new_work", extra={"facts": facts})
 
     def _say_broken(self, event: Event) -> None:
         """An operator took a hold away: who that was, and whose it was."""

@@ -139,8 +139,12 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "connected_clients": len(connection.door.connections),
         "throttled_clients": connection.door.traffic.throttled,
         "busiest_client": _busiest(connection.door),
+        "room": node.room.level.name.lower(),
+        "room_used_bytes": node.room.room.used_bytes,
+        "room_allowed_bytes": node.room.room.allowed_bytes,
+        "held_back_s": None if node.room.held_s is None else round(node.room.held_s),
     }
-    lines = ["# Fencehold", *(f"{key}:{value}" for key, value in facts.items()), ""]
+    lines = ["# Fencehold", *(f"{key}:{'' if value is None else value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
 
 

@@ -89,6 +89,12 @@ def _on_checked(connection: Connection, slot: Slot, found: Health) -> None:
             "members_total": len(found.members),
             "quorum": found.quorum,
             "note": found.note,
+            "room": node.room.level.name.lower(),
+            "room_what": node.room.room.what,
+            "room_used_bytes": node.room.room.used_bytes,
+            "room_allowed_bytes": node.room.room.allowed_bytes,
+            "room_note": node.room.room.note,
+            "held_back_s": None if node.room.held_s is None else round(node.room.held_s),
         }
     )
 
