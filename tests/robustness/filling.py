@@ -1,11 +1,11 @@
 """Somebody fills the journal: with what is taken, and with what is refused. It never is full, and lifts by itself.
 
-``python -m tests.robustness.filling --quota-mib 64 --rounds 2000`` floods one node over an etcd with a quota of that
-size, and says how large its database became; the tests do the same, briefly, on every engine whose room is known.
+``python -m tests.robustness.filling --quota-mib 64 --rounds 2000`` floods one node over an etcd with a quota of
+that size, and says how large its database became; the tests do the same, briefly, and on other engines.
 
-In each round of a flood a session is opened and hundreds of acquires come, with words and names as long as they may
-be. Meanwhile a session is renewed and something is released: that succeeds in every round. Refused is new work, with
-`Overloaded`. In the end all is released, and the node takes new work again, by itself.
+In each round of a flood a session is opened and hundreds of acquires come, with words and names as long as they
+may be. Meanwhile a session is renewed and something is released: that succeeds in every round. New work is refused
+with `Overloaded`. In the end all is released, and the node takes new work again, by itself.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any
 from fencehold.core.commands import Acquire, Command, OpenSession, Release
 from fencehold.core.outcomes import Granted, Opened, Refused, Released, Renewed
 from fencehold.engines.etcd import EtcdJournal
-from fencehold.errors import Overloaded
+from fencehold.errors import Unavailable
 from fencehold.journal.port import Journal
 from fencehold.node.node import Node
 from fencehold.node.room import Level
@@ -44,6 +44,8 @@ class Flood:
         """What acquires and openings came to."""
         self.failed: list[object] = []
         """What became of releases and renewals that were not done."""
+        self.absent: set[str] = set()
+        """Names whose acquire certainly did not happen, as it was told."""
         self.levels: set[Level] = set()
         self._random = random.Random(seed)
         self._numbers = itertools.count()
@@ -64,14 +66,24 @@ class Flood:
     async def round(self, *, name_bytes: int = 250) -> None:
         """Ask for much at once; release something, and renew, beside it."""
         opening = self.ask(OpenSession(_TTL_MS, secret="s", meta="m" * 1_000))
-        asks = [self.ask(self._greedy(name_bytes)) for _ in range(BATCH)]
-        opened, _, _, *outcomes = await asyncio.gather(opening, self._renew(), self._release_one(), *asks)
+        asks = [self._greedy(name_bytes) for _ in range(BATCH)]
+        opened, _, _, *outcomes = await asyncio.gather(
+            opening, self._renew(), self._release_one(), *map(self.ask, asks)
+        )
+        for ask, outcome in zip(asks, outcomes, strict=True):
+            if isinstance(outcome, Unavailable):
+                self.absent.update(ask.names)
         for outcome in (opened, *outcomes):
             self.told[type(outcome).__name__] += 1
         if isinstance(opened, Opened):
             self._sessions = [self._sessions[0], *self._sessions[-20:], opened.session]
         self._holds += [outcome for outcome in outcomes if isinstance(outcome, Granted)]
         self.levels.add(self.node.room.level)
+
+    def wrong(self) -> set[str]:
+        """Names that are held though that did not happen, or are not though they were granted."""
+        held = self.node.replica.machine.state.held.keys()
+        return (self.absent & held) | {name for hold in self._holds for name in hold.names if name not in held}
 
     async def release_all(self) -> None:
         """Give everything back."""
@@ -81,9 +93,9 @@ class Flood:
     async def lifted(self) -> None:
         """Wait until new work is taken again."""
         async with asyncio.timeout(_LIFTS_S):
-            while isinstance(outcome := await self.ask(OpenSession(_TTL_MS, secret="new")), Overloaded):
-                await asyncio.sleep(min(0.05, outcome.retry_after_s))
-        assert isinstance(outcome, Opened), outcome
+            while not isinstance(outcome := await self.ask(OpenSession(_TTL_MS, secret="new")), Opened):
+                assert isinstance(outcome, Unavailable), outcome
+                await asyncio.sleep(0.05)
 
     def _greedy(self, name_bytes: int) -> Acquire:
         number = next(self._numbers)
@@ -124,7 +136,7 @@ async def flooded(journal: Journal) -> AsyncIterator[Flood]:
 
 
 async def accepted(journal: Journal, rounds: int) -> Flood:
-    """Flood with what is taken, until it is refused, and for so many rounds more; then release all, until it lifts."""
+    """Flood with what is taken, until it is refused, and for so many rounds more; then release all."""
     async with flooded(journal) as flood:
         async with asyncio.timeout(120):
             while not flood.told["Overloaded"]:
@@ -170,9 +182,10 @@ async def _main(quota_mib: int, rounds: int) -> bool:
                 flood = await flooding(EtcdJournal.from_url(cluster.url(flooding.__name__)), rounds)
                 size_mib = int(cluster.status(0)["dbSize"]) >> 20
                 levels = sorted(level.name for level in flood.levels)
-                print(f"{flooding.__name__}: {dict(flood.told)}, {levels}, {size_mib} of {quota_mib} MiB", flush=True)
+                said = f"{dict(flood.told)}, {levels}, {size_mib} of {quota_mib} MiB"
+                sys.stdout.write(f"{flooding.__name__}: {said}\n")
                 wrong += [*flood.failed, *alarms_of(cluster)]
-    print(*map(repr, wrong[:20]), sep="\n")
+    sys.stdout.writelines(f"  {found!r}\n" for found in wrong[:20])
     return not wrong
 
 

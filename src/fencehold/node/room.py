@@ -28,8 +28,8 @@ _LOOK_S_MIN = 0.05
 _WITHIN_S = 1.0
 _SETTLE_S = 0.3
 """After a trim: so long it may take until a keeper says that there is more room."""
-_FULL_S = 5.0
-"""For so long nothing new is tried after a keeper was full, if it does not say how full it is."""
+_FULL_S, _FULL_UNKNOWN_S = 1.0, 5.0
+"""For so long nothing new is tried after a keeper was full: if it says how full it is, and if it does not."""
 _RESERVE_BYTES_MAX = 64 << 20
 _RESERVE_SHARE = 8
 _SPENT_SHARE = 8
@@ -76,7 +76,7 @@ class RoomWatch:
         self._counted_bytes = 0
         """What was written when the look before it began: all since may not be in what was found."""
         self._bell = asyncio.Event()
-        self._full_until = 0.0
+        self._full_at: float | None = None
         self._full_said = ""
         self._held_at: float | None = None
 
@@ -93,6 +93,11 @@ class RoomWatch:
         """How large a snapshot may be that is begun now: part of the reserve is left to what goes on meanwhile."""
         free_bytes = self.free_bytes
         return None if free_bytes is None else free_bytes - self._reserve_bytes() // 2
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether there was no room a moment ago, and nobody says how much there is."""
+        return self.room.free_bytes is None and self.level >= Level.TIGHT
 
     @property
     def held_s(self) -> float | None:
@@ -134,7 +139,7 @@ class RoomWatch:
 
     def on_full(self, error: Overloaded) -> None:
         """The keeper refused an append for want of room."""
-        self._full_until = asyncio.get_running_loop().time() + _FULL_S
+        self._full_at = asyncio.get_running_loop().time()
         self._full_said = str(error)
         self._judge()
 
@@ -143,8 +148,10 @@ class RoomWatch:
         while True:
             await self.look()
             await asyncio.sleep(_LOOK_S_MIN)
+            # Not by `wait_for`: up to Python 3.11 that forgets a cancellation which comes when the bell rings.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), _LOOK_S)
+                async with asyncio.timeout(_LOOK_S):
+                    await self._bell.wait()
             self._bell.clear()
 
     async def look(self) -> None:
@@ -164,7 +171,7 @@ class RoomWatch:
 
     def _judge(self) -> None:
         now = asyncio.get_running_loop().time()
-        level = Level.TIGHT if now < self._full_until else Level.AMPLE
+        level = Level.TIGHT if self._was_full(now) else Level.AMPLE
         allowed_bytes, free_bytes = self.room.allowed_bytes, self.free_bytes
         if self.room.is_full:
             level = Level.SPENT
@@ -176,6 +183,12 @@ class RoomWatch:
                 level = Level.SPENT
         if level != self.level:
             self._change(level, now)
+
+    def _was_full(self, now: float) -> bool:
+        """Whether the keeper was full a moment ago; whatever it says, for some bounds it does not know itself."""
+        if self._full_at is None:
+            return False
+        return now < self._full_at + (_FULL_UNKNOWN_S if self.room.free_bytes is None else _FULL_S)
 
     def _reserve_bytes(self) -> int:
         return min(_RESERVE_BYTES_MAX, (self.room.allowed_bytes or 0) // _RESERVE_SHARE)

@@ -68,6 +68,8 @@ class Saver:
         self.is_urgent = False
         self.free_bytes: int | None = None
         """How large one may be, if that is known."""
+        self.is_blind = False
+        """That is not known, and there was no room a moment ago."""
         self.on_given_back: Callable[[], None] = _nothing
         """Called when something was trimmed."""
         self.on_written: Callable[[int], None] = _nothing
@@ -113,10 +115,16 @@ class Saver:
         return rest_bytes + max(0, state_bytes - self._needless_bytes)
 
     def _begin(self, machine: Machine) -> None:
-        if self.free_bytes is None or self.needed_bytes() <= self.free_bytes:
+        if self._fits():
             self._start(self._save(Position(machine.position), machine.snapshot(), _items(machine.state)))
         elif asyncio.get_running_loop().time() >= self._weigh_at:
             self._start(self._weigh(machine.snapshot()))
+
+    def _fits(self) -> bool:
+        if self.is_blind:
+            # It might be in vain, and take what is left: worth it only where it gives back several times as much.
+            return self.needed_bytes() <= self._unsaved_bytes // _FAIR
+        return self.free_bytes is None or self.needed_bytes() <= self.free_bytes
 
     def _is_due(self, state: State) -> bool:
         if self._commands >= self._commands_max + len(state.held):
