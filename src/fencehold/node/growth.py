@@ -11,13 +11,15 @@ from fencehold.core.commands import Acquire, AcquireAtLeast, Entry
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Granted, WaitEnded
 
+_ENTRY_BYTES = 256
+"""What any entry may add: that time passes, for one."""
 _HOLD_BYTES = 64
 """What a hold has beside names and words."""
 
 
 def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits) -> int:
     """How much larger a snapshot may be by an entry of that size."""
-    grown = 2 * size_bytes
+    grown = 2 * size_bytes + _ENTRY_BYTES
     for command in entry.commands:
         kind = type(command)
         if kind is Acquire and len(command.names) > 1:  # type: ignore[union-attr]

@@ -692,3 +692,30 @@ def test_looks_that_wait_for_an_append_have_a_bound() -> None:
             assert len(scene.told.replies) == 1_000
 
     run(scenario())
+
+
+def test_what_waits_to_be_journaled_is_held_back_as_well() -> None:
+    """Acquires that came before the room was tight are refused; what came among them goes on, in its order."""
+
+    async def scenario() -> None:
+        async with leading() as scene:
+            scene.submit("open", OpenSession(30_000))
+            await settle()
+            scene.submit("a", Acquire(1, ("a",)))
+            scene.submit("b", Acquire(1, ("b",)))
+            scene.submit("release", Release(1, ("z",), 9))
+            scene.leader.ask(lambda state: state.position, scene.told.reply("asked"))
+            scene.submit("c", Acquire(1, ("c",)))
+            scene.leader.hold_back(Overloaded("no room", retry_after_s=1))
+            scene.submit("d", Acquire(1, ("d",)))
+            assert scene.told.kinds() == {"d": Overloaded}
+            await scene.journal.complete()
+            await scene.journal.complete()
+            assert {name: scene.told.kinds()[name] for name in "abc"} == dict.fromkeys("abc", Overloaded)
+            assert (scene.journal.commands, scene.told.names[-1]) == ([1, 1], "release")
+            assert scene.told.replies == [("asked", 2)]
+            scene.leader.hold_back(None)
+            await scene.commit("e", Acquire(1, ("e",)))
+            assert scene.told.kinds()["e"] is Granted
+
+    run(scenario())

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import Iterable
 
-from fencehold.core.commands import Acquire, Break, OpenSession
+from fencehold.core.commands import Acquire, Break, Entry, OpenSession
 from fencehold.core.machine import Machine
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable
+from fencehold.node.leader import Bounds
 from fencehold.node.node import Node
 from fencehold.node.saver import Saver
 from fencehold.types import Position
-from tests.unit.node.doubles import HandClock, run, until
+from tests.unit.node.doubles import HandClock, run, settle, until
 from tests.unit.node.test_node import QUICK, serving, told
+
+STILL = Bounds(tick_s=3_600)
+"""Nothing happens but what is asked for."""
 
 
 class SlowToSave(MemoryJournal):
@@ -141,3 +145,119 @@ def test_a_snapshot_under_way_is_given_up_by_a_stop() -> None:
         assert node.replica.machine.state.saving is None
 
     run(scenario())
+
+
+def test_a_snapshot_is_due_after_so_many_bytes() -> None:
+    """Few commands, but large ones: the journal is no larger than a few times the bound."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with serving(MemoryJournal(store), bounds=STILL) as node:
+            node._saver = Saver(node.journal, bytes_max=20_000)
+            for _ in range(200):
+                await told(node, Break("a" * 1_000))
+                await settle()
+                assert sum(len(record.entry) for record in store.records) < 2 * 20_000
+            assert node._saver.saved_at > 0
+
+    run(scenario())
+
+
+def test_a_large_state_is_not_saved_over_and_over() -> None:
+    """The next one is due when as much was appended as the last one has, if that is more than the bound."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with serving(MemoryJournal(store), bounds=STILL) as node:
+            node._saver = Saver(node.journal, bytes_max=20_000)
+            await told(node, OpenSession(60_000, secret="s"))
+            positions, count = set(), 400
+            for number in range(count):
+                await told(node, Acquire(1, (f"{number}",), meta="m" * 1_000))
+                await settle()
+                positions.add(node._saver.saved_at)
+            assert store.snapshot is not None
+            # It doubles each time: a bound alone would have it saved twenty times.
+            assert 3 <= len(positions) - 1 <= 6
+
+    run(scenario())
+
+
+def test_where_room_is_scarce_it_is_saved_sooner_and_nothing_is_kept() -> None:
+    """When a sixteenth of it went, a smaller one takes its place; what was kept for readers is given back."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        journal = UrgentlyTrimmed(store)
+        async with serving(journal, bounds=STILL) as node:
+            saver = node._saver = Saver(node.journal, bytes_max=100_000)
+            await told(node, OpenSession(60_000, secret="s"))
+            for number in range(250):
+                await told(node, Acquire(1, (f"{number}",), meta="m" * 1_000))
+            await until(lambda: saver.saved_at)
+            first, saver.is_urgent = saver.saved_at, True
+            await told(node, Break("nothing"))
+            await until(lambda: journal.urgent == 1)
+            assert saver.saved_at == first
+            for number in range(20):
+                await told(node, Break(f"{number}"))
+            await until(lambda: saver.saved_at > first)
+            assert journal.urgent >= 2
+
+    run(scenario())
+
+
+def test_what_does_not_fit_is_weighed_and_saved_when_it_does() -> None:
+    """By an estimate there is no room for it; the state itself is small, so it is saved all the same."""
+
+    async def scenario() -> None:
+        store, machine = MemoryStore(), Machine()
+        journal = MemoryJournal(store)
+        await journal.open()
+        epoch = await journal.lead()
+        saver = Saver(journal, bytes_max=1_000)
+        saver.free_bytes = 5_000
+        machine.apply(1, Entry(0, (Break("a"),)))
+        await journal.append(b"entry", epoch=epoch, position=Position(1))
+        saver.consider(machine, 1, 20_000, 40_000)
+        assert saver.needed_bytes() >= 40_000
+        await until(lambda: not saver.is_busy)
+        assert (saver.saved_at, saver.needed_bytes() < 1_000) == (0, True)
+        saver.consider(machine, 1, 10, 20)
+        await until(lambda: saver.saved_at)
+        assert store.snapshot is not None
+
+    run(scenario())
+
+
+def test_after_a_keeper_was_full_only_what_gives_back_far_more_is_saved() -> None:
+    """Nobody knows how much room there is: a snapshot that might not fit is not tried, a tiny one is."""
+
+    async def scenario() -> None:
+        store, machine = MemoryStore(), Machine()
+        journal = MemoryJournal(store)
+        await journal.open()
+        epoch = await journal.lead()
+        saver = Saver(journal, bytes_max=1_000)
+        saver.is_blind = saver.is_urgent = True
+        machine.apply(1, Entry(0, (Break("a"),)))
+        await journal.append(b"entry", epoch=epoch, position=Position(1))
+        saver.consider(machine, 1, 20_000, 40_000)
+        await until(lambda: not saver.is_busy)
+        assert saver.saved_at == 0
+        for _ in range(3):
+            saver.consider(machine, 1, 100_000, 10)
+            await until(lambda: not saver.is_busy)
+        assert saver.saved_at == 1
+
+    run(scenario())
+
+
+class UrgentlyTrimmed(MemoryJournal):
+    """Counts trims that keep nothing."""
+
+    urgent = 0
+
+    async def trim(self, *, urgent: bool = False) -> None:
+        self.urgent += urgent
+        await super().trim(urgent=urgent)
