@@ -1,6 +1,7 @@
 """Checks of `doctor`: what each says of what it finds."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,31 @@ def test_what_cannot_be_told_is_said() -> None:
     """A server that could not find out says why."""
     (found,) = engine_checks.engine(_health(note="the disk did not say"))
     assert (found.check, found.level, found.said) == ("engine", "warn", "the disk did not say")
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "said"),
+    [
+        ({}, "ok", "etcd's database: 10 of 48 MiB in use"),
+        ({"room": "scarce"}, "warn", "etcd's database: 10 of 48 MiB in use"),
+        (
+            {"room": "tight", "held_back_s": 7},
+            "fail",
+            "etcd's database: 10 of 48 MiB in use; new work is held back for 7 s",
+        ),
+        ({"room_used_bytes": None, "room_note": "nobody knows"}, "ok", "etcd's database (nobody knows)"),
+    ],
+)
+def test_a_journal_that_is_nearly_full_is_warned_of(told: dict[str, object], level: str, said: str) -> None:
+    """Before new work is held back; while it is, that is a failure, with what to do about it."""
+    known: dict[str, Any] = {
+        "room": "ample",
+        "room_what": "etcd's database",
+        "room_used_bytes": 10 << 20,
+        "room_allowed_bytes": 48 << 20,
+        "room_note": "",
+        "held_back_s": None,
+    }
+    (found,) = engine_checks.engine(_health(**{**known, **told}))
+    assert (found.check, found.level, found.said) == ("journal room", level, said)
+    assert bool(found.advice) == (level != "ok")

@@ -11,6 +11,7 @@ from fencehold.doors.resp.door import Bounds, Door
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import AlreadyOwned, Damaged, UsageError
 from fencehold.journal.codec import encode
+from fencehold.journal.room import Room
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.node import Node
 from fencehold.server import Config, Server
@@ -358,3 +359,28 @@ def test_a_server_that_keeps_nothing_has_no_disk_to_speak_of() -> None:
         assert (told["engine"], told["data"], told["disk_free_bytes"]) == ("memory", None, None)
 
     serve(scenario)
+
+
+def test_a_server_whose_journal_is_nearly_full_says_when_to_come_back(tmp_path: Path) -> None:
+    """New work is BUSY, with the milliseconds first; releases go on; INFO and NODE.HEALTH say how full it is."""
+
+    async def nearly_full(within_s: float) -> Room:
+        return Room("the shelf", 90 << 20, 100 << 20)
+
+    async def scenario() -> None:
+        async with Server(_config(tmp_path / "data")) as server:
+            client = await _client(server)
+            fence = (await client.map("LOCK.ACQUIRE", "a"))["fence"]
+            server.node.journal.room = nearly_full  # type: ignore[method-assign]
+            await server.node.room.look()
+            busy = await client.failure("LOCK.ACQUIRE", "b")
+            assert (busy.code, str(busy).split()[1]) == ("BUSY", "1000")
+            assert "the shelf: 90.0 of 100 MiB are in use" in str(busy)
+            assert await client.call("LOCK.RELEASE", "a", fence) == "OK"
+            told = await client.map("NODE.HEALTH")
+            assert (told["room"], told["room_what"], told["held_back_s"]) == ("tight", "the shelf", 0)
+            facts = dict(line.split(":", 1) for line in (await client.call("INFO")).split("\r\n") if ":" in line)
+            assert (facts["room"], facts["room_allowed_bytes"]) == ("tight", str(100 << 20))
+            await client.close()
+
+    run(scenario())

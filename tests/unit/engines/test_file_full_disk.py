@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.engines.file.log import Log
-from fencehold.errors import Unavailable
+from fencehold.errors import Overloaded, Unavailable
 from fencehold.journal.port import Record
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
@@ -145,3 +145,55 @@ def test_a_record_written_in_part_is_cut_off(tmp_path: Path) -> None:
         disk.error = None
         records += append_all(log, [b"two"])
     assert open_and_read(tmp_path / "journal")[1] == records
+
+
+class CrampedDisk(UnsyncedDisk):
+    """Has room for what is small, and for nothing else; what could not be written leaves that as it was."""
+
+    fits = 1 << 30
+
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        if len(data) > self.fits:
+            raise OSError(errno.ENOSPC, "injected")
+        return super().pwrite(fd, data, offset)
+
+
+def test_a_new_segment_takes_no_more_than_the_entry_where_there_is_no_room_for_a_step(tmp_path: Path) -> None:
+    """A nearly full disk has room for an entry, in a segment of its own, when it has none for the room ahead."""
+    disk = CrampedDisk()
+    with opened_log(tmp_path / "journal", disk, segment_bytes_max=4_000, allocate_bytes=4_000) as (log, _):
+        log.lead()
+        records = append_all(log, [b"entry" * 600])
+        disk.fits = 2_500
+        records += append_all(log, [b"entry" * 200])
+    assert open_and_read(tmp_path / "journal")[1] == records
+    assert len(list((tmp_path / "journal").glob("*.log"))) == 2
+
+
+@pytest.mark.parametrize(("fits", "segments"), [(50, 2), (1 << 20, 3)])
+def test_a_log_that_cannot_roll_goes_on_where_it_is(tmp_path: Path, fits: int, segments: int) -> None:
+    """A new segment gives a trim more to take; without room for one, the entry goes where the others are."""
+    disk = CrampedDisk()
+    with opened_log(tmp_path / "journal", disk, allocate_bytes=1_000) as (log, _):
+        log.lead()
+        records = append_all(log, [b"one"])
+        log.roll()
+        disk.fits = fits
+        records += append_all(log, [b"two"])
+        disk.fits = 1 << 20
+        log.roll()
+        records += append_all(log, [b"three"])
+    opened, found = open_and_read(tmp_path / "journal")
+    assert (found, opened.notes) == (records, ())
+    assert len(list((tmp_path / "journal").glob("*.log"))) == segments
+
+
+def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
+    """`Overloaded` where the disk is full: whoever waits may come back; the log goes on when there is room."""
+    disk = FillingDisk()
+    with opened_log(tmp_path / "journal", disk, allocate_bytes=64) as (log, _):
+        log.lead()
+        append_all(log, [b"one"])
+        disk.room = 0
+        with pytest.raises(Overloaded):
+            append_all(log, [b"entry" * 100])

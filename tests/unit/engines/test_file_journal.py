@@ -16,6 +16,7 @@ from fencehold.errors import AlreadyOwned, Damaged, OutcomeUnknown, OutOfPlace, 
 from fencehold.journal.port import Record
 from fencehold.runtime.disk import Disk
 from fencehold.types import Epoch, Position
+from tests.contract.harness import fill, leading, run
 from tests.unit.engines.test_file_stopped import SyncFails
 
 ONE, TWO, THREE = Position(1), Position(2), Position(3)
@@ -287,3 +288,21 @@ def test_of_two_processes_one_owns_the_journal_until_it_ends(tmp_path: Path) -> 
         await journal.close()
 
     asyncio.run(take_over())
+
+
+def test_a_trim_gives_back_all_that_came_before_the_snapshot(tmp_path: Path) -> None:
+    """Entries after a save are in a segment of their own, so those before it go, however small they are."""
+
+    async def work() -> None:
+        path = tmp_path / "journal"
+        async with leading(FileJournal(path)) as (journal, epoch):
+            for start in range(1, 100, 10):
+                await fill(journal, epoch, range(start, start + 10))
+                await journal.save(Position(start + 9), [b"state"])
+                await journal.trim()
+            await fill(journal, epoch, [101])
+            await journal.trim()
+            assert [name.name for name in path.glob("*.log")] == [f"{101:020d}.log"]
+            assert [record.position async for record in journal.read(Position(100))] == [101]
+
+    run(work())

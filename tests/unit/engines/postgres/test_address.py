@@ -32,16 +32,17 @@ def test_a_url_names_servers_a_database_and_a_schema(
 def test_our_options_are_ours_and_the_others_are_libpqs() -> None:
     """libpq never sees our options, and is given its own; which server takes writes is ours to find out."""
     address = parse(
-        "postgresql://a,b/x?schema=s&unsafe=fsync,asynchronous&synchronous_commit=remote_apply"
+        "postgresql://a,b/x?schema=s&unsafe=fsync,asynchronous&synchronous_commit=remote_apply&room_bytes=1000"
         "&sslmode=verify-full&application_name=n&target_session_attrs=any&tcp_user_timeout=7"
     )
     assert (address.schema, address.synchronous_commit) == ("s", "remote_apply")
     assert address.unsafe == {"fsync", "asynchronous"}
+    assert address.room_bytes == 1000
     for host in address.hosts:
         assert host["sslmode"] == "verify-full"
         assert host["application_name"] == "n"
         assert host["tcp_user_timeout"] == "7"
-        assert not {"schema", "unsafe", "synchronous_commit", "target_session_attrs"} & set(host)
+        assert not {"schema", "unsafe", "room_bytes", "synchronous_commit", "target_session_attrs"} & set(host)
 
 
 @pytest.mark.parametrize("where", ["alice:s3cr%40t%2F%3F@a,b/locks", "a,b/locks?password=s3cr%40t%2F%3F"])
@@ -68,6 +69,8 @@ def test_a_password_is_never_shown(where: str) -> None:
         "postgresql://a/x?synchronous_commit=off",
         "postgresql://a/x?synchronous_commit=local",
         "postgresql://a/x?unsafe=fsync,all",
+        "postgresql://a/x?room_bytes=10GB",
+        "postgresql://a/x?room_bytes=0",
         "postgresql://a/x?nonsense=1",
         "postgresql://u:s3cret%zz@a/x",
         "postgresql://u:s3cret/s3cret@a/x",

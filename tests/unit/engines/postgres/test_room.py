@@ -158,3 +158,27 @@ def test_a_publication_that_was_not_answered_is_unknown(monkeypatch: pytest.Monk
         assert await snapshot_of(schema) == (4, b"newer")
 
     run(work())
+
+
+def test_what_the_tables_hold_counts_and_not_how_large_they_once_were() -> None:
+    """A bound in the URL is compared with what is in use: after a trim that is less, though no table shrinks."""
+
+    async def work() -> None:
+        schema = fresh_schema()
+        journal = PostgresJournal.from_url(server().url(schema, room_bytes="1000000000"))
+        async with leading(journal) as (_, epoch):
+            empty = (await journal.room(10.0)).used_bytes
+            assert empty is not None
+            for position in range(1, 41):
+                await journal.append(bytes(50_000), epoch=epoch, position=Position(position))
+            full = await journal.room(10.0)
+            assert full.allowed_bytes == 1_000_000_000
+            assert full.used_bytes is not None
+            assert full.used_bytes - empty >= 2_000_000
+            await journal.save(Position(40), [b"state"])
+            await journal.trim(urgent=True)
+            trimmed = (await journal.room(10.0)).used_bytes
+            assert trimmed is not None
+            assert trimmed - empty < 1_000_000
+
+    run(work())
