@@ -474,7 +474,8 @@ class Node:
                 self._tell_broken(entry, applied)
         self.routes.wake()
         self.room.on_append(size_bytes)
-        self._saver.free_bytes, self._saver.is_blind = self.room.snapshot_bytes_max, self.room.is_blind
+        if self.room.level or self._saver.free_bytes is not None or self._saver.is_blind:
+            self._saver.free_bytes, self._saver.is_blind = self.room.snapshot_bytes_max, self.room.is_blind
         grown_bytes = growth_bytes(entry, applied, size_bytes, self._limits)
         self._saver.consider(self.replica.machine, len(entry.commands), size_bytes, grown_bytes)
         self._expect_next()

@@ -36,6 +36,9 @@ _SPENT_SHARE = 8
 """The reserve is nearly gone when one part in so many of it is left."""
 _LOOKS_SHARE = 64
 """It is looked at when one part in so many of what is allowed was written."""
+_JUDGE_BYTES_MAX, _JUDGE_SHARE = 256 << 10, 1_024
+"""How much is written, and which part of what is allowed, before it is judged again. The state may grow by many
+times as much, but by no more than the reserve."""
 _SAVE_SHARE = 16
 """Entries take no more than one part in so many before a snapshot replaces them, where the state is small."""
 
@@ -75,6 +78,9 @@ class RoomWatch:
         """What was written when the last look began."""
         self._counted_bytes = 0
         """What was written when the look before it began: all since may not be in what was found."""
+        self._judged_bytes = self._judge_bytes = 0
+        """What was written when it was judged last, and after how much more that is done again, while all is well:
+        on the path of every append, to judge each time would be felt."""
         self._bell = asyncio.Event()
         self._full_at: float | None = None
         self._full_said = ""
@@ -127,9 +133,11 @@ class RoomWatch:
         """So much was written, or is on its way."""
         self._written_bytes += size_bytes
         allowed_bytes = self.room.allowed_bytes
-        if allowed_bytes is not None:
-            if self._written_bytes - self._looked_bytes >= allowed_bytes // _LOOKS_SHARE:
-                self._bell.set()
+        if allowed_bytes is None:
+            return
+        if self._written_bytes - self._looked_bytes >= allowed_bytes // _LOOKS_SHARE:
+            self._bell.set()
+        if self.level or self._written_bytes - self._judged_bytes >= self._judge_bytes:
             self._judge()
 
     def on_given_back(self) -> None:
@@ -161,6 +169,7 @@ class RoomWatch:
         if found.free_bytes is not None or self.room.free_bytes is None:
             self.room = found
             self._counted_bytes, self._looked_bytes = self._looked_bytes, began_bytes
+            self._judge_bytes = min(_JUDGE_BYTES_MAX, (found.allowed_bytes or 0) // _JUDGE_SHARE)
         self._judge()
         self.on_looked()
 
@@ -170,6 +179,7 @@ class RoomWatch:
         self._judge()
 
     def _judge(self) -> None:
+        self._judged_bytes = self._written_bytes
         now = asyncio.get_running_loop().time()
         level = Level.TIGHT if self._was_full(now) else Level.AMPLE
         allowed_bytes, free_bytes = self.room.allowed_bytes, self.free_bytes
