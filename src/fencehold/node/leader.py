@@ -202,7 +202,7 @@ class Leader:
     def hold_back(self, refusal: Overloaded | None, *, is_spent: bool = False) -> None:
         """Refuse what makes the state grow, or all that can wait, from now on; None: take everything again.
 
-        What waits to be journaled is refused as well, when its turn comes: there may be more of it than there is room.
+        What waits to be journaled is refused as well, when its turn comes: it may be more than there is room for.
         """
         self._held_back, self._refused = refusal, _DEFERRABLE if is_spent else _GROWING
 
