@@ -153,11 +153,11 @@ def test_a_snapshot_is_due_after_so_many_bytes() -> None:
     async def scenario() -> None:
         store = MemoryStore()
         async with serving(MemoryJournal(store), bounds=STILL) as node:
-            node._saver = Saver(node.journal, bytes_max=20_000)
+            node._saver = Saver(node.journal, bytes_max=5_000)
             for _ in range(200):
-                await told(node, Break("a" * 1_000))
+                await told(node, Break("a" * 250))
                 await settle()
-                assert sum(len(record.entry) for record in store.records) < 2 * 20_000
+                assert sum(len(record.entry) for record in store.records) < 2 * 5_000
             assert node._saver.saved_at > 0
 
     run(scenario())
