@@ -165,7 +165,8 @@ class StandingBy:
             self._suspicion.on_broken(now)
         self._sooner.set()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), _REDIAL_S)
+            async with asyncio.timeout(_REDIAL_S):
+                await self._news.wait()
 
     def _on_heard(self, rank: int) -> None:
         self._suspicion.on_heard(self._loop.time(), rank)

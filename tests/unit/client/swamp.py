@@ -8,6 +8,7 @@ import pytest
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel, Command, Extend, OpenSession, Release, Settle
 from fencehold.errors import Overloaded
+from fencehold.node.lanes import Lane
 from fencehold.node.leader import Leader
 
 NEW_WORK: tuple[type, ...] = (Acquire, AcquireAtLeast)
@@ -25,13 +26,15 @@ class Swamp:
         self.is_told = threading.Event()
         submit = Leader.submit
 
-        def swamped(leader: Leader, command: Command, answer: Callable[..., None]) -> None:
+        def swamped(
+            leader: Leader, command: Command, answer: Callable[..., None], lane: Lane | None = None
+        ) -> None:
             if isinstance(command, kinds) and self.refuses():
                 self.told += 1
                 self.is_told.set()
                 answer(Overloaded("too much to do", retry_after_s=self.retry_after_s), 0)
             else:
-                submit(leader, command, answer)
+                submit(leader, command, answer, lane)
 
         monkeypatch.setattr(Leader, "submit", swamped)
 

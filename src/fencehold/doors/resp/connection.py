@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         except _NO_COMMANDS as error:
             self._end_wrong(error)
             return
-        # Much that comes at once is mostly not all: without a pause the transport would read on for as long as there is
+        # Much that comes at once is mostly not all. Without a pause the transport would read on while there is
         # something, before it looks at any other socket.
         if has_more or self._has_more or len(data) >= _MUCH_BYTES:
             self._note(has_more or len(data) >= _MUCH_BYTES)
