@@ -93,7 +93,8 @@ def test_a_wait_lasts_as_long_as_was_said(ground: Ground, name: str) -> None:
             async with one.lock(name, tier=ground.tier):
                 begun = time.monotonic()
                 assert await other.lock(name, tier=ground.tier, timeout=0.3).acquire() is None
-                assert time.monotonic() - begun >= 0.3
+                # A service counts whole milliseconds.
+                assert time.monotonic() - begun >= 0.299
             async with one.lock(name, tier=ground.tier, timeout=10):
                 pass
 

@@ -46,7 +46,7 @@ async def have(lock: "aio.Lock[aio.Claim]") -> aio.Claim:
 
 async def queued(client: aio.Client, name: str, count: int) -> None:
     async with asyncio.timeout(20):
-        while len((await client.explain(name, tier=EFFICIENCY)).queue) != count:
+        while (await client.explain(name, tier=EFFICIENCY)).waiter_count != count:
             await asyncio.sleep(0.005)
 
 

@@ -18,7 +18,7 @@ async def _queued(client: aio.Client, ground: Ground, name: str, count: int) -> 
     """Wait until so many wait, where that can be seen; else give them a moment."""
     if ground.expected.fair:
         async with asyncio.timeout(20):
-            while len((await client.explain(name, tier=ground.tier)).queue) < count:
+            while (await client.explain(name, tier=ground.tier)).waiter_count < count:
                 await asyncio.sleep(0.005)
     else:
         await asyncio.sleep(0.05)

@@ -390,7 +390,7 @@ def test_explain_says_who_has_it_and_who_waits() -> None:
 
 
 async def _waiting(client: aio.Client, name: str, count: int) -> bool:
-    return len((await client.explain(name)).queue) == count
+    return (await client.explain(name)).waiter_count == count
 
 
 def test_a_job_runs_once() -> None:

@@ -83,7 +83,8 @@ class Door:
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
-        self.backlog = Backlog(clock or MonotonicClock())
+        self.clock = clock or MonotonicClock()
+        self.backlog = Backlog(self.clock)
         self.traffic = Traffic()
         self.connections: dict[Connection, None] = {}
         """In the order they came."""

@@ -63,7 +63,7 @@ def _broadcast_to(connection: Connection) -> Broadcast:
     """The one of the machine that a connection belongs to."""
     broadcasts, node = connection.door.broadcasts, connection.node
     if node not in broadcasts:
-        broadcasts[node] = Broadcast(node)
+        broadcasts[node] = Broadcast(node, clock=connection.door.clock)
     return broadcasts[node]
 
 
