@@ -1,7 +1,7 @@
 """The machine against its model, in conversations that nobody thought of.
 
-`make test` runs 600 of them, some half a minute. `FENCEHOLD_EXAMPLES` is how many: 100 for a quick look (seconds),
-20000 for a night::
+`make test` runs 300 of them, a quarter of a minute, and 600 with `LONG=1`. `FENCEHOLD_EXAMPLES` is how many: 100 for
+a quick look (seconds), 20000 for a night::
 
     FENCEHOLD_EXAMPLES=100 .venv/bin/pytest tests/property/test_machine_model.py
 
@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.depth import deep
 from tests.property.conversation import Conversation, make_small
 
-EXAMPLES = int(os.environ.get("FENCEHOLD_EXAMPLES", "600"))
+EXAMPLES = int(os.environ.get("FENCEHOLD_EXAMPLES", deep("300", "600")))
 PROFILE = settings(
     max_examples=EXAMPLES,
     stateful_step_count=60,

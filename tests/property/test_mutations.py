@@ -32,6 +32,7 @@ from fencehold.core import state as core_state
 from fencehold.core.saving import Saving, SessionImage
 from fencehold.core.state import NOT_DUE, Crowd, Hold, Queue, Session, State, Waiter
 from fencehold.errors import InvariantViolated
+from tests.depth import deep
 from tests.mistakes import guess_the_fence_after_a_restart, let_waiters_outlive_their_session
 from tests.property.conversation import Conversation, make_small
 
@@ -382,7 +383,12 @@ def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: pytes
         run_state_machine_as_test(Conversation, settings=EXAMPLES)
 
 
-@pytest.mark.parametrize("bug", [bug for bug, found in BUGS.items() if found.startswith("G")], ids=_name)
+NAMED = [bug for bug, found in BUGS.items() if found.startswith("G")]
+RARE = {"what_was_withdrawn_is_kept", "anyone_may_release"}
+"""What only a rare conversation shows: up to a minute of looking for one. The model finds them, too."""
+
+
+@pytest.mark.parametrize("bug", [bug for bug in NAMED if _name(bug) not in deep(RARE, set[str]())], ids=_name)
 def test_a_guarantee_that_is_broken_is_named(
     bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
