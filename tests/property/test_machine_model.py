@@ -1,7 +1,7 @@
 """The machine against its model, in conversations that nobody thought of.
 
-`make test` runs 300 of them, a quarter of a minute, and 600 with `LONG=1`. `FENCEHOLD_EXAMPLES` is how many: 100 for
-a quick look (seconds), 20000 for a night::
+`make test` runs 300 of them, a quarter of a minute, and 600 with `LONG=1`. `FENCEHOLD_EXAMPLES` is how many: 100
+for a quick look (seconds), 20000 for a night::
 
     FENCEHOLD_EXAMPLES=100 .venv/bin/pytest tests/property/test_machine_model.py
 
