@@ -36,7 +36,7 @@ help: ## show this
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
 	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q -n 4 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+	@$(BIN)/pytest -q -n 6 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 	@$(BIN)/pytest -q $(LONE_TESTS)
 
 .PHONY: check

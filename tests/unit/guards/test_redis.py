@@ -395,7 +395,8 @@ def test_the_rights_on_the_page_are_enough(server: Redis, store: redis.Redis) ->
 
 def test_in_a_cluster_a_hash_tag_keeps_mark_and_keys_together(tmp_path: Path) -> None:
     """Without one, redis-py refuses before anything is sent."""
-    with Redis(tmp_path, flags=("--cluster-enabled", "yes")) as node:
+    # By default the cluster's own port is 10 000 above the other, where anybody may be.
+    with Redis(tmp_path, flags=("--cluster-enabled", "yes", "--cluster-port", str(free_port()))) as node:
         node.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await_true(lambda: "cluster_state:ok" in str(node.ask("CLUSTER", "INFO")), "the cluster serves")
         with redis.RedisCluster(host="127.0.0.1", port=node.port) as client:
