@@ -375,7 +375,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=_name)
+@pytest.mark.parametrize("bug", deep(list(BUGS)[::2], list(BUGS)), ids=_name)
 def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with this bug does not pass the suite."""
     bug(monkeypatch)
@@ -384,11 +384,9 @@ def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: pytes
 
 
 NAMED = [bug for bug, found in BUGS.items() if found.startswith("G")]
-RARE = {"what_was_withdrawn_is_kept", "anyone_may_release"}
-"""What only a rare conversation shows: up to a minute of looking for one. The model finds them, too."""
 
 
-@pytest.mark.parametrize("bug", [bug for bug in NAMED if _name(bug) not in deep(RARE, set[str]())], ids=_name)
+@pytest.mark.parametrize("bug", deep(NAMED[::4], NAMED), ids=_name)
 def test_a_guarantee_that_is_broken_is_named(
     bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
