@@ -138,6 +138,8 @@ def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelle
 
 def hand_on(state: State, names: Iterable[str]) -> None:
     """Grant whatever can be granted now that these names, or places in their queues, became free."""
+    if not state.queues:
+        return
     heads: list[int] = []
     for name in dict.fromkeys(names):
         if queue := state.queues.get(name):
