@@ -24,9 +24,9 @@ export LONG
 
 # Tests of what is built on a driver, or on the parser, for `make lowest`; but for what needs a type checker, and for what
 # compiles messages, with a compiler that needs a newer protobuf.
-DRIVER_TESTS = $(addprefix tests/unit/,backends client compat engines etcd guards postgres) tests/behaviour tests/contract \
+DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines guards) tests/behaviour tests/contract \
 	--ignore tests/unit/client/test_typing.py \
-	--deselect tests/unit/etcd/test_messages.py::test_messages_are_what_their_description_makes
+	--deselect tests/unit/drivers/etcd/test_messages.py::test_messages_are_what_their_description_makes
 LOWEST := .venv-lowest
 
 .PHONY: help
@@ -83,7 +83,7 @@ fmt: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: messages
-messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/etcd/messages.proto
+messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/drivers/etcd/messages.proto
 	@$(BIN)/python scripts/messages
 
 .PHONY: setup

@@ -27,8 +27,8 @@ Put = Callable[..., Awaitable[object]]
 def puts(endpoint: str, seconds: float) -> Figures:
     """Both, in one process and on one event loop."""
     from bench import v3lock  # noqa: PLC0415
-    from fencehold.etcd import messages, services  # noqa: PLC0415 - each load needs only its own library
-    from fencehold.etcd.http2.channel import Channel  # noqa: PLC0415
+    from fencehold.drivers.etcd import messages, services  # noqa: PLC0415 - each load needs only its own library
+    from fencehold.drivers.etcd.http2.channel import Channel  # noqa: PLC0415
 
     async def main() -> Figures:
         channels = {"own": Channel(endpoint), "grpc": v3lock.channel(endpoint)}

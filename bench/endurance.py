@@ -123,7 +123,7 @@ class Looks(Contestant):
 
     async def _snapshots(self) -> int:
         """How many there were so far: so often was the pointer to the newest put."""
-        from fencehold.etcd import messages, services  # noqa: PLC0415
+        from fencehold.drivers.etcd import messages, services  # noqa: PLC0415
 
         channel = v3lock.channel(self._etcd.leader())
         try:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from bench import folders
 from bench.contest import Fixture
+from fencehold.drivers.etcd import address
 from fencehold.engines.etcd.keys import Keys
-from fencehold.etcd import address
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from rig.zookeeper import ZookeeperEnsemble

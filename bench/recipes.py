@@ -45,7 +45,7 @@ def beside_put(url: str, endpoint: str, seconds: float) -> Figures:
     """One Fencehold client's acquires, and bare puts into the etcd below it, by turns of some 50 milliseconds."""
     from bench import v3lock  # noqa: PLC0415
     from fencehold import aio  # noqa: PLC0415
-    from fencehold.etcd import messages, services  # noqa: PLC0415
+    from fencehold.drivers.etcd import messages, services  # noqa: PLC0415
 
     async def main() -> Figures:
         acquires_ns: list[int] = []

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from fencehold.etcd import messages, services
+from fencehold.drivers.etcd import messages, services
 
 LEASE_TTL_S = 30
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock, Watch
     from fencehold.client.current import current_hold
     from fencehold.client.holding import Holding
-    from fencehold.client.trust import State
-    from fencehold.client.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.durations import Duration
     from fencehold.errors import (
         Deadlock,
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fencehold.guarantees import Guarantees
+    from fencehold.locks.trust import State
+    from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.types import CORRECTNESS, EFFICIENCY, Link, Tier
 
 _HOMES = {
@@ -50,8 +50,8 @@ _HOMES = {
     "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock", "Watch"),
     "fencehold.client.current": ("current_hold",),
     "fencehold.client.holding": ("Holding",),
-    "fencehold.client.trust": ("State",),
-    "fencehold.client.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
+    "fencehold.locks.trust": ("State",),
+    "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
     "fencehold.durations": ("Duration",),
     "fencehold.errors": (
         "Deadlock",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fencehold import LockTimeout, State, Unsupported
-from fencehold.client.terms import Terms
+from fencehold.locks.terms import Terms
 from tests.behaviour.asking import blocking, connect, runner
 from tests.behaviour.ground import Ground
 

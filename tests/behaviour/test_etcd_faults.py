@@ -15,15 +15,15 @@ from fencehold import HoldLost, OutcomeUnknown, Unavailable, UsageError, aio
 from fencehold.backends.etcd import EtcdBackend
 from fencehold.backends.etcd.keys import Keys, is_tombstone
 from fencehold.backends.port import Ask, Settings
-from fencehold.client.terms import Terms
-from fencehold.etcd import messages
-from fencehold.etcd.address import parse
-from fencehold.etcd.cluster import Bounds, Cluster
-from fencehold.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.locks.terms import Terms
 from rig.etcd import EtcdCluster
 from tests.behaviour.asking import connect, until
 from tests.behaviour.ground import Ground
-from tests.unit.etcd.between import Between, GoOn
+from tests.unit.drivers.etcd.between import Between, GoOn
 
 GROUND = "etcd"
 TTL_S = 2.0

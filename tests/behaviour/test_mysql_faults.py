@@ -19,11 +19,11 @@ from fencehold import (
     UsageError,
     aio,
 )
-from fencehold.backends.mysql.address import parse
 from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Ask, Settings
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.terms import Terms
+from fencehold.drivers.mysql.address import parse
+from fencehold.locks.terms import Terms
 from rig.mariadb import DATABASE, READER, MariaDB
 from rig.postgres import reachable_folder
 from tests.behaviour.asking import until

@@ -17,7 +17,7 @@ from fencehold.client.aio import lock as aio_lock
 from fencehold.client.aio import recipes as aio_recipes
 from fencehold.client.aio import watch as aio_watch
 from fencehold.client.blocking import client, election, hold, lock, recipes
-from fencehold.client.trust import State
+from fencehold.locks.trust import State
 from fencehold.types import Tier
 
 WIDTH = 112

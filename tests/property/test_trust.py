@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencehold.client.trust import DRIFT, Grant, State, margin
+from fencehold.locks.trust import DRIFT, Grant, State, margin
 from tests.property.test_machine_model import EXAMPLES, PROFILE
 from tests.unit.client.talk import NODES, Slot, Talk
 

@@ -150,7 +150,7 @@ def _a_withdrawal_is_sent_once(patch: Patch) -> None:
 
 def _no_margin_for_clocks_that_drift(patch: Patch) -> None:
     """The client trusts for the whole ttl, by a clock that may be slower than the leader's."""
-    from fencehold.client import trust  # noqa: PLC0415
+    from fencehold.locks import trust  # noqa: PLC0415
 
     patch.setattr(trust, "DRIFT", 0.0)
     patch.setattr(trust, "_ROUNDING_S", 0.0)

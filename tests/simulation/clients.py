@@ -14,9 +14,9 @@ from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Lock
 from fencehold.client.making import Making
 from fencehold.client.plan import service_plan
-from fencehold.client.terms import Terms
 from fencehold.core.commands import Mode
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
+from fencehold.locks.terms import Terms
 from fencehold.types import CORRECTNESS
 from tests.simulation.history import NEVER, Ask, Held
 from tests.simulation.process import Process

@@ -10,15 +10,15 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.backends.mysql import address as mysql
 from fencehold.backends.redlock import address as redlock
 from fencehold.backends.sqlite import address as sqlite
 from fencehold.cli.options import duration
 from fencehold.client.configuring import Said, planned, read
 from fencehold.client.sources import ServiceSource
-from fencehold.client.terms import Terms, ttl_of, wait_of
+from fencehold.drivers.mysql import address as mysql
 from fencehold.durations import Duration, parsed, seconds_of, shown_limit
 from fencehold.errors import UsageError
+from fencehold.locks.terms import Terms, ttl_of, wait_of
 from fencehold.types import Tier
 
 _MS = timedelta(milliseconds=1)

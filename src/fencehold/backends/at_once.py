@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, cast
 
 from fencehold.backends.port import Ask, Lease
 from fencehold.backends.store import Asker, Busy
-from fencehold.client.aio.carrier import Answer
-from fencehold.client.identity import Who, name_of
-from fencehold.client.terms import Terms
-from fencehold.client.trust import CLOSED, NEVER, Grant
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.locks.carrier import Answer
+from fencehold.locks.identity import Who, name_of
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import CLOSED, NEVER, Grant
 
 if TYPE_CHECKING:
     from fencehold.backends.leasing import Leasing

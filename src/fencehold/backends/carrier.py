@@ -15,15 +15,15 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
-from fencehold.client.aio.carrier import AtOnce, check_loop
 from fencehold.client.aio.waits import LongWaits
-from fencehold.client.clock import Clock, clock
-from fencehold.client.identity import Owners, Who, name_of
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
-from fencehold.client.views import EXPLAIN_LIMIT, Explanation, limited
 from fencehold.errors import Unavailable, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import AtOnce, check_loop
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.identity import Owners, Who, name_of
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import EXPLAIN_LIMIT, Explanation, limited
 
 _LOOK_S = 0.5
 """How often it is looked whether a name has changed hands."""

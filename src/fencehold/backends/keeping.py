@@ -14,9 +14,9 @@ import logging
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.store import Store, Taken
-from fencehold.client.clock import Clock
-from fencehold.client.trust import CLOSED, Trust, margin
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.locks.clock import Clock
+from fencehold.locks.trust import CLOSED, Trust, margin
 
 _LOG = logging.getLogger("fencehold")
 _BEATS_PER_TTL = 12

@@ -13,7 +13,7 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Lease
-from fencehold.client.clock import Clock
+from fencehold.locks.clock import Clock
 
 _EARLY_S = 0.001
 """A timer that fires that much too early has fired in time."""

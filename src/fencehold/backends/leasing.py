@@ -23,11 +23,11 @@ from fencehold.backends.chores import Chores
 from fencehold.backends.keeping import Keeping
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.store import Busy, Store, Taken
-from fencehold.client.clock import Clock, clock
-from fencehold.client.trust import CLOSED
-from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.trust import CLOSED
+from fencehold.locks.views import Explanation
 
 _FALLBACK_S_MAX = 5.0
 _PAUSE_S_FIRST = 0.005

@@ -13,11 +13,11 @@
 from math import inf
 from typing import NamedTuple, Protocol
 
-from fencehold.client.aio.carrier import AtOnce
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
-from fencehold.client.views import Explanation
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import AtOnce
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
+from fencehold.locks.views import Explanation
 
 
 class Settings(NamedTuple):

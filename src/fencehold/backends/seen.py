@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from fencehold.backends.port import Ask
-from fencehold.client.views import Explanation, Holder, Kept, Party, Waiting, party
+from fencehold.locks.views import Explanation, Holder, Kept, Party, Waiting, party
 
 
 class Seen(NamedTuple):

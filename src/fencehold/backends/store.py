@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from fencehold.backends.port import Ask, Lease
-from fencehold.client.views import Explanation
 from fencehold.guarantees import Guarantees
+from fencehold.locks.views import Explanation
 
 
 class Taken(NamedTuple):

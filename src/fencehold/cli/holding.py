@@ -13,8 +13,8 @@ from typing import NamedTuple
 from fencehold import aio
 from fencehold.backends.registry import scheme_of
 from fencehold.cli.wire import CannotConnect
-from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, HoldLost, Overloaded, Unavailable, Unsupported
+from fencehold.locks.views import Explanation
 from fencehold.types import CORRECTNESS, Tier
 
 _CLOSE_S = 2.0

@@ -4,7 +4,7 @@ from typing import Any
 
 from fencehold.cli.output import ago, clean, clock_time, field_of_time, time_of_day
 from fencehold.cli.shapes import age_ms, said_by
-from fencehold.client.views import party, time_of
+from fencehold.locks.views import party, time_of
 
 
 def who(seen: dict[str, Any]) -> str:

@@ -36,8 +36,8 @@ from fencehold.cli.options import (
     wait_of,
 )
 from fencehold.cli.output import clean, note
-from fencehold.client.views import Explanation
 from fencehold.errors import LockTimeout, UsageError
+from fencehold.locks.views import Explanation
 
 _WAKE = signal.SIGRTMIN
 _PASSED_ON = {

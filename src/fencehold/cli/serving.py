@@ -21,10 +21,10 @@ from fencehold import __version__
 from fencehold.cli.exits import Exit
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
-from fencehold.client.views import party
 from fencehold.core.events import Event
 from fencehold.doors.resp.traffic import Flood
 from fencehold.engines.registry import shown
+from fencehold.locks.views import party
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
 

@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from fencehold.cli.output import iso
-from fencehold.client.views import time_of
+from fencehold.locks.views import time_of
 from fencehold.runtime.calendar import unix_ms
 
 Shape = dict[str, Any]

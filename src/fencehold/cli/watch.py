@@ -13,8 +13,8 @@ from fencehold.cli.output import clean, columns, console, field_of_time, hanging
 from fencehold.cli.people import called, owner, who
 from fencehold.cli.tables import cells_of, shares, shortened
 from fencehold.cli.wire import CannotConnect, Wire, wired
-from fencehold.client.views import time_of
 from fencehold.errors import Unavailable
+from fencehold.locks.views import time_of
 
 _AGAIN_S = 0.2
 _GAP = "  "

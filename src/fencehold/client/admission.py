@@ -1,8 +1,8 @@
 """Admission: terms that cannot be had are refused before anything happens."""
 
-from fencehold.client.terms import Terms
 from fencehold.errors import Unsupported
 from fencehold.guarantees import Guarantees
+from fencehold.locks.terms import Terms
 
 
 def admit(terms: Terms, given: Guarantees) -> None:

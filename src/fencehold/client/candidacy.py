@@ -7,8 +7,8 @@
 3. The candidacy ends with its client.
 """
 
-from fencehold.client.trust import Grant
 from fencehold.errors import HoldLost, OutcomeUnknown, SessionExpired, Unavailable
+from fencehold.locks.trust import Grant
 
 AWAY = (Unavailable, OutcomeUnknown, SessionExpired)
 """What a campaign raises that had better be tried again. Nothing is left behind of one that raised it."""

@@ -14,12 +14,12 @@ from math import inf
 from typing import cast
 from weakref import WeakSet
 
-from fencehold.client import troubles
-from fencehold.client.clock import Clock, clock
 from fencehold.client.connection_log import ConnectionLog
 from fencehold.client.endpoints import Endpoint
 from fencehold.client.orders import Connect, Drop
 from fencehold.client.protocol import SessionProtocol
+from fencehold.drivers import troubles
+from fencehold.locks.clock import Clock, clock
 
 FLUSH_AT = 32
 """Commands that are written before the turn is over: the server can begin while others are made."""

@@ -11,7 +11,7 @@
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fencehold.client.session import Session
-from fencehold.client.wire import error, number
+from fencehold.drivers.resp.wire import error, number
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hiredis import PushNotification, ReplyError
 
 from fencehold.client.expected import Expected
 from fencehold.client.living import end_session, give_up
-from fencehold.client.views import party
-from fencehold.client.wire import ELSEWHERE, overloaded, split
+from fencehold.drivers.resp.wire import ELSEWHERE, overloaded, split
+from fencehold.locks.views import party
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol

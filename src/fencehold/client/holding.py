@@ -5,8 +5,8 @@ A claim has names; a hold has a fence, too. Where a fence is needed, a claim wil
 
 import warnings
 
-from fencehold.client.clock import Clock, clock
-from fencehold.client.trust import Grant, State
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.trust import Grant, State
 
 
 class Claiming:

@@ -7,9 +7,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fencehold.client.views import EXPLAIN_LIMIT, Explanation, explanation
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
 from fencehold.errors import UsageError
+from fencehold.locks.views import EXPLAIN_LIMIT, Explanation, explanation
 
 _PAGE_MAX = 1_000
 """How many holders, and waiters, the service tells at a time."""

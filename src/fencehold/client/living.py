@@ -15,9 +15,9 @@ from fencehold.client.housekeeping import Cancel, Hello, Opening, Subscribe
 from fencehold.client.orders import Sweep
 from fencehold.client.reach import Phase
 from fencehold.client.session import Session
-from fencehold.client.trust import CLOSED
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
 from fencehold.errors import SessionExpired
+from fencehold.locks.trust import CLOSED
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol

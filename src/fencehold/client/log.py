@@ -11,10 +11,10 @@
 import logging
 from math import inf
 
-from fencehold.client.clock import Clock, clock
-from fencehold.client.trust import CLOSED, Grant
 from fencehold.durations import shown
 from fencehold.errors import Overloaded
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.trust import CLOSED, Grant
 
 PER_MINUTE = 10
 _WINDOW_S = 60.0

@@ -5,8 +5,8 @@ from weakref import WeakKeyDictionary
 
 from fencehold.client.current import Body
 from fencehold.client.holding import Claiming
-from fencehold.client.trust import Grant
 from fencehold.errors import UsageError
+from fencehold.locks.trust import Grant
 
 
 class Made(Protocol):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple, Self
 
-from fencehold.client.clock import Clock, clock
 from fencehold.client.endpoints import Rotation, parse
-from fencehold.client.identity import session_meta
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.settings import Settings
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.identity import session_meta
 from fencehold.version import __version__
 
 DEFAULT_URL = "fencehold://127.0.0.1:7420"

@@ -55,10 +55,10 @@ from fencehold.client.reach import HUNG_UP, LOST, NO_PROTOCOL, Phase, Reach
 from fencehold.client.requests import Acquire, Extend, Read, Release
 from fencehold.client.session import Session
 from fencehold.client.settings import Settings
-from fencehold.client.terms import Terms
-from fencehold.client.trust import CLOSED, Grant
-from fencehold.client.wire import command, refused
+from fencehold.drivers.resp.wire import command, refused
 from fencehold.errors import Overloaded, UsageError
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import CLOSED, Grant
 
 SETTLE_AT = 64
 """Pushed answers that are settled in one command."""

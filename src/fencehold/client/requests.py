@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fencehold.client.expected import DONE, QUEUED, SENT, UNSENT, Numbered, Promise, Request
 from fencehold.client.session import Session
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, margin
-from fencehold.client.wire import GONE, command, error, number
+from fencehold.drivers.resp.wire import GONE, command, error, number
 from fencehold.errors import Deadlock, FenceholdError, HoldLost, Overloaded, Unavailable
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, margin
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol

@@ -15,8 +15,8 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from fencehold.client.trust import Grant, Trust
-from fencehold.client.wire import number
+from fencehold.drivers.resp.wire import number
+from fencehold.locks.trust import Grant, Trust
 
 if TYPE_CHECKING:
     from fencehold.client.requests import Acquire

@@ -3,7 +3,7 @@
 from math import inf
 from typing import NamedTuple
 
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
 from fencehold.durations import LEAST_S, seconds_of, shown
 from fencehold.errors import UsageError
 

@@ -8,18 +8,18 @@ import ssl
 from typing import TYPE_CHECKING, Protocol
 
 from fencehold.client.aio.breaking import Breaking
-from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.proceeding import Proceeding, unassured
 from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.breaker import Breaker, Pace
 from fencehold.client.driver import Driver
 from fencehold.client.endpoints import SCHEMES, wrong_scheme
-from fencehold.client.identity import session_meta
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import Carrier
+from fencehold.locks.identity import session_meta
 from fencehold.types import Tier
 from fencehold.version import __version__
 

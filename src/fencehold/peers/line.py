@@ -12,7 +12,7 @@ from typing import Any, cast
 from hiredis import HiredisError, PushNotification, Reader, ReplyError
 
 from fencehold.client.endpoints import endpoint
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
 from fencehold.node.standby import Parting
 from fencehold.node.standbys import Member
 

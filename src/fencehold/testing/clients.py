@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.client import Client as AsyncClient
 from fencehold.client.blocking.client import Client as BlockingClient
-from fencehold.client.clock import clock
 from fencehold.client.driver import Driver, drivers
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.reach import Phase
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
 from fencehold.errors import UsageError
+from fencehold.locks.clock import clock
 
 AnyClient: TypeAlias = BlockingClient | AsyncClient
 

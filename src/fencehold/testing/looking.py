@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from fencehold.client.driver import Driver
-from fencehold.client.views import Explanation, Holder, Waiting
+from fencehold.locks.views import Explanation, Holder, Waiting
 from fencehold.testing.background import background
 from fencehold.testing.clients import AnyClient, driver_of
 from fencehold.testing.history import Held

@@ -8,11 +8,11 @@ which every runner of loops closes before the loop.
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.client import Client, connect
 from fencehold.client.aio.deferred import Deferred
 from fencehold.client.sources import Source
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import Carrier
 from fencehold.types import Tier
 
 

@@ -12,14 +12,14 @@ import hiredis
 
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
-from fencehold.client.views import Explanation
-from fencehold.client.wire import command
 from fencehold.core.commands import Break, Command, Extend
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Broken, Outcome
 from fencehold.core.state import State
+from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import FenceholdError, UsageError
+from fencehold.locks.views import Explanation
 from fencehold.node.node import Node
 from fencehold.server import Config, Server
 from fencehold.testing import clients, leaps

@@ -20,8 +20,8 @@ from functools import partial
 from math import inf
 from typing import Any, Protocol
 
-from fencehold.client import clock as client_clock
 from fencehold.client.driver import Driver
+from fencehold.locks import clock as client_clock
 from fencehold.runtime import calendar
 from fencehold.runtime.clock import MonotonicClock
 from fencehold.testing import clients

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fencehold.drivers.etcd.address import Address, parse
+from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.engines.etcd import Bounds, EtcdJournal
-from fencehold.etcd.address import Address, parse
-from fencehold.etcd.http2.status import CallFailed, Code
 from rig.etcd import EtcdCluster
 from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster
-from tests.unit.etcd.between import Between, GoOn
+from tests.unit.drivers.etcd.between import Between, GoOn
 
 BOUNDS = Bounds(call_s=3.0)
 """More than the default: machines that run tests are busy."""

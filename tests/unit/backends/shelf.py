@@ -9,8 +9,8 @@ from fencehold import Guarantees
 from fencehold.backends.leasing import Leasing
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.store import Asker, Busy, Taken
-from fencehold.client.terms import Terms
-from fencehold.client.views import Explanation
+from fencehold.locks.terms import Terms
+from fencehold.locks.views import Explanation
 
 TTL = 0.6
 

@@ -18,9 +18,9 @@ from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redis.address import parse
 from fencehold.backends.redis.store import RedisStore
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.clock import clock
-from fencehold.client.identity import this_thread
-from fencehold.client.terms import Terms
+from fencehold.locks.clock import clock
+from fencehold.locks.identity import this_thread
+from fencehold.locks.terms import Terms
 from rig.redis import Redis
 from tests.unit.backends.shelf import Scene
 from tests.unit.backends.test_leasing import granted, until

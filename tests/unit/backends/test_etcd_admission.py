@@ -9,7 +9,7 @@ import pytest
 from fencehold import EFFICIENCY, HoldLost, PermissionDenied, aio
 from rig.etcd import EtcdCluster
 from tests.behaviour.asking import proceeding, until
-from tests.unit.etcd.guarded import LOGIN, PASSWORD, set_password, with_tls, with_users
+from tests.unit.drivers.etcd.guarded import LOGIN, PASSWORD, set_password, with_tls, with_users
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from fencehold.backends.etcd.batches import Batches
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Answer
+from fencehold.drivers.etcd.transactions import Message, put, transaction
 from fencehold.errors import Unavailable
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Answer
-from fencehold.etcd.transactions import Message, put, transaction
 
 
 class Members:

@@ -9,10 +9,10 @@ from typing import Any, cast
 from fencehold.backends.etcd.keys import Keys
 from fencehold.backends.etcd.session import Session
 from fencehold.backends.etcd.watches import Watches
-from fencehold.client.trust import margin
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Answer
 from fencehold.errors import OutcomeUnknown
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Answer
+from fencehold.locks.trust import margin
 from tests.behaviour.asking import until
 
 TTL_S = 3

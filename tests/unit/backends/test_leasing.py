@@ -8,9 +8,9 @@ import uvloop
 from fencehold import HoldLost, OutcomeUnknown, PermissionDenied, State, Unavailable, UsageError
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease
-from fencehold.client.clock import clock
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Trust
+from fencehold.locks.clock import clock
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Trust
 from tests.unit.backends.shelf import Scene
 
 

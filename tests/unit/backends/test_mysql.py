@@ -5,9 +5,9 @@ import pytest
 
 from fencehold import PermissionDenied, Unavailable, UsageError
 from fencehold.backends.mysql import backend, statements
-from fencehold.backends.mysql.address import parse
-from fencehold.backends.mysql.failures import is_lost, is_passing, refusal
 from fencehold.backends.port import Settings
+from fencehold.drivers.mysql.address import parse
+from fencehold.drivers.mysql.failures import is_lost, is_passing, refusal
 
 
 def test_a_url_says_where_and_who() -> None:

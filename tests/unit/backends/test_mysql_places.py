@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, cast
 
-from fencehold.backends.mysql.lines import Answer, Lines
 from fencehold.backends.mysql.places import Places
 from fencehold.backends.mysql.statements import Wanted
+from fencehold.drivers.mysql.lines import Answer, Lines
 
 
 class _Lines:

@@ -7,11 +7,11 @@ import pytest
 
 from fencehold import PermissionDenied, Unavailable, Unsupported, UsageError
 from fencehold.backends.advisory.notes import Notes
-from fencehold.backends.libpq.failures import Rejected, refusal, unreached
 from fencehold.backends.port import Settings
 from fencehold.backends.postgres import backend
 from fencehold.backends.postgres.store import place_of
 from fencehold.backends.postgres.tables import making, script
+from fencehold.drivers.postgres.failures import Rejected, refusal, unreached
 from fencehold.errors import FenceholdError, OutcomeUnknown
 
 

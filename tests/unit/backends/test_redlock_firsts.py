@@ -2,7 +2,7 @@
 
 from fencehold.backends.port import Ask
 from fencehold.backends.redlock.firsts import Firsts
-from fencehold.client.terms import Terms
+from fencehold.locks.terms import Terms
 
 
 class Time:

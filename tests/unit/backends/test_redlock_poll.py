@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from fencehold.backends.redlock.poll import Poll, Question
-from fencehold.backends.resp_failures import Refusal, unanswered
-from fencehold.backends.resp_link import Link, Script
+from fencehold.drivers.resp.failures import Refusal, unanswered
+from fencehold.drivers.resp.link import Link, Script
 from fencehold.errors import Unavailable
 
 QUESTION = Question(Script("return 1"), ("n",))

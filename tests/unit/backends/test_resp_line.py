@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from fencehold.backends.resp_failures import Refusal, answered
-from fencehold.backends.resp_line import Line, pack
+from fencehold.drivers.resp.failures import Refusal, answered
+from fencehold.drivers.resp.line import Line, pack
 from fencehold.errors import OutcomeUnknown, PermissionDenied, Unavailable, Unsupported, UsageError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fencehold.backends.zookeeper.standing import Standing
-from fencehold.client.trust import NEVER, margin
+from fencehold.locks.trust import NEVER, margin
 
 T = 8.0
 LESS = margin(T)

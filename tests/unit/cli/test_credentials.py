@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fencehold.cli.credentials import VARIABLE, password_of, with_password
+from fencehold.drivers.etcd.address import parse
 from fencehold.errors import UsageError
-from fencehold.etcd.address import parse
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from fencehold.client.orders import Connect, Drop, Sweep
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.requests import Acquire
 from fencehold.client.settings import Settings
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
-from fencehold.client.wire import bulk
+from fencehold.drivers.resp.wire import bulk
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
 
 NODES = (Endpoint("one", 1), Endpoint("two", 2))
 OWNER = b"$5\r\nOWNER\r\n$4\r\ntask\r\n"

@@ -7,10 +7,10 @@ import pytest
 
 from fencehold import State, aio
 from fencehold.client.aio.channel import Channel
-from fencehold.client.identity import Who
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
 from fencehold.errors import HoldLost
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
 from tests.unit.client.service import PATIENCE_S, run, service, until
 
 

@@ -9,15 +9,10 @@ from typing import Any
 import pytest
 
 from fencehold.client.aio.breaking import Breaking
-from fencehold.client.aio.carrier import Answer, AtOnce, Carrier, current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Lock
 from fencehold.client.aio.proceeding import Proceeding
 from fencehold.client.breaker import Breaker, Pace
-from fencehold.client.identity import Owners, Who
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, State, Trust
-from fencehold.client.views import Explanation
 from fencehold.errors import (
     Deadlock,
     NotOwner,
@@ -28,6 +23,11 @@ from fencehold.errors import (
     UsageError,
 )
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import Answer, AtOnce, Carrier, current_task
+from fencehold.locks.identity import Owners, Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, State, Trust
+from fencehold.locks.views import Explanation
 from tests.unit.client.service import run, until
 
 TERMS = Terms(("report",))

@@ -8,7 +8,7 @@ from fencehold import State, aio
 from fencehold.client import endpoints
 from fencehold.client.aio import watch as watching
 from fencehold.client.driver import PARKED_MAX, Driver
-from fencehold.client.views import Event
+from fencehold.locks.views import Event
 from tests.unit.client.service import Cable, run, service, until
 
 

@@ -9,8 +9,8 @@ import pytest
 import fencehold
 from fencehold import EFFICIENCY, HoldLost, NotOwner, UsageError, aio, current_hold
 from fencehold.client.candidacy import Pauses, is_loss_of
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
 from tests.unit.client.service import PATIENCE_S, Cable, run, service, service_on_a_thread, until, until_true
 
 # Threads.

@@ -2,7 +2,7 @@
 
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
 
 
 def test_no_tier_is_said_unless_one_was_given() -> None:

@@ -5,11 +5,11 @@ import pytest
 import fencehold
 from fencehold import aio
 from fencehold.client.info_pages import InfoPages
-from fencehold.client.views import A_FEW, Explanation, Holder, Waiting, limited, party
-from fencehold.client.wire import command
 from fencehold.core.commands import Acquire, Mode, OpenSession
 from fencehold.core.limits import Limits
+from fencehold.drivers.resp.wire import command
 from fencehold.errors import LockTimeout, UsageError
+from fencehold.locks.views import A_FEW, Explanation, Holder, Waiting, limited, party
 from tests.unit.doors.box import Box, serve
 from tests.unit.doors.test_pages import submit
 

@@ -17,8 +17,8 @@ from fencehold.client.endpoints import Rotation, parse
 from fencehold.client.log import PER_MINUTE, Teller
 from fencehold.client.reach import Reach
 from fencehold.client.session import Session
-from fencehold.client.terms import Terms
-from fencehold.client.views import Explanation
+from fencehold.locks.terms import Terms
+from fencehold.locks.views import Explanation
 from tests.unit.client.service import PATIENCE_S, Cable, run, service, service_on_a_thread, until, until_true
 
 

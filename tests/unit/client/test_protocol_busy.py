@@ -7,9 +7,9 @@ import pytest
 from fencehold.client.backoff import REST_S_MAX, REST_S_MIN, Backoff
 from fencehold.client.endpoints import Endpoint
 from fencehold.client.pipeline import REMEMBERED_MAX
-from fencehold.client.trust import State
-from fencehold.client.wire import error
+from fencehold.drivers.resp.wire import error
 from fencehold.errors import HoldLost, LimitExceeded, OutcomeUnknown, Overloaded, Unavailable
+from fencehold.locks.trust import State
 from tests.unit.client.talk import Slot, Talk
 
 BUSY = "BUSY 200 too much waits for the journal"

@@ -4,8 +4,8 @@ import pytest
 
 from fencehold.client.endpoints import Endpoint
 from fencehold.client.reach import Phase
-from fencehold.client.trust import State
 from fencehold.errors import PermissionDenied, SessionExpired, Unavailable, UsageError
+from fencehold.locks.trust import State
 from tests.unit.client.talk import NODES, Slot, Talk
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from fencehold.client.expected import Promise
 from fencehold.client.pipeline import WINDOW
-from fencehold.client.trust import State
 from fencehold.errors import (
     Deadlock,
     HoldLost,
@@ -16,6 +15,7 @@ from fencehold.errors import (
     Unavailable,
     UsageError,
 )
+from fencehold.locks.trust import State
 from tests.unit.client.talk import Slot, Talk
 
 

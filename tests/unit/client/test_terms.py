@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hiredis import Reader
 
-from fencehold.client.identity import OWNER_BYTES_MAX, encode, session_meta
 from fencehold.client.settings import Settings
-from fencehold.client.terms import Terms, one, several, text_of, wait_of
-from fencehold.client.wire import command, error
+from fencehold.drivers.resp.wire import command, error
 from fencehold.errors import Refused, UsageError
+from fencehold.locks.identity import OWNER_BYTES_MAX, encode, session_meta
+from fencehold.locks.terms import Terms, one, several, text_of, wait_of
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 
 import fencehold
 from fencehold import Client, aio
-from fencehold.client.identity import this_thread
 from fencehold.errors import NotOwner, UsageError
+from fencehold.locks.identity import this_thread
 from tests.unit.client.service import run, service, service_on_a_thread, until_true
 
 

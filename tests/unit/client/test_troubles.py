@@ -10,7 +10,7 @@ import pytest
 
 import fencehold
 from fencehold import Unavailable, UsageError
-from fencehold.client import troubles
+from fencehold.drivers import troubles
 from rig.processes import free_port
 
 

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from fencehold.client.terms import Terms
-from fencehold.client.trust import State, margin
 from fencehold.errors import HoldLost, LimitExceeded, Unavailable
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import State, margin
 from tests.unit.client.talk import NODES, OWNER, Slot, Talk
 
 pytestmark = pytest.mark.guarantee("G7")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencehold.client.views import Holder, event, explanation, party, time_of
+from fencehold.locks.views import Holder, event, explanation, party, time_of
 
 SDK = {"client": "billing", "host": "h1", "pid": 7}
 CLI = {"client": "fencehold run", "user": "alice", "host": "h1", "pid": 7}

@@ -12,10 +12,10 @@ import pytest
 import fencehold
 from fencehold import StaleFence, UsageError
 from fencehold.client.holding import Claiming
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
 from fencehold.guards import Offer
 from fencehold.guards.offer import FENCE_MAX
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
 from tests.unit.guards import amounts
 from tests.unit.guards.sql_places import MARKS, Line, Place
 

@@ -20,10 +20,10 @@ from redis import asyncio as aioredis
 import fencehold
 from fencehold import aio
 from fencehold.client.holding import Claiming, Holding
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
 from fencehold.errors import HoldLost, NotOwner, UsageError
 from fencehold.guards import deadlines
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
 from rig.postgres import Postgres, reachable_folder
 from rig.redis import Redis
 

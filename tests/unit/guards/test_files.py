@@ -11,13 +11,13 @@ import pytest
 
 import fencehold
 from fencehold.client.holding import Claiming
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
 from fencehold.errors import Damaged, LimitExceeded, OutcomeUnknown, StaleFence, Unavailable, UsageError
 from fencehold.guards import Offer
 from fencehold.guards.files import AsyncGuard, Guard
 from fencehold.guards.files_note import Note, decode
 from fencehold.guards.files_place import Place
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
 
 NAME = "prices"
 

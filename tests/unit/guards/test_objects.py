@@ -20,8 +20,6 @@ from botocore.exceptions import ClientError, ReadTimeoutError  # type: ignore[im
 
 import fencehold
 from fencehold.client.holding import Claiming
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
 from fencehold.errors import (
     Damaged,
     LimitExceeded,
@@ -35,6 +33,8 @@ from fencehold.errors import (
 from fencehold.guards import Offer
 from fencehold.guards.objects import Guard, unwrap
 from fencehold.guards.objects_forms import FORMS, Form, Stamp, wrap
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
 from rig.processes import Process, accepts, free_port
 from tests.unit.guards import amounts
 

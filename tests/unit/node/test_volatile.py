@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fencehold.client.wire import command
 from fencehold.core.commands import Acquire, OpenSession, Release
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Granted, Opened, Reason
+from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import InvariantViolated, NotLeader, Unavailable
 from fencehold.node.leader import Bounds

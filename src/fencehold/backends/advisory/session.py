@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fencehold.backends.advisory.notes import Notes
-from fencehold.backends.libpq.address import Address
-from fencehold.backends.libpq.dialling import dial, told
-from fencehold.backends.libpq.failures import Rejected
-from fencehold.backends.libpq.line import Line
+from fencehold.drivers.postgres.address import Address
+from fencehold.drivers.postgres.dial import dial, told
+from fencehold.drivers.postgres.failures import Rejected
+from fencehold.drivers.postgres.line import Line
 from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, Unsupported
 
 PING = b"SELECT 1"

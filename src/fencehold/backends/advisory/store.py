@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 from fencehold.backends.advisory.notes import Notes
 from fencehold.backends.advisory.session import PING, Session, patience
-from fencehold.backends.libpq.address import Address, parse
-from fencehold.backends.libpq.failures import Rejected, refusal
-from fencehold.backends.libpq.line import Line, Param, Row
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.seen import Seen, explanation, holder, stamp
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.views import Explanation
+from fencehold.drivers.postgres.address import Address, parse
+from fencehold.drivers.postgres.failures import Rejected, refusal
+from fencehold.drivers.postgres.line import Line, Param, Row
 from fencehold.errors import OutcomeUnknown, Refused, Unavailable, Unsupported, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.views import Explanation
 
 SCHEMA = "fencehold"
 TABLE = "advisory"

@@ -15,7 +15,7 @@ one ask; `looking` shows names, `sweeping` finds what is not as it should be, an
 
 from fencehold.backends.etcd.locking import EtcdBackend
 from fencehold.backends.port import Settings
-from fencehold.etcd.address import parse
+from fencehold.drivers.etcd.address import parse
 
 __all__ = ["EtcdBackend", "backend"]
 

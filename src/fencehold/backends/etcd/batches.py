@@ -10,9 +10,9 @@
 import asyncio
 from typing import NamedTuple
 
+from fencehold.drivers.etcd.cluster import Answer, Cluster
+from fencehold.drivers.etcd.transactions import Message, nested, transaction
 from fencehold.errors import FenceholdError
-from fencehold.etcd.cluster import Answer, Cluster
-from fencehold.etcd.transactions import Message, nested, transaction
 
 _CALLS_MAX = 2
 """Calls under way, beyond which others gather."""

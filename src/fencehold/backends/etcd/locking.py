@@ -26,16 +26,16 @@ from fencehold.backends.etcd.turns import Calls, Over, Turn
 from fencehold.backends.etcd.watches import Watches
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.client.clock import Clock, clock
-from fencehold.client.trust import CLOSED
-from fencehold.client.views import Explanation
+from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.cluster import Bounds, Cluster, NoLease
+from fencehold.drivers.etcd.http2.channel import Channel
+from fencehold.drivers.etcd.member import Connect
+from fencehold.drivers.etcd.transactions import is_created_at, keys_in, newest, transaction
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
-from fencehold.etcd.address import Address
-from fencehold.etcd.cluster import Bounds, Cluster, NoLease
-from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.member import Connect
-from fencehold.etcd.transactions import is_created_at, keys_in, newest, transaction
 from fencehold.guarantees import Guarantees
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.trust import CLOSED
+from fencehold.locks.views import Explanation
 
 _CLOSING_S = 2.0
 _EARLY_S = 0.001

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from fencehold.backends import seen
 from fencehold.backends.etcd.keys import Keys, Span, client_in, is_tombstone, limit_in, token_in
 from fencehold.backends.etcd.records import Record, decode
-from fencehold.client.views import Explanation, Kept, Waiting
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Cluster, NoLease
-from fencehold.etcd.transactions import delete, is_created_at, put, transaction
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Cluster, NoLease
+from fencehold.drivers.etcd.transactions import delete, is_created_at, put, transaction
+from fencehold.locks.views import Explanation, Kept, Waiting
 
 _SHOWN_MAX = 1_000
 

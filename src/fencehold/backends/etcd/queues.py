@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fencehold.backends.etcd.batches import Told
 from fencehold.backends.etcd.keys import Span, limit_in, tombstone
-from fencehold.etcd.transactions import (
+from fencehold.drivers.etcd.transactions import (
     Message,
     delete,
     has_none_before,

@@ -22,11 +22,11 @@ from fencehold.backends.etcd import queues
 from fencehold.backends.etcd.keys import Keys, token_in
 from fencehold.backends.etcd.queues import Await
 from fencehold.backends.etcd.watches import Watches
-from fencehold.client.clock import Clock
-from fencehold.client.trust import NEVER, Trust, margin
+from fencehold.drivers.etcd.cluster import Cluster, NoLease
+from fencehold.drivers.etcd.transactions import Message, is_absent, keys_in, newest, put, transaction
 from fencehold.errors import FenceholdError, Unavailable
-from fencehold.etcd.cluster import Cluster, NoLease
-from fencehold.etcd.transactions import Message, is_absent, keys_in, newest, put, transaction
+from fencehold.locks.clock import Clock
+from fencehold.locks.trust import NEVER, Trust, margin
 
 TTL_S_MIN = 2
 """The shortest lease that etcd gives with its own election timeout."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fencehold.backends.etcd import queues
 from fencehold.backends.port import Lease
-from fencehold.etcd.cluster import Cluster
+from fencehold.drivers.etcd.cluster import Cluster
 
 
 class Sweeper:

@@ -21,9 +21,9 @@ from fencehold.backends.etcd.queues import Seen
 from fencehold.backends.etcd.session import Session, ttl_s_of
 from fencehold.backends.etcd.watches import Watch, Watches
 from fencehold.backends.port import Ask
+from fencehold.drivers.etcd.cluster import Cluster, NoLease
+from fencehold.drivers.etcd.transactions import keys_in, newest, transaction
 from fencehold.errors import OutcomeUnknown, PermissionDenied, Unavailable, UsageError
-from fencehold.etcd.cluster import Cluster, NoLease
-from fencehold.etcd.transactions import keys_in, newest, transaction
 
 _LOOK_S = 30.0
 """A watch that is silent for so long is not relied upon."""

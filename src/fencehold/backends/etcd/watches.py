@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any
 
 from fencehold.backends.etcd.queues import Await
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.http2.status import CallFailed
-from fencehold.etcd.transactions import Message
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.etcd.transactions import Message
 
 
 class Watch:

@@ -1,9 +1,9 @@
 """Locks in a table of MySQL or MariaDB."""
 
 from fencehold.backends.leasing import Leasing
-from fencehold.backends.mysql.address import parse
 from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Settings
+from fencehold.drivers.mysql.address import parse
 
 
 def backend(url: str, settings: Settings) -> Leasing:

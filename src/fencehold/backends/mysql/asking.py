@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fencehold.backends.mysql import statements
-from fencehold.backends.mysql.lines import Answer, Lines
 from fencehold.backends.mysql.statements import Wanted
+from fencehold.drivers.mysql.lines import Answer, Lines
 from fencehold.errors import Unavailable
 
 _TOGETHER_MAX = 32

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from fencehold.backends.mysql import statements
-from fencehold.backends.mysql.lines import Lines
 from fencehold.backends.mysql.statements import Wanted
 from fencehold.backends.turns import ALIVE_S, Standing
+from fencehold.drivers.mysql.lines import Lines
 from fencehold.errors import FenceholdError
 
 FALLBACK_S = 3.0

@@ -11,19 +11,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from fencehold.backends.mysql import statements
-from fencehold.backends.mysql.address import Address
 from fencehold.backends.mysql.asking import Asked, Asking
-from fencehold.backends.mysql.lines import Answer, Lines
-from fencehold.backends.mysql.opening import prepare
 from fencehold.backends.mysql.places import FALLBACK_S, Places
 from fencehold.backends.mysql.statements import NAME_BYTES_MAX, US, Wanted
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.seen import explanation, holder, stamp_of, waiting
 from fencehold.backends.store import Busy, Taken
 from fencehold.backends.turns import Standing
-from fencehold.client.views import Explanation
+from fencehold.drivers.mysql.address import Address
+from fencehold.drivers.mysql.lines import Answer, Lines
+from fencehold.drivers.mysql.opening import prepare
 from fencehold.errors import LimitExceeded, OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
+from fencehold.locks.views import Explanation
 
 _TOGETHER_MAX = 500
 """Leases renewed in one step."""

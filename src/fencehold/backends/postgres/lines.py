@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from fencehold.backends.libpq.line import Line
+from fencehold.drivers.postgres.line import Line
 from fencehold.errors import FenceholdError, Unavailable
 
 _PAUSE_S = 0.05

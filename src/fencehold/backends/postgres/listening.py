@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from fencehold.backends.libpq.failures import Rejected
-from fencehold.backends.libpq.line import Line
+from fencehold.drivers.postgres.failures import Rejected
+from fencehold.drivers.postgres.line import Line
 from fencehold.errors import FenceholdError
 
 _PAUSE_S = 0.05

@@ -15,19 +15,19 @@ from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from fencehold.backends.libpq.address import POOLERS, Address, parse
-from fencehold.backends.libpq.dialling import Greeting, dial, told
-from fencehold.backends.libpq.failures import AGAIN, Rejected, refusal
-from fencehold.backends.libpq.line import Line, Param, Row
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.postgres.lines import Lines
 from fencehold.backends.postgres.listening import Listening
 from fencehold.backends.postgres.tables import VERSION, is_made, making
 from fencehold.backends.seen import Seen, explanation, holder, stamp_of, waiting
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.views import Explanation, Waiting
+from fencehold.drivers.postgres.address import POOLERS, Address, parse
+from fencehold.drivers.postgres.dial import Greeting, dial, told
+from fencehold.drivers.postgres.failures import AGAIN, Rejected, refusal
+from fencehold.drivers.postgres.line import Line, Param, Row
 from fencehold.errors import FenceholdError, PermissionDenied, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.views import Explanation, Waiting
 
 SCHEMA = "fencehold"
 TABLE = "locks"

@@ -12,7 +12,8 @@ Options: ``prefix=`` stands before every name; ``fence=yes`` counts grants; ``se
 
 from typing import NamedTuple
 
-from fencehold.backends.resp_address import (
+from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.resp.address import (
     PORT,
     SENTINEL_PORT,
     TLS_OPTIONS,
@@ -23,7 +24,6 @@ from fencehold.backends.resp_address import (
     database,
     split,
 )
-from fencehold.client.endpoints import Endpoint
 from fencehold.errors import UsageError
 
 _OPTIONS = ("prefix", "fence", *TLS_OPTIONS)

@@ -16,11 +16,11 @@ from redis.connection import Connection, SSLConnection, UnixDomainSocketConnecti
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from fencehold.backends.port import Ask, Lease
-from fencehold.backends.resp_address import Server
-from fencehold.backends.resp_failures import Refusal, answered, unanswered, unreached
-from fencehold.backends.resp_line import Word
-from fencehold.backends.resp_link import Script
 from fencehold.backends.store import Busy, Taken
+from fencehold.drivers.resp.address import Server
+from fencehold.drivers.resp.failures import Refusal, answered, unanswered, unreached
+from fencehold.drivers.resp.line import Word
+from fencehold.drivers.resp.link import Script
 
 
 class Step(NamedTuple):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fencehold.backends import seen
-from fencehold.client.views import Explanation, Waiting
+from fencehold.locks.views import Explanation, Waiting
 
 _HOLDER_WORDS = 4
 _WAITER_WORDS = 5

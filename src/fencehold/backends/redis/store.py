@@ -22,15 +22,15 @@ from fencehold.backends.redis import scripts
 from fencehold.backends.redis.address import Address
 from fencehold.backends.redis.asker import RedisAsker, Step, Steps
 from fencehold.backends.redis.records import explained
-from fencehold.backends.resp_dial import Dial, SentinelDial, answer, dial
-from fencehold.backends.resp_line import Line, Word
-from fencehold.backends.resp_link import Link, Script
 from fencehold.backends.seen import stamp
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.terms import ms_of
-from fencehold.client.views import Explanation
+from fencehold.drivers.resp.dial import Dial, SentinelDial, answer, dial
+from fencehold.drivers.resp.line import Line, Word
+from fencehold.drivers.resp.link import Link, Script
 from fencehold.errors import QueueFull, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.terms import ms_of
+from fencehold.locks.views import Explanation
 
 _stamp = lru_cache(maxsize=1_024)(stamp)
 """Who asks once asks again."""

@@ -8,7 +8,7 @@ files for TLS.
 
 from typing import NamedTuple
 
-from fencehold.backends.resp_address import TLS_OPTIONS, Server, database, split
+from fencehold.drivers.resp.address import TLS_OPTIONS, Server, database, split
 from fencehold.durations import LEAST_S, seconds_of
 from fencehold.errors import UsageError
 

@@ -7,7 +7,7 @@
 from typing import NamedTuple
 
 from fencehold.backends.port import Ask
-from fencehold.client.clock import Clock, clock
+from fencehold.locks.clock import Clock, clock
 
 
 class _First(NamedTuple):

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fencehold.backends.resp_failures import Refusal, answered, final_among
-from fencehold.backends.resp_line import Word
-from fencehold.backends.resp_link import Link, Script
+from fencehold.drivers.resp.failures import Refusal, answered, final_among
+from fencehold.drivers.resp.line import Word
+from fencehold.drivers.resp.link import Link, Script
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 

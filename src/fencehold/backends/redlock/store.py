@@ -27,15 +27,15 @@ from fencehold.backends.redlock import scripts
 from fencehold.backends.redlock.address import Address
 from fencehold.backends.redlock.firsts import Firsts
 from fencehold.backends.redlock.poll import Poll, Question, Votes, failure
-from fencehold.backends.resp_dial import dial
-from fencehold.backends.resp_failures import final_among
-from fencehold.backends.resp_link import Link
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.terms import ms_of
-from fencehold.client.trust import margin
-from fencehold.client.views import Explanation
+from fencehold.drivers.resp.dial import dial
+from fencehold.drivers.resp.failures import final_among
+from fencehold.drivers.resp.link import Link
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.guarantees import Guarantees
+from fencehold.locks.terms import ms_of
+from fencehold.locks.trust import margin
+from fencehold.locks.views import Explanation
 
 _stamp = lru_cache(maxsize=1_024)(seen.stamp)
 """Who asks once asks again."""

@@ -12,9 +12,9 @@ from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
 from fencehold.backends.sqlite.file import File
 from fencehold.backends.sqlite.worker import Worker
 from fencehold.backends.store import Busy, Taken
-from fencehold.client.views import Explanation
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
+from fencehold.locks.views import Explanation
 
 _TOGETHER_MAX = 500
 """Leases renewed in one transaction: others must have their turn between."""

@@ -1,13 +1,13 @@
 """The address of locks: an ensemble, and the root under which the names are kept in it.
 
-`fencehold.zookeeper.address` has the laws of all addresses. Here TLS is asked for by an option.
+`fencehold.drivers.zookeeper.address` has the laws of all addresses. Here TLS is asked for by an option.
 """
 
 import ssl
 from dataclasses import dataclass
 
+from fencehold.drivers.zookeeper.address import Ensemble, hosts_of, login_of, options_of, parts_of, root_of, tls_of
 from fencehold.errors import UsageError
-from fencehold.zookeeper.address import Ensemble, hosts_of, login_of, options_of, parts_of, root_of, tls_of
 
 ROOT = "/fencehold-locks"
 _FORM = "zookeeper://[user:password@]host[:port][,host[:port]…][/root]"

@@ -29,11 +29,11 @@ from fencehold.backends.zookeeper.places import part_of
 from fencehold.backends.zookeeper.queueing import Queueing
 from fencehold.backends.zookeeper.requests import Answer, Lost, create, delete, exists, get, proof
 from fencehold.backends.zookeeper.session import Session
-from fencehold.client.clock import Clock, clock
-from fencehold.client.trust import CLOSED
-from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.clock import Clock, clock
+from fencehold.locks.trust import CLOSED
+from fencehold.locks.views import Explanation
 
 _OWN_WATCH_AFTER_S = 0.02
 """Most holds are over by then, and need no watch."""

@@ -1,6 +1,6 @@
 """kazoo's handler for locks: it turns to the system, and wakes the loop, as seldom as it can.
 
-`fencehold.zookeeper.handler` has the rules of the rest. What differs:
+`fencehold.drivers.zookeeper.handler` has the rules of the rest. What differs:
 
 1. What kazoo's thread has to tell by the time the loop wakes is told at one waking, still in order.
 2. kazoo's socket is a plug, and the pair by which it is woken a bell: `plug` says why.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencehold.backends.zookeeper.plug import Bell, Plug, ready
-from fencehold.zookeeper.handler import LoopHandler, Posts
+from fencehold.drivers.zookeeper.handler import LoopHandler, Posts
 
 
 class GatheredPosts(Posts):

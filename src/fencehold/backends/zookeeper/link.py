@@ -12,8 +12,8 @@ from collections.abc import Callable
 from fencehold.backends.port import Settings
 from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.session import Session
-from fencehold.client.clock import Clock
 from fencehold.errors import FenceholdError, Unavailable
+from fencehold.locks.clock import Clock
 
 _ANEW_S = 0.1
 _ANEW_S_MAX = 2.0

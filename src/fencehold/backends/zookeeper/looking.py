@@ -13,7 +13,7 @@ from fencehold.backends.seen import Seen, explanation, holder, waiting
 from fencehold.backends.zookeeper.places import Place, holders, in_order
 from fencehold.backends.zookeeper.requests import Answer, children, delete, exists, get, proof, sync
 from fencehold.backends.zookeeper.session import Session
-from fencehold.client.views import Explanation, Waiting
+from fencehold.locks.views import Explanation, Waiting
 
 
 async def explained(session: Session, name: str, parent: str, seconds: float) -> Explanation:

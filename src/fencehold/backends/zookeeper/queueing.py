@@ -25,8 +25,8 @@ from fencehold.backends.zookeeper.requests import (
     proof,
 )
 from fencehold.backends.zookeeper.session import Session
-from fencehold.client.clock import Clock
 from fencehold.errors import OutcomeUnknown, Unavailable
+from fencehold.locks.clock import Clock
 
 _PARENTS_MAX = 100_000
 

@@ -20,8 +20,8 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, Sync
 
+from fencehold.drivers.zookeeper.denials import DENIALS
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
-from fencehold.zookeeper.denials import DENIALS
 
 Request: TypeAlias = Any
 """One of kazoo's requests; they are not typed."""

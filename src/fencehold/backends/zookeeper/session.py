@@ -40,11 +40,11 @@ from fencehold.backends.zookeeper.requests import (
     proof,
 )
 from fencehold.backends.zookeeper.standing import Standing
-from fencehold.client.clock import Clock
-from fencehold.client.troubles import of_attempt
-from fencehold.client.trust import Trust
+from fencehold.drivers.troubles import of_attempt
+from fencehold.drivers.zookeeper.denials import DENIALS
 from fencehold.errors import FenceholdError
-from fencehold.zookeeper.denials import DENIALS
+from fencehold.locks.clock import Clock
+from fencehold.locks.trust import Trust
 
 Told = Callable[[bool], None]
 """Called when a watched node has changed or the connection has; says whether the node was deleted."""

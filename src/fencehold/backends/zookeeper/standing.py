@@ -20,7 +20,7 @@ it is answered there proves little about the leader. What is relied on:
 
 from collections import deque
 
-from fencehold.client.trust import NEVER, margin
+from fencehold.locks.trust import NEVER, margin
 
 _TOLD_AFTER = 1 / 4
 """Of the timeout: half a tick at the most, as a session lasts two ticks at the least."""

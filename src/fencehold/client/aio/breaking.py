@@ -14,15 +14,15 @@ import logging
 from collections.abc import Awaitable
 from typing import NoReturn, TypeVar
 
-from fencehold.client.aio.carrier import Answer, AtOnce, Carrier
 from fencehold.client.aio.wrapping import Wrapping
 from fencehold.client.breaker import Breaker, Circuit, Permit
-from fencehold.client.identity import Who
 from fencehold.client.log import BREAKERS
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
-from fencehold.client.views import A_FEW, EXPLAIN_LIMIT, Explanation
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable
+from fencehold.locks.carrier import Answer, AtOnce, Carrier
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import A_FEW, EXPLAIN_LIMIT, Explanation
 
 Result = TypeVar("Result")
 

@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
 
-from fencehold.client import views
-from fencehold.client.aio.carrier import Carrier, check_loop
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.deferred import Deferred
 from fencehold.client.aio.verbs import Verbs
@@ -21,10 +19,12 @@ from fencehold.client.info_pages import check_limit
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
-from fencehold.client.terms import one
 from fencehold.durations import Duration
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks import views
+from fencehold.locks.carrier import Carrier, check_loop
+from fencehold.locks.terms import one
 from fencehold.types import Tier
 
 

@@ -7,17 +7,17 @@ from types import TracebackType
 from typing import Generic, Self, cast, overload
 
 from fencehold.client.admission import admit
-from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Held
 from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
 from fencehold.client.current import Body
 from fencehold.client.log import campaign_failed
-from fencehold.client.terms import Forever, Terms
-from fencehold.client.trust import Grant
-from fencehold.client.views import A_FEW, Holder
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, SessionExpired, UsageError
+from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.terms import Forever, Terms
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import A_FEW, Holder
 
 CLOSED = (UsageError, SessionExpired)
 """What asking who leads raises when the client is, or is being, closed."""

@@ -10,18 +10,18 @@ from functools import wraps
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
-from fencehold.client import views
 from fencehold.client.admission import admit
-from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.calls import AsyncOnly
 from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
 from fencehold.client.made import Bodies, Holds
-from fencehold.client.terms import Forever, Terms, wait_of
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks import views
+from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.terms import Forever, Terms, wait_of
 
 OnLost: TypeAlias = Literal["cancel", "raise"]
 """What happens to the body of an `async with` whose hold is lost: cancelled at once, or told at its end."""

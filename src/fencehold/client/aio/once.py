@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from fencehold.client.aio.carrier import current_task
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Job, Lock
 from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
 from fencehold.client.jobs import Busy
+from fencehold.locks.carrier import current_task
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -13,13 +13,13 @@ import logging
 from collections.abc import Awaitable
 from math import inf
 
-from fencehold.client.aio.carrier import Answer, AtOnce, Carrier
 from fencehold.client.aio.wrapping import Wrapping
-from fencehold.client.identity import Who
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant, Trust
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import Answer, AtOnce, Carrier
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
 
 _LOG = logging.getLogger("fencehold.proceed")
 _LOG_EVERY_S = 10.0

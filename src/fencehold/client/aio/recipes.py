@@ -4,14 +4,14 @@ from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from fencehold.client.admission import admit
-from fencehold.client.aio.carrier import Carrier, current_task
 from fencehold.client.aio.lock import Held, Lock, OnLost, Untimed, UntimedLock, lock_on
 from fencehold.client.calls import AsyncOnly
 from fencehold.client.current import Body
 from fencehold.client.made import Bodies, Levels
-from fencehold.client.terms import Forever, Terms
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner
+from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.terms import Forever, Terms
 
 
 class RWLock(Generic[Held]):

@@ -7,7 +7,6 @@ Durations are seconds, a `timedelta`, or a text such as "30s".
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.election import Election, Leadership
 from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Job, Lock, OnLost, UntimedLock, lock_on
@@ -17,8 +16,9 @@ from fencehold.client.calls import by_name
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
-from fencehold.client.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.durations import Duration
+from fencehold.locks.carrier import Carrier
+from fencehold.locks.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.types import CORRECTNESS, Tier
 
 Given = ParamSpec("Given")

@@ -12,9 +12,9 @@ from contextlib import suppress
 from math import inf
 
 from fencehold.client.log import WAITS
-from fencehold.client.terms import Terms
-from fencehold.client.views import Explanation
 from fencehold.errors import FenceholdError
+from fencehold.locks.terms import Terms
+from fencehold.locks.views import Explanation
 
 _ASKING_S = 2.0
 

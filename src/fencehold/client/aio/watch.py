@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from fencehold.client.views import Event, event
-from fencehold.client.wire import command
+from fencehold.drivers.resp.wire import command
+from fencehold.locks.views import Event, event
 
 if TYPE_CHECKING:
     from fencehold.client.aio.channel import Channel

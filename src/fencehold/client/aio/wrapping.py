@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
 
-from fencehold.client.aio.carrier import AtOnce, Carrier
 from fencehold.client.aio.channel import Channel
-from fencehold.client.clock import Clock
-from fencehold.client.identity import Owners, Who
-from fencehold.client.terms import Terms
-from fencehold.client.trust import Grant
-from fencehold.client.views import EXPLAIN_LIMIT, Explanation
 from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import AtOnce, Carrier
+from fencehold.locks.clock import Clock
+from fencehold.locks.identity import Owners, Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
 
 
 class Wrapping:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
-from fencehold.client import views
 from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.portal import Portal, portal_to
 from fencehold.client.blocking.recipes import Watch
@@ -22,10 +21,11 @@ from fencehold.client.info_pages import check_limit
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
-from fencehold.client.terms import one
 from fencehold.durations import Duration
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks import views
+from fencehold.locks.terms import one
 from fencehold.types import Tier
 
 

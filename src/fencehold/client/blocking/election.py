@@ -15,11 +15,11 @@ from fencehold.client.blocking.portal import Portal, one_by_one
 from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
 from fencehold.client.current import Body
 from fencehold.client.log import campaign_failed
-from fencehold.client.terms import Forever, Terms
-from fencehold.client.trust import Grant
-from fencehold.client.views import A_FEW, Holder
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, UsageError
+from fencehold.locks.terms import Forever, Terms
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import A_FEW, Holder
 
 
 class Leadership(Hold):

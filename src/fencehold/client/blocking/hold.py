@@ -10,10 +10,10 @@ from fencehold.client.blocking.gates import Gate
 from fencehold.client.blocking.portal import Portal
 from fencehold.client.holding import Claiming, Holding
 from fencehold.client.log import claim_lost, hold_lost
-from fencehold.client.terms import ttl_of, wait_of
-from fencehold.client.trust import Grant
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
+from fencehold.locks.terms import ttl_of, wait_of
+from fencehold.locks.trust import Grant
 
 
 class Claim(Claiming):

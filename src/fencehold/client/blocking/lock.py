@@ -6,7 +6,6 @@ from functools import wraps
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
-from fencehold.client import views
 from fencehold.client.admission import admit
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lines import Line
@@ -21,12 +20,13 @@ from fencehold.client.decoration import (
     check_blocking,
     ran,
 )
-from fencehold.client.identity import this_thread
 from fencehold.client.made import Bodies, Holds
-from fencehold.client.terms import Forever, Terms, wait_of
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
 from fencehold.guarantees import Guarantees
+from fencehold.locks import views
+from fencehold.locks.identity import this_thread
+from fencehold.locks.terms import Forever, Terms, wait_of
 
 Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, whichever way it varies
 """What an acquire makes: a `Hold`, or a `Claim`."""

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
-from fencehold.client.aio.carrier import Carrier
 from fencehold.client.aio.channel import Channel
 from fencehold.client.blocking.gates import Threads
 from fencehold.client.blocking.thread import LoopThread, Slip
-from fencehold.client.clock import clock
-from fencehold.client.identity import Owners, this_thread
 from fencehold.client.sources import Source
-from fencehold.client.terms import Terms, ms_of
-from fencehold.client.trust import Grant
-from fencehold.client.views import EXPLAIN_LIMIT, Explanation
 from fencehold.errors import FenceholdError, UsageError
+from fencehold.locks.carrier import Carrier
+from fencehold.locks.clock import clock
+from fencehold.locks.identity import Owners, this_thread
+from fencehold.locks.terms import Terms, ms_of
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
 
 Held = TypeVar("Held")
 Result = TypeVar("Result")

@@ -13,12 +13,12 @@ from fencehold.client.blocking.lock import Held, Lock, Untimed, UntimedLock, loc
 from fencehold.client.blocking.portal import one_by_one
 from fencehold.client.calls import BlockingOnly
 from fencehold.client.current import Body
-from fencehold.client.identity import ThreadIdentity, this_thread
 from fencehold.client.made import Bodies, Levels
-from fencehold.client.terms import Forever, Terms
-from fencehold.client.views import Event
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, Unsupported
+from fencehold.locks.identity import ThreadIdentity, this_thread
+from fencehold.locks.terms import Forever, Terms
+from fencehold.locks.views import Event
 
 
 class RWLock(Generic[Held]):

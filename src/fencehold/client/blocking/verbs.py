@@ -17,8 +17,8 @@ from fencehold.client.calls import by_name
 from fencehold.client.jobs import Busy, Runs
 from fencehold.client.made import Levels
 from fencehold.client.rules import tier_of
-from fencehold.client.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.durations import Duration
+from fencehold.locks.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.types import CORRECTNESS, Tier
 
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from redis.exceptions import LockError, RedisError
 
-from fencehold.client.trust import State
 from fencehold.compat.redis.asking import Having, name_of, ttl_of, wait_of
 from fencehold.compat.redis.errors import Gone, Misused, NotHeld
+from fencehold.locks.trust import State
 
 logger = logging.getLogger(__name__)
 

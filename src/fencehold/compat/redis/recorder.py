@@ -26,12 +26,12 @@ from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Lock
 from fencehold.client.blocking.thread import LoopThread, closed
 from fencehold.client.plan import Plan
-from fencehold.client.trust import margin
-from fencehold.client.views import Holder
 from fencehold.compat.redis.asking import tier_of
 from fencehold.compat.redis.records import Record, holder_side, key_of, timeout_of, waiting_side
 from fencehold.compat.shadow import Report, Side, Tally
 from fencehold.errors import FenceholdError
+from fencehold.locks.trust import margin
+from fencehold.locks.views import Holder
 
 HASTE_S = 0.2
 PATIENCE_S = 1.0

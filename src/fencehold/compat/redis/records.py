@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from fencehold.client.identity import session_meta
-from fencehold.client.views import Holder, Waiting
 from fencehold.compat.shadow import Kind, Report, Side
+from fencehold.locks.identity import session_meta
+from fencehold.locks.views import Holder, Waiting
 from fencehold.version import __version__
 
 logger = logging.getLogger("fencehold.shadow")

@@ -12,20 +12,12 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Self
 
-from fencehold.engines.etcd import records, snapshots
-from fencehold.engines.etcd.keys import POSITION_MAX, Keys
-from fencehold.engines.etcd.opening import epoch_in, open_journal
-from fencehold.engines.etcd.pages import Pages
-from fencehold.engines.etcd.room import Gauge
-from fencehold.engines.etcd.trimming import Trimmer
-from fencehold.engines.etcd.watch import Tail
-from fencehold.errors import NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
-from fencehold.etcd.address import Address, parse
-from fencehold.etcd.cluster import Answer, Bounds, Cluster
-from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.member import Connect, Standing
-from fencehold.etcd.survey import Seen, survey
-from fencehold.etcd.transactions import (
+from fencehold.drivers.etcd.address import Address, parse
+from fencehold.drivers.etcd.cluster import Answer, Bounds, Cluster
+from fencehold.drivers.etcd.http2.channel import Channel
+from fencehold.drivers.etcd.member import Connect, Standing
+from fencehold.drivers.etcd.survey import Seen, survey
+from fencehold.drivers.etcd.transactions import (
     Message,
     copy_of,
     count,
@@ -38,6 +30,14 @@ from fencehold.etcd.transactions import (
     transaction,
     value_in,
 )
+from fencehold.engines.etcd import records, snapshots
+from fencehold.engines.etcd.keys import POSITION_MAX, Keys
+from fencehold.engines.etcd.opening import epoch_in, open_journal
+from fencehold.engines.etcd.pages import Pages
+from fencehold.engines.etcd.room import Gauge
+from fencehold.engines.etcd.trimming import Trimmer
+from fencehold.engines.etcd.watch import Tail
+from fencehold.errors import NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.journal.room import Room

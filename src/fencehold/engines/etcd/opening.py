@@ -6,12 +6,8 @@ What cannot come about by any order of our own calls is damage, and told as such
 
 from typing import NamedTuple
 
-from fencehold.engines.etcd import records
-from fencehold.engines.etcd.keys import Keys
-from fencehold.engines.etcd.snapshots import Pointer, load, pointer_of
-from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
-from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.transactions import (
+from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.transactions import (
     count_in,
     first_of,
     get,
@@ -20,6 +16,10 @@ from fencehold.etcd.transactions import (
     transaction,
     value_in,
 )
+from fencehold.engines.etcd import records
+from fencehold.engines.etcd.keys import Keys
+from fencehold.engines.etcd.snapshots import Pointer, load, pointer_of
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
 from fencehold.journal.port import Opened
 from fencehold.types import BEGINNING, Epoch, Position
 

@@ -8,13 +8,13 @@
 
 from typing import NamedTuple
 
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Cluster, TooMuch
+from fencehold.drivers.etcd.transactions import Message
 from fencehold.engines.etcd import records
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.snapshots import pointer_at
 from fencehold.errors import Damaged, Trimmed
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Cluster, TooMuch
-from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
 from fencehold.types import Position
 

@@ -8,9 +8,9 @@
 
 import asyncio
 
-from fencehold.etcd.address import Address
-from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.storage import Storage, quota_of
+from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.storage import Storage, quota_of
 from fencehold.journal.room import Room
 
 DEFAULT_QUOTA_BYTES = 2 << 30

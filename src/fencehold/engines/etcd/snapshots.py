@@ -15,12 +15,9 @@ from zlib import crc32
 
 import msgspec
 
-from fencehold.engines.etcd import records
-from fencehold.engines.etcd.keys import POSITION_MAX, Keys
-from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.transactions import (
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.transactions import (
     Message,
     count,
     count_in,
@@ -34,6 +31,9 @@ from fencehold.etcd.transactions import (
     transaction,
     value_in,
 )
+from fencehold.engines.etcd import records
+from fencehold.engines.etcd.keys import POSITION_MAX, Keys
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.port import Snapshot
 from fencehold.runtime.ids import new_secret
 from fencehold.types import BEGINNING, Position

@@ -10,11 +10,11 @@
    begins with the snapshot.
 """
 
+from fencehold.drivers.etcd.cluster import Cluster, Compacted
+from fencehold.drivers.etcd.transactions import first_of, get, transaction
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.snapshots import pointer_of
 from fencehold.errors import OutcomeUnknown, Unavailable
-from fencehold.etcd.cluster import Cluster, Compacted
-from fencehold.etcd.transactions import first_of, get, transaction
 from fencehold.types import Position
 
 STEP_ENTRIES = 1_000

@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.etcd.transactions import Message
 from fencehold.engines.etcd.keys import Keys
 from fencehold.engines.etcd.pages import Pages
 from fencehold.errors import Unavailable
-from fencehold.etcd import messages
-from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.http2.status import CallFailed
-from fencehold.etcd.transactions import Message
 from fencehold.journal.port import Record
 from fencehold.types import Position
 

@@ -26,11 +26,11 @@ from psycopg.errors import Diagnostic
 from psycopg.pq import Format
 from psycopg.types.numeric import Int8
 
+from fencehold.drivers.postgres.admission import is_denied
 from fencehold.engines.postgres.address import Address, shown
 from fencehold.engines.postgres.failures import Lost, first_line, is_lost, refusal, unreached
 from fencehold.engines.postgres.greeting import greet
 from fencehold.errors import NotAdmitted, Unavailable
-from fencehold.postgres.admission import is_denied
 
 Row = tuple[Any, ...]
 _DRAINS_MAX = 4

@@ -1,12 +1,12 @@
 """The address of a journal: an ensemble, and the root under which the journal lives in it.
 
-`fencehold.zookeeper.address` has the laws of all addresses. Here TLS is asked for by the scheme.
+`fencehold.drivers.zookeeper.address` has the laws of all addresses. Here TLS is asked for by the scheme.
 """
 
 from dataclasses import dataclass
 
+from fencehold.drivers.zookeeper.address import Ensemble, hosts_of, login_of, options_of, parts_of, root_of, tls_of
 from fencehold.errors import UsageError
-from fencehold.zookeeper.address import Ensemble, hosts_of, login_of, options_of, parts_of, root_of, tls_of
 
 ROOT = "/fencehold"
 _OPTIONS = ("ca", "cert", "key")

@@ -1,6 +1,6 @@
 """kazoo's handler for a journal: plain sockets, and a `select` that costs little.
 
-`fencehold.zookeeper.handler` has the rules of the rest.
+`fencehold.drivers.zookeeper.handler` has the rules of the rest.
 """
 
 import select
@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.zookeeper.handler import LoopHandler
+from fencehold.drivers.zookeeper.handler import LoopHandler
 
 
 class PollHandler(LoopHandler):

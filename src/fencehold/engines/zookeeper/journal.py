@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 
+from fencehold.drivers.zookeeper.survey import survey
 from fencehold.engines.zookeeper.address import Address
 from fencehold.engines.zookeeper.creation import create
 from fencehold.engines.zookeeper.entries import Entries
@@ -26,7 +27,6 @@ from fencehold.journal.port import Declared, Opened, Record
 from fencehold.journal.room import Room
 from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import Epoch, Position
-from fencehold.zookeeper.survey import survey
 
 _ENTRY_BYTES_MAX = 900_000
 """A ZooKeeper as it comes takes 1 MiB (`jute.maxbuffer`), with the paths and the rest of a transaction."""

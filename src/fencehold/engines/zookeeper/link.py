@@ -35,10 +35,10 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
+from fencehold.drivers.zookeeper.denials import DENIALS
 from fencehold.engines.zookeeper.address import Address
 from fencehold.engines.zookeeper.handler import PollHandler
 from fencehold.errors import NotAdmitted, Unavailable
-from fencehold.zookeeper.denials import DENIALS
 
 Request = Callable[[Any], Any]
 """Hands one request to a kazoo client, and returns kazoo's promise of an answer."""

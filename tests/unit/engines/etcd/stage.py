@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.http2.channel import Channel
+from fencehold.drivers.etcd.member import Connect
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.engines.etcd.keys import Keys
-from fencehold.etcd import messages
-from fencehold.etcd.address import Address
-from fencehold.etcd.cluster import Cluster
-from fencehold.etcd.http2.channel import Channel
-from fencehold.etcd.member import Connect
 from fencehold.types import Epoch
 
 

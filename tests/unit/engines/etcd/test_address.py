@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fencehold.drivers.etcd.address import Address, Files, parse
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.errors import UsageError
-from fencehold.etcd.address import Address, Files, parse
 
 
 def test_a_url_names_hosts_and_the_rest_has_defaults() -> None:

@@ -12,7 +12,7 @@ from fencehold.types import Position
 from rig.etcd import EtcdCluster
 from tests.contract.harness import fill, leading, read_all, run
 from tests.contract.test_tail import Follower
-from tests.unit.etcd.guarded import LOGIN, PASSWORD, issued, with_tls, with_users
+from tests.unit.drivers.etcd.guarded import LOGIN, PASSWORD, issued, with_tls, with_users
 
 pytestmark = pytest.mark.slow
 

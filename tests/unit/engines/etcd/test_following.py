@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
+from fencehold.drivers.etcd import messages
 from fencehold.engines.etcd import EtcdJournal, watch
 from fencehold.engines.etcd.records import encode
 from fencehold.errors import Damaged, Unavailable
-from fencehold.etcd import messages
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
 from tests.contract.engines.etcd import fresh_address, members
 from tests.contract.harness import fill, opened, read_all, run
 from tests.contract.test_tail import Follower
 from tests.contract.worker import Worker, all_records, entries
+from tests.unit.drivers.etcd.between import Between
 from tests.unit.engines.etcd.stage import leading, raw
-from tests.unit.etcd.between import Between
 
 pytestmark = pytest.mark.slow
 

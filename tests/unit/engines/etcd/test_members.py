@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from fencehold.drivers.etcd.address import Address
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from fencehold.errors import Unavailable
-from fencehold.etcd.address import Address
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
 from rig.processes import free_port

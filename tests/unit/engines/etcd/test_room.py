@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.storage import Storage, quota_in, quota_of
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.room import DEFAULT_QUOTA_BYTES, room_of
 from fencehold.errors import OutcomeUnknown, UsageError
-from fencehold.etcd.address import parse
-from fencehold.etcd.storage import Storage, quota_in, quota_of
 from fencehold.journal.port import Journal
 from fencehold.types import Epoch, Position
 from rig.etcd import EtcdCluster

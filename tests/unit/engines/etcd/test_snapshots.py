@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.address import Address
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.snapshots import CHUNK_BYTES
 from fencehold.errors import Damaged, UsageError
-from fencehold.etcd import messages
-from fencehold.etcd.address import Address
 from fencehold.journal.port import Opened, Snapshot
 from fencehold.types import Position
 from tests.contract.engines.etcd import fresh_address

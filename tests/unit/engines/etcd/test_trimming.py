@@ -4,11 +4,11 @@ import os
 
 import pytest
 
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.cluster import Compacted
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.trimming import STEP_ENTRIES
-from fencehold.etcd import messages
-from fencehold.etcd.address import Address
-from fencehold.etcd.cluster import Compacted
 from fencehold.journal.port import Snapshot
 from fencehold.types import Epoch, Position
 from rig.etcd import EtcdCluster

@@ -1,0 +1,432 @@
+"""The law of one connection: streams, windows and endings, fed with bytes and asked for bytes.
+
+1.  *A stream ends once*, with a status; whoever asked is told at once, from within `feed`.
+2.  *Was it sent?* A stream whose beginning was never taken to be written, that the other side refused, or that it
+    says it has not looked at, certainly did nothing. Of every other one that breaks nobody knows.
+3.  *No more is sent than the other side has room for*: what does not fit waits in its stream until it has.
+4.  *No more is kept than there is room for here*: a stream's window grows again when what came is read, and who
+    sends more than fits is broken with. The window of all streams together grows whenever half of it is used:
+    one that nobody reads must not stop the others.
+5.  *What RFC 9113 forbids ends the stream, or the connection*, as it says, and the other side is told why. What
+    comes late, for a stream that is over, is dropped.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from fencehold.drivers.etcd.http2 import frames
+from fencehold.drivers.etcd.http2.frames import Broken, Cause, Farewell, Frame
+from fencehold.drivers.etcd.http2.status import Code, Status, status_in
+
+MESSAGE_BYTES_MAX = 16 << 20
+"""The largest message taken."""
+_STREAM_WINDOW_BYTES = 3 * MESSAGE_BYTES_MAX
+"""Half of it may be read and not told yet, and a message of the largest size must fit all the same."""
+_WINDOW_BYTES = 4 * MESSAGE_BYTES_MAX
+_BLOCK_BYTES_MAX = 64 << 10
+_NUMBER_MAX = (1 << 31) - 1
+_TOO_MANY_PINGS = b"too_many_pings"
+"""How servers of gRPC say that they are asked too often for a sign of life."""
+_WORDS_MAX = 200
+
+
+class Receiver(Protocol):
+    """Who asked."""
+
+    def on_message(self, data: bytes) -> None: ...
+    def on_end(self, status: Status) -> None: ...
+
+
+class Stream:
+    """One call. Its owner hands it back to the conversation, and touches nothing in it."""
+
+    __slots__ = (
+        "block",
+        "credit",
+        "heard",
+        "is_answered",
+        "is_whole",
+        "number",
+        "read",
+        "receiver",
+        "room",
+        "to_send",
+    )
+
+    def __init__(self, block: bytes, receiver: Receiver) -> None:
+        self.block = block
+        self.receiver = receiver
+        self.number = 0
+        """None before it began."""
+        self.credit = 0
+        """How much the other side has room for."""
+        self.to_send = bytearray()
+        self.is_whole = False
+        """Whether nothing will be added to what is to be sent."""
+        self.is_answered = False
+        """Whether the headers of an answer came."""
+        self.heard = bytearray()
+        """What came of messages that are not whole yet."""
+        self.room = _STREAM_WINDOW_BYTES
+        """How much the other side may still send."""
+        self.read = 0
+        """How much was read since the window last grew."""
+
+
+class Conversation:
+    """One connection, seen from the client."""
+
+    def __init__(self) -> None:
+        self.is_greeted = False
+        """Whether the other side has said that it speaks HTTP/2."""
+        self.is_ending = False
+        """Whether it takes no new streams; those that are there go on."""
+        self.farewell = ""
+        """Why the other side wants no more, if it said so."""
+        self.is_too_many_pings = False
+        """Whether that is why."""
+        self._splitter = frames.Splitter()
+        self._streams: dict[int, Stream] = {}
+        self._waiting: deque[Stream] = deque()
+        """Begun here; the other side takes no more at a time."""
+        self._next = 1
+        self._next_untaken = 1
+        """The first stream of which nothing was taken to be written."""
+        self._credit = self._first_credit = frames.WINDOW_BYTES
+        self._frame_bytes = frames.FRAME_BYTES
+        self._streams_max = _NUMBER_MAX
+        self._heard = 0
+        """How much came since the window of the connection last grew."""
+        self._block: tuple[Frame, bytearray] | None = None
+        """A header block that is not whole."""
+        self._out = [
+            frames.PREFACE,
+            frames.settings(
+                {
+                    frames.HEADER_TABLE_SIZE: 0,
+                    frames.ENABLE_PUSH: 0,
+                    frames.INITIAL_WINDOW_SIZE: _STREAM_WINDOW_BYTES,
+                }
+            ),
+            frames.numbered(frames.WINDOW_UPDATE, 0, _WINDOW_BYTES - frames.WINDOW_BYTES),
+        ]
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._streams and not self._waiting
+
+    def take(self) -> bytes:
+        """What is to be written now. Whoever takes it writes it: from then on it counts as sent."""
+        out, self._out = self._out, []
+        self._next_untaken = self._next
+        return b"".join(out)
+
+    def is_sent(self, stream: Stream) -> bool:
+        """Whether the other side may have seen anything of it."""
+        return 0 < stream.number < self._next_untaken
+
+    def begin(self, block: bytes, receiver: Receiver) -> Stream:
+        """A new stream; nothing more is said in it before `send`."""
+        stream = Stream(block, receiver)
+        if self.is_ending:
+            receiver.on_end(self._not_taken())
+        elif len(self._streams) < self._streams_max and not self._waiting:
+            self._number(stream)
+        else:
+            self._waiting.append(stream)
+        return stream
+
+    def send(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
+        """Say something in a stream, as soon as there is room for it."""
+        stream.to_send += data
+        stream.is_whole = is_last
+        self._push(stream)
+
+    def on_read(self, stream: Stream, size: int) -> None:
+        """A message of that size was read: there is room for more."""
+        stream.read += frames.MESSAGE_HEAD_BYTES + size
+        if stream.read > _STREAM_WINDOW_BYTES // 2 and stream.number in self._streams:
+            self._out.append(frames.numbered(frames.WINDOW_UPDATE, stream.number, stream.read))
+            stream.room += stream.read
+            stream.read = 0
+
+    def cancel(self, stream: Stream) -> None:
+        """Nobody waits for it any more; its receiver is told nothing."""
+        if self._streams.pop(stream.number, None) is not None:
+            self._out.append(frames.numbered(frames.RST_STREAM, stream.number, Cause.CANCEL))
+            self._begin_waiting()
+        elif stream in self._waiting:
+            self._waiting.remove(stream)
+
+    def retire(self) -> None:
+        """Begin no more streams; those that are there go on."""
+        self.is_ending = True
+        self._refuse_waiting()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._out.append(frames.frame(frames.PING, payload=bytes(8)))
+
+    def end(self, code: Code, why: str) -> None:
+        """The connection is no more: whoever asked is told."""
+        self.retire()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.receiver.on_end(Status(code, why, is_sent=self.is_sent(stream)))
+
+    def feed(self, data: bytes) -> None:
+        """What came.
+
+        Raises:
+            Broken: it makes no sense; write what is to be written, and end it.
+        """
+        try:
+            for arrived in self._splitter.feed(data):
+                self._check(arrived)
+                self._on_frame(arrived)
+        except Broken as error:
+            self._out.append(frames.goaway(error.cause))
+            raise
+
+    def _check(self, arrived: Frame) -> None:
+        if self._block is not None and arrived.kind != frames.CONTINUATION:
+            raise Broken("headers that do not end")
+        if not self.is_greeted and arrived.kind != frames.SETTINGS:
+            raise Broken("words before the settings")
+        frames.check(arrived)
+
+    def _stream(self, number: int) -> Stream | None:
+        """The stream that a frame is for; None if it is over.
+
+        Raises:
+            Broken: it never began. Those with even numbers would be the other side's, which begins none.
+        """
+        stream = self._streams.get(number)
+        if stream is None and (number >= self._next or not number % 2):
+            raise Broken(f"a frame in stream {number}, which never began")
+        return stream
+
+    def _on_frame(self, arrived: Frame) -> None:
+        kind = arrived.kind
+        if kind == frames.DATA:
+            self._on_data(arrived)
+        elif kind == frames.HEADERS:
+            self._on_block(arrived, bytearray(frames.plain(arrived)))
+        elif kind == frames.CONTINUATION:
+            self._on_continuation(arrived)
+        elif kind == frames.WINDOW_UPDATE:
+            self._on_window(arrived.stream, frames.increment_in(arrived.payload))
+        elif kind == frames.SETTINGS:
+            self._on_settings(arrived)
+        elif kind == frames.PING:
+            if not arrived.flags & frames.ACK:
+                self._out.append(frames.frame(frames.PING, frames.ACK, payload=arrived.payload))
+        elif kind == frames.RST_STREAM:
+            self._on_reset(arrived.stream, frames.cause_in(arrived.payload))
+        elif kind == frames.GOAWAY:
+            self._on_goaway(frames.goaway_in(arrived.payload))
+
+    # What is sent.
+
+    def _number(self, stream: Stream) -> None:
+        stream.number, self._next = self._next, self._next + 2
+        stream.credit = self._first_credit
+        self.is_ending = self.is_ending or self._next > _NUMBER_MAX
+        self._streams[stream.number] = stream
+        block, kind = stream.block, frames.HEADERS
+        while len(block) > self._frame_bytes:
+            self._out.append(frames.frame(kind, 0, stream.number, block[: self._frame_bytes]))
+            block, kind = block[self._frame_bytes :], frames.CONTINUATION
+        self._out.append(frames.frame(kind, frames.END_HEADERS, stream.number, block))
+
+    def _push(self, stream: Stream) -> None:
+        """Say what there is room for."""
+        if stream.number not in self._streams:
+            return
+        while stream.to_send:
+            size = min(len(stream.to_send), stream.credit, self._credit, self._frame_bytes)
+            if size <= 0:
+                return
+            part = bytes(stream.to_send[:size])
+            del stream.to_send[:size]
+            stream.credit -= size
+            self._credit -= size
+            is_end = stream.is_whole and not stream.to_send
+            self._out.append(frames.frame(frames.DATA, frames.END_STREAM if is_end else 0, stream.number, part))
+
+    def _on_window(self, number: int, more: int) -> None:
+        if number:
+            if (stream := self._stream(number)) is not None:
+                self._on_stream_window(stream, more)
+            return
+        if not more:
+            raise Broken("no more room")
+        self._credit += more
+        if self._credit > frames.WINDOW_BYTES_MAX:
+            raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        self._push_all()
+
+    def _on_stream_window(self, stream: Stream, more: int) -> None:
+        stream.credit += more
+        if not more:
+            self._fail_stream(stream, "no more room", Cause.PROTOCOL_ERROR)
+        elif stream.credit > frames.WINDOW_BYTES_MAX:
+            self._fail_stream(stream, "more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        else:
+            self._push(stream)
+
+    def _push_all(self) -> None:
+        for stream in tuple(self._streams.values()):
+            if stream.to_send:
+                self._push(stream)
+
+    def _on_settings(self, arrived: Frame) -> None:
+        if arrived.flags & frames.ACK:
+            if arrived.payload:
+                raise Broken("settings in an acknowledgement", Cause.FRAME_SIZE_ERROR)
+            return
+        self.is_greeted = True
+        told = frames.settings_in(arrived.payload)
+        self._frame_bytes = told.get(frames.MAX_FRAME_SIZE, self._frame_bytes)
+        self._streams_max = told.get(frames.MAX_CONCURRENT_STREAMS, self._streams_max)
+        first = told.get(frames.INITIAL_WINDOW_SIZE, self._first_credit)
+        for stream in self._streams.values():
+            stream.credit += first - self._first_credit
+            if stream.credit > frames.WINDOW_BYTES_MAX:
+                raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        self._first_credit = first
+        self._out.append(frames.frame(frames.SETTINGS, frames.ACK))
+        self._push_all()
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        while self._waiting and len(self._streams) < self._streams_max and not self.is_ending:
+            stream = self._waiting.popleft()
+            self._number(stream)
+            self._push(stream)
+        if self.is_ending:
+            self._refuse_waiting()
+
+    # What is heard.
+
+    def _on_data(self, arrived: Frame) -> None:
+        size, stream = len(arrived.payload), self._stream(arrived.stream)
+        self._use_room(size, stream)
+        data = frames.plain(arrived)
+        if stream is None:
+            return
+        if not stream.is_answered:
+            self._fail_stream(stream, "an answer without headers", Cause.PROTOCOL_ERROR)
+            return
+        stream.heard += data
+        stream.read += size - len(data)
+        self._tell_messages(stream)
+        if arrived.flags & frames.END_STREAM:
+            self._end_stream(stream, Status(Code.INTERNAL, "it ended without a status"), is_over_there=True)
+
+    def _use_room(self, size: int, stream: Stream | None) -> None:
+        """What came takes up room: all of it, the padding and what is for nobody as well."""
+        self._heard += size
+        if self._heard > _WINDOW_BYTES // 2:
+            self._out.append(frames.numbered(frames.WINDOW_UPDATE, 0, self._heard))
+            self._heard = 0
+        if stream is not None:
+            stream.room -= size
+            if stream.room < 0:
+                raise Broken("more than there was room for", Cause.FLOW_CONTROL_ERROR)
+
+    def _tell_messages(self, stream: Stream) -> None:
+        heard = stream.heard
+        while len(heard) >= frames.MESSAGE_HEAD_BYTES:
+            size = frames.message_size(heard)
+            if size > MESSAGE_BYTES_MAX:
+                text = f"Received message larger than max ({size} vs. {MESSAGE_BYTES_MAX})"
+                self._end_stream(stream, Status(Code.RESOURCE_EXHAUSTED, text))
+                return
+            end = frames.MESSAGE_HEAD_BYTES + size
+            if len(heard) < end:
+                return
+            data = bytes(heard[frames.MESSAGE_HEAD_BYTES : end])
+            del heard[:end]
+            stream.receiver.on_message(data)
+
+    def _on_block(self, arrived: Frame, block: bytearray) -> None:
+        if len(block) > _BLOCK_BYTES_MAX:
+            raise Broken("headers without an end", Cause.ENHANCE_YOUR_CALM)
+        if not arrived.flags & frames.END_HEADERS:
+            self._block = arrived, block
+            return
+        self._block = None
+        headers = frames.headers_in(bytes(block))
+        stream = self._stream(arrived.stream)
+        if stream is not None:
+            self._on_headers(stream, headers, is_end=bool(arrived.flags & frames.END_STREAM))
+
+    def _on_headers(self, stream: Stream, headers: dict[str, str], *, is_end: bool) -> None:
+        http = headers.get(":status", "")
+        if (http == "") != stream.is_answered or (stream.is_answered and not is_end):
+            # The first ones have a status of HTTP; the last ones have none, and are the last.
+            self._fail_stream(stream, "headers out of order", Cause.PROTOCOL_ERROR)
+        elif is_end:
+            self._end_stream(stream, status_in(headers), is_over_there=True)
+        elif http != "200":
+            # More will follow, if it is one of those that only say that an answer is on its way.
+            if not (len(http) == 3 and http.startswith("1")):
+                self._end_stream(stream, status_in(headers))
+        elif not headers.get("content-type", "").startswith("application/grpc"):
+            self._end_stream(stream, Status(Code.UNKNOWN, "it answered with something that is not gRPC"))
+        else:
+            stream.is_answered = True
+
+    def _on_continuation(self, arrived: Frame) -> None:
+        if self._block is None or self._block[0].stream != arrived.stream:
+            raise Broken("headers without a beginning")
+        first, block = self._block
+        block += arrived.payload
+        # Of its flags it has this one; others would mean something in the frame that it continues.
+        self._on_block(first._replace(flags=first.flags | arrived.flags & frames.END_HEADERS), block)
+
+    def _on_reset(self, number: int, cause: int) -> None:
+        stream = self._stream(number)
+        if stream is None:
+            return
+        del self._streams[number]
+        is_refused = cause == Cause.REFUSED_STREAM
+        code = Code.CANCELLED if cause == Cause.CANCEL else Code.UNAVAILABLE
+        why = f"the stream was reset: {frames.cause_name(cause)}"
+        stream.receiver.on_end(Status(code, why, is_sent=not is_refused))
+        self._begin_waiting()
+
+    def _on_goaway(self, said: Farewell) -> None:
+        self.is_too_many_pings = said.cause == Cause.ENHANCE_YOUR_CALM and said.words == _TOO_MANY_PINGS
+        words = said.words[:_WORDS_MAX].decode("ascii", "backslashreplace")
+        self.farewell = ": ".join(filter(None, [frames.cause_name(said.cause) if said.cause else "", words]))
+        self.retire()
+        for stream in [each for each in self._streams.values() if each.number > said.last]:
+            del self._streams[stream.number]
+            stream.receiver.on_end(self._not_taken())
+
+    def _not_taken(self) -> Status:
+        why = "it takes no more calls"
+        return Status(Code.UNAVAILABLE, f"{why}: {self.farewell}" if self.farewell else why, is_sent=False)
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for stream in waiting:
+            stream.receiver.on_end(self._not_taken())
+
+    def _fail_stream(self, stream: Stream, why: str, cause: Cause) -> None:
+        """End it for what the other side did in it."""
+        self._end_stream(stream, Status(Code.INTERNAL, f"it does not speak HTTP/2: {why}"), cause=cause)
+
+    def _end_stream(
+        self, stream: Stream, status: Status, *, is_over_there: bool = False, cause: Cause = Cause.CANCEL
+    ) -> None:
+        """End it on both sides, whatever was still to be said."""
+        if self._streams.pop(stream.number, None) is None:
+            return
+        is_over_here = stream.is_whole and not stream.to_send
+        if not (is_over_here and is_over_there):
+            self._out.append(frames.numbered(frames.RST_STREAM, stream.number, cause))
+        stream.receiver.on_end(status)
+        self._begin_waiting()

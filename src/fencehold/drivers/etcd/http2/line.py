@@ -1,0 +1,245 @@
+"""One connection: a conversation with a socket and a clock.
+
+Calls are written at once, and answered from within the reading; a call makes one future and one timer. A
+connection on which nothing is heard while somebody waits is asked for a sign of life, and given up without one.
+A server that finds it is asked too often says so and hangs up; the next connection asks half as often.
+"""
+
+import asyncio
+from typing import Any
+
+from fencehold.drivers.etcd.http2 import frames
+from fencehold.drivers.etcd.http2.conversation import Conversation, Receiver, Stream
+from fencehold.drivers.etcd.http2.status import CallFailed, Code, Status, failed
+
+_SILENCE_S = 10.0
+"""etcd hangs up on clients that ask more often than every 5 s whether it is there, unless it was told otherwise
+(`--grpc-keepalive-min-time`)."""
+_SILENCE_S_MAX = 320.0
+"""Servers of gRPC that were told nothing want to be asked no more often than every 5 minutes."""
+_SIGN_S = 3.0
+_UNTAKEN_BYTES_MAX = 64 << 20
+"""More than a server of gRPC ever has room for: what is answered to one that asks and does not listen piles up."""
+_FAREWELL_S = 1.0
+"""How long who broke the rules has to read why it is left."""
+
+
+class Pace:
+    """How long a connection may be silent before it is asked for a sign of life; one for all to a member."""
+
+    def __init__(self) -> None:
+        self.silence_s = _SILENCE_S
+
+    def slow_down(self) -> None:
+        """It was asked too often: ask half as often."""
+        self.silence_s = min(2 * self.silence_s, _SILENCE_S_MAX)
+
+
+class Line(asyncio.Protocol):
+    """A connection to one member, used by the loop that made it."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._loop = asyncio.get_running_loop()
+        self._conversation = Conversation()
+        self._transport: Any = None
+        self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self.heard = 0
+        """How often anything was heard. A clock would not tell what came first: uvloop's ticks in milliseconds."""
+        self._heard_at = self._loop.time()
+        self._is_asked = False
+        """Whether a sign of life was asked for, and nothing was heard since."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_broken = self._is_slowed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls may begin here."""
+        return not (self._conversation.is_ending or self._transport.is_closing())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection is gone."""
+        return self._over.done()
+
+    async def greeted(self) -> None:
+        """Until the other side has said that it speaks HTTP/2; nothing is asked before.
+
+        Raises:
+            CallFailed: it hung up instead.
+        """
+        await self._greeted
+
+    async def ask(self, block: bytes, data: bytes, timeout_s: float | None) -> bytes:
+        """One call with one answer.
+
+        Raises:
+            CallFailed: see its `code` and `is_sent`.
+        """
+        asked = _Asked(self._loop.create_future())
+        stream = self.begin(block, asked)
+        self.send(stream, data, is_last=True)
+        timer = None
+        if timeout_s is not None:
+            timer = self._loop.call_later(timeout_s, self._on_late, stream, asked, self.heard)
+        try:
+            return await asked.answer
+        except asyncio.CancelledError:
+            self.cancel(stream)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def begin(self, block: bytes, receiver: Receiver) -> Stream:
+        return self._conversation.begin(block, receiver)
+
+    def send(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
+        self._conversation.send(stream, frames.message(data), is_last=is_last)
+        self._flush()
+
+    def on_read(self, stream: Stream, size: int) -> None:
+        self._conversation.on_read(stream, size)
+        self._flush()
+
+    def cancel(self, stream: Stream) -> None:
+        self._conversation.cancel(stream)
+        self._flush()
+
+    async def close(self, within_s: float = 1.0) -> None:
+        """Hang up, and wait until that is done."""
+        self._end(Code.CANCELLED, "closed here")
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            await asyncio.wait({self._over}, timeout=within_s)
+        finally:
+            if not self.is_over:
+                self._transport.abort()
+
+    def on_late(self, stream: Stream, heard: int) -> None:
+        """A call was not answered in time. If no more was heard than when it began, others use another line."""
+        is_dead = self.heard == heard
+        if is_dead:
+            self._conversation.retire()
+        self.cancel(stream)
+        if is_dead and self._conversation.is_idle:
+            # Nobody would take what is still to be written.
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        if self._transport.is_closing():
+            return
+        if out := self._conversation.take():
+            self._transport.write(out)
+        if self._conversation.is_ending and self._conversation.is_idle:
+            self._transport.close()
+
+    def _on_late(self, stream: Stream, asked: "_Asked", heard: int) -> None:
+        self.on_late(stream, heard)
+        asked.on_end(
+            Status(Code.DEADLINE_EXCEEDED, "no answer in time", is_sent=self._conversation.is_sent(stream))
+        )
+
+    def _break(self, why: str) -> None:
+        """The other side broke the rules: tell it, and whoever asked."""
+        self._is_broken = True
+        self._end(Code.UNAVAILABLE, why)
+        if not self._transport.is_closing():
+            self._transport.write(self._conversation.take())
+            self._transport.close()
+        self._timer = self._loop.call_later(_FAREWELL_S, self._transport.abort)
+
+    def _end(self, code: Code, why: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._greeted.done():
+            self._greeted.set_exception(CallFailed(Code.UNAVAILABLE, why, is_sent=False))
+            self._greeted.exception()
+        self._conversation.end(code, why)
+
+    # Called by the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._flush()
+        self._timer = self._loop.call_later(self._pace.silence_s, self._on_silence)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_broken:
+            return
+        self.heard += 1
+        self._heard_at = self._loop.time()
+        try:
+            self._conversation.feed(data)
+        except frames.Broken as error:
+            self._break(f"it does not speak HTTP/2: {error}")
+            return
+        if self._is_asked:
+            self._on_sign()
+        if not self._greeted.done() and self._conversation.is_greeted:
+            self._greeted.set_result(None)
+        if self._conversation.is_too_many_pings and not self._is_slowed:
+            self._is_slowed = True
+            self._pace.slow_down()
+        self._flush()
+        if self._transport.get_write_buffer_size() > _UNTAKEN_BYTES_MAX:
+            self._break("it asks and does not listen")
+
+    def eof_received(self) -> None:
+        # The transport closes now, and takes nothing more: what would begin until that is done was never sent.
+        self._conversation.retire()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        why = "it hung up" if error is None else str(error) or repr(error)
+        if self._conversation.farewell:
+            why = f"{why}: {self._conversation.farewell}"
+        self._end(Code.UNAVAILABLE, why)
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _on_silence(self) -> None:
+        if self._is_asked:
+            self._end(Code.UNAVAILABLE, "it gives no sign of life")
+            self._transport.abort()
+            return
+        left_s = self._pace.silence_s
+        if not self._conversation.is_idle:
+            left_s -= self._loop.time() - self._heard_at
+        if left_s <= 0:
+            self._conversation.ping()
+            self._flush()
+            self._is_asked, left_s = True, _SIGN_S
+        self._timer = self._loop.call_later(left_s, self._on_silence)
+
+    def _on_sign(self) -> None:
+        """There is life: let it be silent again."""
+        self._is_asked = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._pace.silence_s, self._on_silence)
+
+
+class _Asked:
+    """Waits for one answer."""
+
+    __slots__ = ("_data", "answer")
+
+    def __init__(self, answer: "asyncio.Future[bytes]") -> None:
+        self.answer = answer
+        self._data: bytes | None = None
+
+    def on_message(self, data: bytes) -> None:
+        self._data = data
+
+    def on_end(self, status: Status) -> None:
+        if self.answer.done():
+            return
+        if status.code is Code.OK and self._data is not None:
+            self.answer.set_result(self._data)
+        elif status.code is Code.OK:
+            self.answer.set_exception(CallFailed(Code.INTERNAL, "it answered nothing"))
+        else:
+            self.answer.set_exception(failed(status))

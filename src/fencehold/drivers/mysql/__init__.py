@@ -1,0 +1,1 @@
+"""MySQL and MariaDB, by aiomysql: the URL, connections, and what a failure means."""

@@ -1,0 +1,1 @@
+"""Postgres, by libpq: the URL, connections, and what a failure means, a refusal to let us in among them."""

@@ -1,0 +1,105 @@
+"""The carrier: what carries the verbs of a client to whatever grants locks, a service or a backend used directly.
+
+1. A grant that was made by a carrier is given back and extended through the same one.
+2. Whatever ends the waiting for an acquire, nothing stays behind of it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, Protocol
+
+from fencehold.errors import UsageError
+from fencehold.guarantees import Guarantees
+from fencehold.locks.clock import Clock
+from fencehold.locks.identity import Owners, Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
+from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
+
+
+class Answer(NamedTuple):
+    """What is known at once of an acquire."""
+
+    grant: Grant | None
+    is_known: bool
+    """Without a grant: whether the name is certainly another's now; else it is for the loop to find out."""
+
+
+class AtOnce(Protocol):
+    """A way for a thread to ask by itself, where handing over to the loop would take longer than the answer."""
+
+    def acquire(self, terms: Terms, who: Who) -> Answer:
+        """Try to have names, without waiting for them."""
+
+    def release(self, grant: Grant) -> bool:
+        """Give a grant back; False if that has to be done on the loop.
+
+        Raises:
+            HoldLost: it was gone already.
+        """
+
+    def abandon(self, grant: Grant) -> None:
+        """Have a grant given back that nobody has: whoever asked for it was interrupted. It does not wait."""
+
+
+class Carrier(Protocol):
+    """Belongs to the event loop that made it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def owners(self) -> Owners: ...
+
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """For threads; None where the loop has to be asked."""
+
+    async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        """Acquire for a task or thread, or for an owner made `anew`; None if it was not to be had in time."""
+
+    def release(self, grant: Grant) -> Awaitable[None]:
+        """Give a grant back. It is done whether or not the result is awaited."""
+
+    async def extend(self, grant: Grant, ttl: float | None) -> None:
+        """Let a grant end that many seconds from now; None: with its session."""
+
+    async def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
+        """Who has a name and who waits for it, so many of each; as of some moment ago, if `stale` will do."""
+
+    async def break_hold(self, name: str, fence: int) -> int:
+        """Take a name from whoever holds it up to a fence, if one is given."""
+
+    def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
+        """Something whenever a name may have changed hands; ends when the client is closed."""
+
+    async def ready(self) -> None:
+        """Wait until it can be used."""
+
+    async def close(self) -> None:
+        """Give everything back and disconnect."""
+
+
+def check_loop(loop: asyncio.AbstractEventLoop, unusable: str = "") -> None:
+    """Refuse what is asked on another event loop than a client lives on.
+
+    Args:
+        unusable: why the client cannot be used at all, which is said first.
+    """
+    if asyncio.get_running_loop() is not loop:
+        raise UsageError(unusable or "this client belongs to another event loop: connect inside the running one")
+
+
+def current_task() -> "asyncio.Task[Any]":
+    """The task that asks."""
+    task = asyncio.current_task()
+    if task is None:
+        raise UsageError("this is called inside a task")
+    return task

@@ -1,0 +1,151 @@
+"""Which member is asked, for how long, and what its answer means: with members that do as they are told."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fencehold.drivers.etcd import messages
+from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.errors import OutcomeUnknown, Unavailable
+
+FULL = "etcdserver: mvcc: database space exceeded"
+
+
+class Members:
+    """Members a, which leads, and b. A test says how calls to one of them go wrong."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.on_call: dict[tuple[str, str], Callable[[float], Any]] = {}
+
+    def cluster(self, *, user: str = "") -> Cluster:
+        address = Address(("a:1", "b:1"), user=user, password="secret" if user else "")
+        connect: Any = lambda endpoint, _: Told(self, endpoint[0])  # noqa: E731
+        return Cluster(address, Bounds(), connect)
+
+    async def answer(self, member: str, verb: str, timeout: float) -> Any:  # noqa: ASYNC109
+        self.asked.append((member, verb))
+        if (wrong := self.on_call.get((member, verb))) is not None:
+            await wrong(timeout)
+        if verb == "Status":
+            header = messages.ResponseHeader(member_id=ord(member))
+            return messages.StatusResponse(header=header, leader=ord("a"))
+        return {"Authenticate": messages.AuthenticateResponse(token="token")}.get(verb, messages.PutResponse())
+
+
+class Told:
+    """A channel to one of them."""
+
+    def __init__(self, members: Members, member: str) -> None:
+        self._members = members
+        self._member = member
+
+    def unary_unary(self, path: str, *_: Any, **__: Any) -> Any:
+        async def call(_: Any, *, timeout: float, metadata: Any = ()) -> Any:  # noqa: ASYNC109
+            return await self._members.answer(self._member, path.rpartition("/")[2], timeout)
+
+        return call
+
+    def stream_stream(self, *_: Any, **__: Any) -> None:
+        return None
+
+    async def close(self) -> None:
+        return
+
+
+def failing(code: Code, details: str, *, is_sent: bool) -> Callable[[float], Any]:
+    async def fail(_: float) -> None:
+        raise CallFailed(code, details, is_sent=is_sent)
+
+    return fail
+
+
+def test_a_write_that_finds_the_database_full_is_in_doubt() -> None:
+    """etcd answers so to the very request that filled it, too, and keeps what it wrote. It is not repeated."""
+
+    async def main() -> None:
+        members = Members()
+        members.on_call["a", "Put"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
+        with pytest.raises(OutcomeUnknown, match="quota"):
+            await members.cluster().put(b"key", b"value")
+        assert members.asked.count(("a", "Put")) == 1
+
+    asyncio.run(main())
+
+
+def test_a_reading_from_a_full_database_is_no_doubt() -> None:
+    """It changed nothing."""
+
+    async def main() -> None:
+        members = Members()
+        members.on_call["a", "Range"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
+        with pytest.raises(Unavailable, match="quota"):
+            await members.cluster().read(messages.RangeRequest(key=b"key"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "is_sent"),
+    [(Code.UNAVAILABLE, "refused", False), (Code.UNAVAILABLE, "etcdserver: no leader", True)],
+)
+def test_a_member_that_cannot_log_in_is_left(code: Code, details: str, is_sent: bool) -> None:
+    """A token may have run out when the member that is asked is gone, or cut off."""
+
+    async def main() -> None:
+        members = Members()
+        cluster = members.cluster(user="me")
+        await cluster.put(b"key", b"value")
+        assert cluster.asked == "a:1"
+        cluster._has_token = False
+        for verb in ("Authenticate", "Put"):
+            members.on_call["a", verb] = failing(code, details, is_sent=is_sent)
+        await cluster.put(b"key", b"value")
+        assert cluster.asked == "b:1"
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_anothers_login_keeps_its_own_deadline() -> None:
+    """One with much time may have begun it."""
+
+    async def main() -> None:
+        async def hang(timeout: float) -> None:  # noqa: ASYNC109
+            await asyncio.sleep(timeout)
+            raise CallFailed(Code.DEADLINE_EXCEEDED, "no answer in time")
+
+        members = Members()
+        for member in "ab":
+            members.on_call[member, "Authenticate"] = hang
+        cluster = members.cluster(user="me")
+        patient = asyncio.create_task(cluster.transact(messages.TxnRequest(), within_s=30.0))
+        while ("a", "Authenticate") not in members.asked:  # noqa: ASYNC110 - it comes with the next turns of the loop
+            await asyncio.sleep(0)
+        begun = time.monotonic()
+        with pytest.raises(Unavailable):
+            await cluster.transact(messages.TxnRequest(), within_s=0.1)
+        assert time.monotonic() - begun < 10
+        patient.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_broke_is_not_taken_for_nobody_there() -> None:
+    """A greeting on an old connection fails once; the next finds the member."""
+
+    async def main() -> None:
+        async def break_once(_: float) -> None:
+            del members.on_call["a", "Status"]
+            raise CallFailed(Code.UNAVAILABLE, "it hung up", is_sent=True)
+
+        members = Members()
+        members.on_call["a", "Status"] = break_once
+        members.on_call["b", "Status"] = failing(Code.UNAVAILABLE, "refused", is_sent=False)
+        await members.cluster().put(b"key", b"value")
+
+    asyncio.run(main())
