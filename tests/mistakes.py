@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencehold.core import living, machine, snapshot
+from fencehold.core import machine, sessions, snapshot
 from fencehold.core.state import NOT_DUE, Session, State
 
 Patch = pytest.MonkeyPatch
@@ -19,7 +19,7 @@ def let_waiters_outlive_their_session(patch: Patch) -> None:
             state.sessions_due.drop(session.due_at, session.id)
 
     patch.setattr(State, "let_die", let_die)
-    patch.setattr(living, "leave", lambda _state, _session, _waiter: None)
+    patch.setattr(sessions, "leave", lambda _state, _session, _waiter: None)
 
 
 def guess_the_fence_after_a_restart(patch: Patch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fencehold.core import acquiring, anchors, deadlines, refusals, releasing, snapshot
+from fencehold.core import acquire, anchors, deadlines, refusals, release, snapshot
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
@@ -99,9 +99,9 @@ alone = st.sampled_from((True, True, False))
 def make_small(patch: pytest.MonkeyPatch) -> None:
     """Let the machine cut and forget early, so that small conversations see it do so."""
     patch.setattr(snapshot, "_SLICE", 1)
-    patch.setattr(releasing, "LAPSED_MAX", LAPSED_MAX)
+    patch.setattr(release, "LAPSED_MAX", LAPSED_MAX)
     patch.setattr(deadlines, "_SLACK", 2)
-    patch.setattr(acquiring, "KEPT_MAX", KEPT_MAX)
+    patch.setattr(acquire, "KEPT_MAX", KEPT_MAX)
     patch.setattr(anchors, "ANCHORS_MAX", ANCHORS_MAX)
     patch.setattr(refusals, "_NAMES_MAX", 0)
 

@@ -13,23 +13,23 @@ from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
 from fencehold.core import (
-    acquiring,
+    acquire,
     anchors,
     commands,
     deadlines,
     deadlock,
-    granting,
-    living,
+    grants,
     machine,
     outcomes,
     queues,
-    releasing,
+    release,
     requests,
-    saving,
+    sessions,
     snapshot,
+    snapshot_slices,
 )
 from fencehold.core import state as core_state
-from fencehold.core.saving import Saving, SessionImage
+from fencehold.core.snapshot_slices import Saving, SessionImage
 from fencehold.core.state import NOT_DUE, Crowd, Hold, Queue, Session, State, Waiter
 from fencehold.errors import InvariantViolated
 from tests.depth import deep
@@ -60,14 +60,14 @@ def _name(bug: Callable[[Patch], None]) -> str:
 def a_break_does_not_move_the_fence(patch: Patch) -> None:
     def break_holds(state: State, command: commands.Break) -> outcomes.Outcome:
         state.fence -= 1
-        return releasing.break_holds(state, command)
+        return release.break_holds(state, command)
 
     patch.setitem(machine._COMMANDS, commands.Break, break_holds)
 
 
 def raising_the_fence_may_lower_it(patch: Patch) -> None:
     def raise_fence(state: State, command: commands.RaiseFence) -> Any:
-        told = granting.raise_fence(state, command)
+        told = grants.raise_fence(state, command)
         if isinstance(told, outcomes.FenceRaised):
             state.fence = command.at_least
         return told
@@ -78,7 +78,7 @@ def raising_the_fence_may_lower_it(patch: Patch) -> None:
 def a_raised_fence_is_not_kept(patch: Patch) -> None:
     def raise_fence(state: State, command: commands.RaiseFence) -> Any:
         fence = state.fence
-        told = granting.raise_fence(state, command)
+        told = grants.raise_fence(state, command)
         state.fence = fence
         return told
 
@@ -94,21 +94,21 @@ def a_waiter_outlives_its_session(patch: Patch) -> None:
 
 
 def a_reader_overtakes_a_waiting_writer(patch: Patch) -> None:
-    def acquire(state: State, session: Session, ask: commands.Acquire) -> Any:
-        is_reader = ask.mode is commands.Mode.SHARED and acquiring._refusal(state, session, ask) is None
+    def acquired(state: State, session: Session, ask: commands.Acquire) -> Any:
+        is_reader = ask.mode is commands.Mode.SHARED and acquire._refusal(state, session, ask) is None
         if is_reader and all(state.admits(name, ask.mode) for name in ask.names):
-            return granting.grant(state, session, ask)
-        return acquiring.acquire(state, session, ask)
+            return grants.grant(state, session, ask)
+        return acquire.acquire(state, session, ask)
 
-    patch.setitem(machine._REQUESTS, commands.Acquire, acquire)
+    patch.setitem(machine._REQUESTS, commands.Acquire, acquired)
 
 
 def anyone_may_release(patch: Patch) -> None:
-    def release(state: State, session: Session, command: commands.Release) -> Any:
+    def released(state: State, session: Session, command: commands.Release) -> Any:
         hold = state.find(command.names[0], command.fence) if len(command.names) == 1 else None
-        return releasing.release(state, session if hold is None else state.sessions[hold.session], command)
+        return release.release(state, session if hold is None else state.sessions[hold.session], command)
 
-    patch.setitem(machine._REQUESTS, commands.Release, release)
+    patch.setitem(machine._REQUESTS, commands.Release, released)
 
 
 def a_cancelled_waiter_is_granted_later(patch: Patch) -> None:
@@ -117,15 +117,15 @@ def a_cancelled_waiter_is_granted_later(patch: Patch) -> None:
         session.final_answers[waiter.ask.request] = answer
         state.tell(outcomes.WaitEnded(waiter.ticket, session.id, waiter.ask.request, waiter.ask.owner, answer))
 
-    patch.setattr(acquiring, "end_wait", end_wait)
+    patch.setattr(acquire, "end_wait", end_wait)
 
 
 def who_stands_behind_a_cancelled_waiter_is_not_woken(patch: Patch) -> None:
-    patch.setattr(acquiring, "hand_on", lambda _state, _names: None)
+    patch.setattr(acquire, "hand_on", lambda _state, _names: None)
 
 
 def a_wait_does_not_time_out(patch: Patch) -> None:
-    patch.setattr(living, "end_wait", lambda _state, _waiter, _answer: None)
+    patch.setattr(sessions, "end_wait", lambda _state, _waiter, _answer: None)
 
 
 def a_repeated_request_is_acted_upon_again(patch: Patch) -> None:
@@ -137,7 +137,7 @@ def an_acknowledged_answer_is_never_forgotten(patch: Patch) -> None:
 
 
 def a_hold_outlives_its_ttl(patch: Patch) -> None:
-    patch.setattr(living, "end_uncleanly", lambda _state, _hold, _ending: None)
+    patch.setattr(sessions, "end_uncleanly", lambda _state, _hold, _ending: None)
 
 
 def an_extension_leaves_the_old_end_in_place(patch: Patch) -> None:
@@ -149,38 +149,38 @@ def a_lock_delay_is_ignored(patch: Patch) -> None:
 
 
 def a_least_time_ends_with_the_session(patch: Patch) -> None:
-    end_session = living.end_session
+    end_session = sessions.end_session
 
     def end(state: State, session: Session, ending: outcomes.Ending) -> list[str]:
         for name in [name for name, kept in state.kept.items() if kept.session == session.id]:
             state.keep_no_longer(name, state.fence)
         return end_session(state, session, ending)
 
-    patch.setattr(living, "end_session", end)
+    patch.setattr(sessions, "end_session", end)
 
 
 def a_least_time_ends_with_a_release(patch: Patch) -> None:
-    def release(state: State, session: Session, command: commands.Release) -> Any:
+    def released(state: State, session: Session, command: commands.Release) -> Any:
         for name in command.names:
             state.keep_no_longer(name, command.fence)
-        return releasing.release(state, session, command)
+        return release.release(state, session, command)
 
-    patch.setitem(machine._REQUESTS, commands.Release, release)
+    patch.setitem(machine._REQUESTS, commands.Release, released)
 
 
 def a_least_time_is_ignored(patch: Patch) -> None:
-    patch.setattr(granting, "_keep", lambda _state, _session, _ask: None)
+    patch.setattr(grants, "_keep", lambda _state, _session, _ask: None)
 
 
 def what_was_withdrawn_is_kept(patch: Patch) -> None:
-    undo = acquiring._undo
+    undo = acquire._undo
 
     def undo_and_keep(state: State, session: Session, granted: outcomes.Granted) -> None:
         with Patch.context() as meanwhile:
             meanwhile.setattr(State, "keep_no_longer", lambda _state, _name, _fence: None)
             undo(state, session, granted)
 
-    patch.setattr(acquiring, "_undo", undo_and_keep)
+    patch.setattr(acquire, "_undo", undo_and_keep)
 
 
 def what_is_due_ends_in_the_order_it_was_entered(patch: Patch) -> None:
@@ -191,7 +191,7 @@ def a_paused_leader_expires_the_world(patch: Patch) -> None:
     def pass_time(state: State, elapsed_ms: int, unix_ms: int) -> None:
         limits = state.limits
         state.limits = replace(limits, elapsed_ms_max=1 << 40)
-        living.pass_time(state, elapsed_ms, unix_ms)
+        sessions.pass_time(state, elapsed_ms, unix_ms)
         state.limits = limits
 
     patch.setattr(machine, "pass_time", pass_time)
@@ -204,7 +204,7 @@ def a_renewal_comes_too_late_to_be_seen(patch: Patch) -> None:
             session.due_at = NOT_DUE
         return sessions
 
-    patch.setattr(living, "_sessions_to_end", sessions_to_end)
+    patch.setattr(sessions, "_sessions_to_end", sessions_to_end)
 
 
 def a_multi_lock_is_granted_when_one_name_is_free(patch: Patch) -> None:
@@ -242,8 +242,8 @@ def a_place_is_counted_with_those_who_left(patch: Patch) -> None:
 
 
 def _with_images(patch: Patch, change: Callable[[SessionImage], SessionImage]) -> None:
-    image_of = saving.image_of
-    patch.setattr(saving, "image_of", lambda session: change(image_of(session)))
+    image_of = snapshot_slices.image_of
+    patch.setattr(snapshot_slices, "image_of", lambda session: change(image_of(session)))
 
 
 def a_snapshot_drops_the_waiters(patch: Patch) -> None:
@@ -288,7 +288,7 @@ def a_reader_is_let_in_to_a_writer(patch: Patch) -> None:
 
 def a_multi_lock_is_granted_in_part(patch: Patch) -> None:
     def grant(state: State, session: Session, ask: commands.Acquire) -> outcomes.Granted:
-        return replace(granting.grant(state, session, replace(ask, names=ask.names[:1])), names=ask.names)
+        return replace(grants.grant(state, session, replace(ask, names=ask.names[:1])), names=ask.names)
 
     patch.setattr(queues, "grant", grant)
 
@@ -306,7 +306,7 @@ def the_time_of_day_begins_anew_with_each_leader(patch: Patch) -> None:
         state.anchors.clear()
         anchors.drop_anchor(state, unix_ms)
 
-    patch.setattr(living, "drop_anchor", drop_anchor)
+    patch.setattr(sessions, "drop_anchor", drop_anchor)
 
 
 def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fencehold.client import session as client_session
 from fencehold.client.protocol import SessionProtocol
-from fencehold.core import acquiring, commands, machine, requests
+from fencehold.core import acquire, commands, machine, requests
 from fencehold.core.outcomes import Cancelled, Refused, Renewed
 from fencehold.core.state import Session, State
 from fencehold.errors import Sealed
@@ -94,7 +94,7 @@ def _a_waiter_granted_after_its_cancel(patch: Patch) -> None:
         session = state.sessions.get(command.session)
         if session is not None and command.request in session.waiters:
             return Cancelled(command.request)
-        return acquiring.cancel(state, command)
+        return acquire.cancel(state, command)
 
     patch.setitem(machine._COMMANDS, commands.Cancel, cancel)
 

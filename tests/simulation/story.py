@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.machine import Machine
-from fencehold.core.releasing import LAPSED_MAX
+from fencehold.core.release import LAPSED_MAX
 from fencehold.journal.codec import decode
 from tests.property import guarantees as judged
 from tests.simulation.store import Stored

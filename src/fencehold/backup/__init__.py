@@ -2,13 +2,13 @@
 
 - `frames`: how a backup looks as bytes
 - `replay`: from a snapshot and the entries after it to a machine
-- `exporting`: a journal into a file, beside whoever leads
-- `importing`: a file into an empty journal, with fences that never go back
+- `journal_export`: a journal into a file, beside whoever leads
+- `journal_import`: a file into an empty journal, with fences that never go back
 """
 
-from fencehold.backup.exporting import export, survey, write_snapshot
 from fencehold.backup.frames import Head
-from fencehold.backup.importing import Loaded, Restored, fence_after, load, restore
+from fencehold.backup.journal_export import export, survey, write_snapshot
+from fencehold.backup.journal_import import Loaded, Restored, fence_after, load, restore
 from fencehold.backup.replay import Contents
 
 __all__ = [

@@ -20,7 +20,7 @@ from fencehold.cli import completion
 from fencehold.cli.child import Child
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import complain
-from fencehold.cli.holding import Holding, Wanted
+from fencehold.cli.held_locks import Holding, Wanted
 from fencehold.cli.options import (
     URL,
     ClientName,

@@ -18,7 +18,7 @@ from fencehold.cli.configuration import Configuration, Said, configured, show
 from fencehold.cli.exits import Exit, exit_of
 from fencehold.cli.failures import fail
 from fencehold.cli.options import lasting, port_number
-from fencehold.cli.serving import Serving
+from fencehold.cli.server_process import Serving
 from fencehold.cli.settings import SETTINGS, File, read
 from fencehold.errors import (
     AlreadyOwned,

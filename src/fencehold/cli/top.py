@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from fencehold.cli import shapes
-from fencehold.cli.looking import HEADERS, all_names, row
+from fencehold.cli.inspection import HEADERS, all_names, row
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url, lasting
 from fencehold.cli.output import clean, say_json, say_rows, table, to_person
 from fencehold.cli.screen import show_until_quit

@@ -19,8 +19,8 @@
     however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
     had it is no exception: its run was done.
 
-Where each law lives: `living` (time, sessions), `anchors` (the time of day), `granting` (12), `queues` (6, 9),
-`acquiring`, `releasing` (7), `requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
+Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
+`acquire`, `release` (7), `requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from fencehold.core.acquiring import acquire, cancel
+from fencehold.core.acquire import acquire, cancel
 from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
@@ -47,14 +47,14 @@ from fencehold.core.commands import (
     Settle,
     Suspend,
 )
-from fencehold.core.granting import raise_fence
+from fencehold.core.grants import raise_fence
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
-from fencehold.core.living import close_session, open_session, pass_time, renew, suspend
 from fencehold.core.outcomes import Announced, Applied, Code, LimitsSet, Outcome, Refused
 from fencehold.core.refusals import refuse
-from fencehold.core.releasing import break_holds, extend, release
+from fencehold.core.release import break_holds, extend, release
 from fencehold.core.requests import once, settle
+from fencehold.core.sessions import close_session, open_session, pass_time, renew, suspend
 from fencehold.core.snapshot import Snapshot, read, state_hash
 from fencehold.core.state import State
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from fencehold.core.commands import Acquire
-from fencehold.core.granting import grant
+from fencehold.core.grants import grant
 from fencehold.core.outcomes import Cancelled, Granted, TimedOut, WaitEnded
 from fencehold.core.state import OwnerKey, Queue, Session, State, Waiter
 

@@ -1,7 +1,7 @@
 """Snapshot: the state to bytes and back, with a format version and a hash.
 
 The bytes depend on the state alone: equal states have equal bytes, whichever entries or snapshots they were made
-from. They are written in slices, so that no step takes long however much is held (see `saving`).
+from. They are written in slices, so that no step takes long however much is held (see `snapshot_slices`).
 
 Layout: ``FENCEHOLD`` and the version as one byte; sections of MessagePack, each behind its length in four bytes:
 the head, then slices of sessions with their holds; a length of zero; the BLAKE2b hash of all before it.
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from fencehold.core.limits import Limits
 from fencehold.core.queues import take_place
-from fencehold.core.saving import SavedSession, Saving, SessionImage
+from fencehold.core.snapshot_slices import SavedSession, Saving, SessionImage
 from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 

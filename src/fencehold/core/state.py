@@ -24,7 +24,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Answer, Notice, Outcome
 
 if TYPE_CHECKING:
-    from fencehold.core.saving import Saving
+    from fencehold.core.snapshot_slices import Saving
 
 _FENCE_AND_NAME = attrgetter("fence", "name")
 

@@ -31,7 +31,6 @@ from fencehold.errors import (
 )
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
-from fencehold.node.growth import growth_bytes
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.names import Names
@@ -40,6 +39,7 @@ from fencehold.node.ring import Ring
 from fencehold.node.room import Level, RoomWatch
 from fencehold.node.routes import Routes
 from fencehold.node.saver import Saver
+from fencehold.node.snapshot_growth import growth_bytes
 from fencehold.node.standby import Line, StandingBy
 from fencehold.node.standbys import Member, Standbys
 from fencehold.node.suspicion import Patience

@@ -11,7 +11,7 @@ from fencehold import aio
 from fencehold.cli import run as running
 from fencehold.cli.app import build
 from fencehold.cli.exits import Exit
-from fencehold.cli.holding import Holding, Wanted
+from fencehold.cli.held_locks import Holding, Wanted
 from fencehold.client.log import OVERLOADS, overloaded
 from fencehold.errors import Overloaded
 from tests.unit.client.service import service_on_a_thread

@@ -12,7 +12,7 @@ from fencehold import errors
 from fencehold.cli.exits import MEANINGS, Exit, exit_of
 from fencehold.cli.failures import guarded
 from fencehold.cli.serve import _failed
-from fencehold.cli.serving import Serving
+from fencehold.cli.server_process import Serving
 from fencehold.errors import (
     AlreadyOwned,
     Damaged,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from fencehold.cli.child import Child
-from fencehold.cli.holding import Holding
+from fencehold.cli.held_locks import Holding
 from fencehold.cli.run import Running
 
 

@@ -10,7 +10,7 @@ from fencehold.cli.app import COMMANDS, build, prepared
 from fencehold.cli.options import duration, lasting, wait_of
 from fencehold.cli.output import ago, clean, left
 from fencehold.cli.run import split
-from fencehold.cli.serving import JsonLines, Lines
+from fencehold.cli.server_process import JsonLines, Lines
 from fencehold.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fencehold.core import acquiring
+from fencehold.core import acquire as acquiring
 from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,

@@ -21,7 +21,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.broadcast import Broadcast
-from fencehold.doors.resp.waves import Member
+from fencehold.doors.resp.event_batches import Member
 from fencehold.journal.codec import encode
 from fencehold.node.node import Node
 from fencehold.node.ring import Ring

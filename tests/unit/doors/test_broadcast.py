@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fencehold.core import events
 from fencehold.core.commands import Acquire, CloseSession, OpenSession, Release
 from fencehold.core.events import Event
-from fencehold.doors.resp import broadcast, replies, waves
-from fencehold.doors.resp.watching import shortest
-from fencehold.doors.resp.waves import Member
+from fencehold.doors.resp import broadcast, event_batches, replies
+from fencehold.doors.resp.event_batches import Member
+from fencehold.doors.resp.watch_commands import shortest
 from fencehold.node.ring import Ring
 from tests.unit.doors.broadcasts import NAMES, Reader, Stage, is_wanted, pushed, some_commands
 
@@ -112,7 +112,7 @@ def _play(stage: Stage, chance: random.Random, steps: int) -> list[Seen]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all be told in small pieces, so that short histories have many."""
-    monkeypatch.setattr(waves, "WAVE_BYTES", 700)
+    monkeypatch.setattr(event_batches, "WAVE_BYTES", 700)
     monkeypatch.setattr(broadcast, "WAVE_BYTES", 700)
     monkeypatch.setattr(broadcast, "_READ_STEPS", 3)
     monkeypatch.setattr(events, "_NAMES_PER_STEP", 4)
@@ -278,7 +278,7 @@ def test_who_does_not_read_delays_nobody_and_is_told_of_the_gap() -> None:
 
 
 def test_who_fell_behind_by_more_than_is_kept_reads_on_in_the_ring() -> None:
-    """What the ring still has is told without a gap, though the waves are gone."""
+    """What the ring still has is told without a gap, though the batches are gone."""
     stage = Stage(kept_bytes_max=2_000)
     stage.happen(OpenSession(60_000))
     reader, member = stage.watcher("bench:")
@@ -322,7 +322,7 @@ def test_a_long_entry_is_gone_through_in_pieces() -> None:
 
 
 def test_nothing_is_kept_of_who_is_gone() -> None:
-    """When the last one leaves, with waves untaken, no group, prefix or byte is left, and nobody is woken."""
+    """When the last one leaves, with batches untaken, no group, prefix or byte is left, and nobody is woken."""
     stage = Stage()
     stage.happen(OpenSession(60_000))
     watchers = [stage.watcher(name, "bench:")[1] for name in NAMES for _ in range(3)]

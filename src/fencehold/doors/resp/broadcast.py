@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from fencehold.core.events import Event, scan
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.waves import WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
+from fencehold.doors.resp.event_batches import WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
 from fencehold.node.node import Node
 from fencehold.node.prefixes import Prefixes
 from fencehold.runtime.clock import Clock, MonotonicClock

@@ -32,7 +32,7 @@ from fencehold.node.leader import Answer, Question, Reply
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
     from fencehold.doors.resp.member import Member
-    from fencehold.doors.resp.watching import Watching
+    from fencehold.doors.resp.watch_commands import Watching
     from fencehold.node.node import Node
     from fencehold.node.online_backup import OnlineBackup
 

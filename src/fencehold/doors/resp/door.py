@@ -13,14 +13,23 @@ import json
 from itertools import count
 from typing import NamedTuple
 
-from fencehold.doors.resp import backups, greeting, locking, looking, nodes, sessions, tiers, watching
+from fencehold.doors.resp import (
+    backups,
+    hello,
+    lock_commands,
+    nodes,
+    query_commands,
+    session_commands,
+    tiers,
+    watch_commands,
+)
 from fencehold.doors.resp.backlog import Backlog
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
-from fencehold.node.checkup import Checkup
+from fencehold.node.engine_health import Checkup
 from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
@@ -92,11 +101,11 @@ class Door:
         """Of the machines that somebody watches."""
         self._numbers = count(1)
         self.handlers = {
-            **greeting.HANDLERS,
-            **sessions.HANDLERS,
-            **locking.HANDLERS,
-            **looking.HANDLERS,
-            **watching.HANDLERS,
+            **hello.HANDLERS,
+            **session_commands.HANDLERS,
+            **lock_commands.HANDLERS,
+            **query_commands.HANDLERS,
+            **watch_commands.HANDLERS,
             **nodes.HANDLERS,
             **backups.HANDLERS,
             **tiers.HANDLERS,

@@ -9,7 +9,7 @@ from fencehold.cli import shapes
 from fencehold.cli.caller import in_passing
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.looking import ROWS, show, view_of
+from fencehold.cli.inspection import ROWS, show, view_of
 from fencehold.cli.options import URL, Json, Name, Tier, Url
 from fencehold.cli.output import clean, note, say, say_json
 from fencehold.cli.wire import wired

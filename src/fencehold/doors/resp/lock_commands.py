@@ -35,7 +35,7 @@ from fencehold.doors.resp.arguments import (
 )
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
-from fencehold.doors.resp.sessions import member_of, with_implicit
+from fencehold.doors.resp.session_commands import member_of, with_implicit
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError

@@ -9,7 +9,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Granted
 from fencehold.journal.codec import encode
-from fencehold.node.growth import growth_bytes
+from fencehold.node.snapshot_growth import growth_bytes
 
 
 def _size(machine: Machine) -> int:

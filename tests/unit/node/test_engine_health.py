@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fencehold.journal.health import Health
-from fencehold.node import checkup
-from fencehold.node.checkup import Checkup
+from fencehold.node import engine_health as checkup
+from fencehold.node.engine_health import Checkup
 from tests.unit.node.doubles import HandJournal, run, settle
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fencehold.core.commands import Break
-from fencehold.node.company import Company
+from fencehold.node.group_commit import Company
 from tests.unit.node.doubles import run, settle, until
 from tests.unit.node.test_leader import leading
 

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
-from fencehold.backup.exporting import Progress, nobody
 from fencehold.backup.frames import Head, Reader
+from fencehold.backup.journal_export import Progress, nobody
 from fencehold.backup.replay import Contents, Replay
 from fencehold.core.commands import Announce, Entry, RaiseFence
-from fencehold.core.granting import FENCE_MAX
+from fencehold.core.grants import FENCE_MAX
 from fencehold.errors import Damaged, UsageError
 from fencehold.journal.port import Journal, Snapshot
 from fencehold.types import Epoch, Position

@@ -21,7 +21,7 @@ from fencehold.core.outcomes import (
     TimedOut,
 )
 from fencehold.core.queues import end_wait, hand_on, leave
-from fencehold.core.releasing import end_uncleanly
+from fencehold.core.release import end_uncleanly
 from fencehold.core.requests import no_session
 from fencehold.core.shape import refuse_session
 from fencehold.core.state import NOT_DUE, Session, State

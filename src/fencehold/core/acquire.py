@@ -9,7 +9,7 @@
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel
 from fencehold.core.deadlock import find_circle
-from fencehold.core.granting import grant
+from fencehold.core.grants import grant
 from fencehold.core.outcomes import (
     Answer,
     Busy,
