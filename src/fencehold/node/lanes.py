@@ -119,10 +119,11 @@ class Lanes:
         """Take a command into the batch that gathers, or let it wait in its lane."""
         if lane.batch != self._batch:
             self._begin(lane)
-        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= self._weight_max)):
+        taken = lane.taken
+        if lane.overflow or (taken and (taken >= self._share or self._weight >= self._weight_max)):
             self._defer(lane, Waiting(command, None, answer, weight))
         else:
-            lane.taken += weight
+            lane.taken = taken + weight
             self._weight += weight
             self.commands.append(command)
             self.answers.append(answer)
