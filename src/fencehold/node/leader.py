@@ -80,7 +80,7 @@ _APPEND_TIMES_MAX = 256
 _RETRY_AFTER_S = 0.25
 """When to come back to a leader that has too much to do."""
 
-_QUESTIONS_MS_MAX = 1.0
+_QUESTIONS_MS_MAX = 0.5
 """How long questions may take after one entry; the others are put after the next."""
 
 _LOOKED_MAX = 256

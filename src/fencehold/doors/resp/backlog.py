@@ -17,7 +17,7 @@ from fencehold.runtime.clock import Clock
 
 QUANTUM = 16
 """Commands that are handled at once."""
-SLICE_MS = 0.5
+SLICE_MS = 0.25
 """How long those in the backlog may take in one turn of the event loop, all together."""
 ALONE_COMMANDS = 1_024
 ALONE_MS = 4.0

@@ -56,7 +56,7 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_US
 long as its connection does."""
 
 
-class Slot(Struct, eq=False):
+class Slot(Struct, eq=False, gc=False):
     """The place of one reply among those of its connection."""
 
     connection: "Connection"
@@ -164,6 +164,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = self.ending = True
+        # Slots are not looked at by the garbage collector, so no circle may be left.
+        self._slots.clear()
         self.door.on_closed(self)
         if self.member is not None:
             by_client = not self._closing_by_us and (error is None or isinstance(error, _ABORTS))
