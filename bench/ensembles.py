@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bench import folders
 from bench.contest import Fixture
-from fencehold.drivers.etcd import address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.engines.etcd.keys import Keys
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
@@ -95,7 +95,7 @@ class Nodes(Ensemble):
 
     def keys(self) -> Keys:
         """Where their journal is in the etcd."""
-        return Keys(address.parse(self._engine_url()).prefix)
+        return Keys(EtcdAddress.parse(self._engine_url()).prefix)
 
     def _engine_url(self) -> str:
         return self._etcd.cluster.url("bench")

@@ -16,7 +16,7 @@ from fencehold.backends.etcd import EtcdBackend
 from fencehold.backends.etcd.keys import Keys, is_tombstone
 from fencehold.backends.port import Ask, Settings
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Bounds, Cluster
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.locks.terms import Terms
@@ -61,7 +61,7 @@ class Raw:
 
 @asynccontextmanager
 async def raw(ground: Ground) -> AsyncIterator[Raw]:
-    address = parse(ground.url)
+    address = EtcdAddress.parse(ground.url)
     cluster = Cluster(address, Bounds(call_s=5.0))
     try:
         yield Raw(cluster, address.prefix)
@@ -271,7 +271,7 @@ def _is_ask(path: str, request: Any) -> bool:
 
 @asynccontextmanager
 async def behind(middle: Middle, ground: Ground, ttl: float = TTL_S) -> AsyncIterator[EtcdBackend]:
-    backend = EtcdBackend(parse(ground.url), Settings(ttl, 2.0), connect=middle.connect)
+    backend = EtcdBackend(EtcdAddress.parse(ground.url), Settings(ttl, 2.0), connect=middle.connect)
     await backend.open()
     try:
         yield backend

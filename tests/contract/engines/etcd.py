@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fencehold.drivers.etcd.address import Address, parse
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.engines.etcd import Bounds, EtcdJournal
 from rig.etcd import EtcdCluster
@@ -25,9 +25,9 @@ def members() -> EtcdCluster:
     return stand(EtcdCluster, own_folder("etcd"))
 
 
-def fresh_address() -> Address:
+def fresh_address() -> EtcdAddress:
     """Where no journal was before."""
-    return parse(members().url(f"test/{next(_numbers)}"))
+    return EtcdAddress.parse(members().url(f"test/{next(_numbers)}"))
 
 
 class SharedMembers:

@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fencehold.engines.zookeeper import Address, ZookeeperJournal
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.engines.zookeeper import ZookeeperJournal
 from fencehold.engines.zookeeper.link import Lost
 from fencehold.errors import Unavailable
 from rig.zookeeper import ZookeeperEnsemble
@@ -31,7 +32,9 @@ def fresh_root() -> str:
 
 def journal_at(root: str, **options: Any) -> ZookeeperJournal:
     """A handle on the journal there, not opened yet."""
-    return ZookeeperJournal(Address.parse(ensemble().url(root)), **{"append_timeout_s": PATIENCE_S, **options})
+    return ZookeeperJournal(
+        ZookeeperAddress.parse(ensemble().url(root)), **{"append_timeout_s": PATIENCE_S, **options}
+    )
 
 
 class EnsembleCluster:

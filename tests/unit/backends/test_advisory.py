@@ -5,8 +5,9 @@ import pytest
 from fencehold import CORRECTNESS, UsageError
 from fencehold.backends.advisory import backend
 from fencehold.backends.advisory.session import patience
-from fencehold.backends.advisory.store import key_of, place_of
+from fencehold.backends.advisory.store import SCHEME, key_of
 from fencehold.backends.port import Settings
+from fencehold.drivers.postgres.address import PostgresAddress
 
 
 def test_a_name_has_one_number_for_ever() -> None:
@@ -41,9 +42,11 @@ def test_it_never_protects_state() -> None:
 
 def test_a_url_says_where_the_notes_are() -> None:
     """The rest of it is libpq's."""
-    place = place_of("postgresql+advisory://db/app?schema=s&table=t&pooler=session&sslmode=require")
-    assert (place.schema, place.table, place.pooler) == ("s", "t", "session")
-    assert place.address.params["dbname"] == "app"
+    address = PostgresAddress.parse(
+        "postgresql+advisory://db/app?schema=s&table=t&pooler=session&sslmode=require", SCHEME
+    )
+    assert address.options == {"schema": "s", "table": "t", "pooler": "session"}
+    assert address.params["dbname"] == "app"
 
 
 @pytest.mark.parametrize("query", ["schema=No", "table=" + "a" * 21, "pooler=transaction", "nonsense=1"])

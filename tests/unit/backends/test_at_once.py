@@ -15,9 +15,9 @@ import fencehold
 from fencehold import EFFICIENCY, HoldLost, OutcomeUnknown, State, UsageError, aio
 from fencehold.backends.at_once import AtOnce
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.redis.address import parse
 from fencehold.backends.redis.store import RedisStore
 from fencehold.backends.store import Busy, Taken
+from fencehold.drivers.resp.address import RedisAddress
 from fencehold.locks.clock import clock
 from fencehold.locks.identity import this_thread
 from fencehold.locks.terms import Terms
@@ -236,7 +236,7 @@ def test_a_withdrawal_finds_a_loop_that_is_closed(recwarn: pytest.WarningsRecord
 
 
 def test_a_thread_that_asks_a_closed_redis_leaves_no_connection(server: Redis) -> None:
-    store = RedisStore(parse(server.url), Settings())
+    store = RedisStore(RedisAddress.parse(server.url), Settings())
     assert store.asker is not None
     ask = Ask(Terms(("a",)), "0" * 32, "thread")
     assert store.asker.take(ask, 5) == Taken(0)
@@ -247,7 +247,7 @@ def test_a_thread_that_asks_a_closed_redis_leaves_no_connection(server: Redis) -
 
 def test_a_connection_in_use_is_given_up_by_who_uses_it(server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing meanwhile does not turn an answer that comes into one that is unknown."""
-    store = RedisStore(parse(server.url), Settings())
+    store = RedisStore(RedisAddress.parse(server.url), Settings())
     asker = store.asker
     assert asker is not None
     asked = asker._ask

@@ -9,34 +9,43 @@ from fencehold import PermissionDenied, Unavailable, Unsupported, UsageError
 from fencehold.backends.advisory.notes import Notes
 from fencehold.backends.port import Settings
 from fencehold.backends.postgres import backend
-from fencehold.backends.postgres.store import place_of
+from fencehold.backends.postgres.store import SCHEME
 from fencehold.backends.postgres.tables import making, script
+from fencehold.drivers.postgres.address import PostgresAddress
 from fencehold.drivers.postgres.failures import Rejected, refusal, unreached
 from fencehold.errors import FenceholdError, OutcomeUnknown
 
 
 def test_a_url_is_libpqs_with_options_of_our_own() -> None:
     """Ours do not get to libpq, and all others do."""
-    place = place_of("postgres://me:secret@db:5433/app?schema=s&table=t&connections=2&sslmode=require")
-    assert (place.schema, place.table, place.connections, place.pooler) == ("s", "t", 2, "detect")
-    assert place.address.params["sslmode"] == "require"
-    assert "schema" not in place.address.params
-    assert place.address.params["password"] == "secret"
+    address = PostgresAddress.parse(
+        "postgres://me:secret@db:5433/app?schema=s&table=t&connections=2&sslmode=require", SCHEME
+    )
+    assert address.options == {
+        "schema": "s",
+        "table": "t",
+        "connections": 2,
+        "pooler": "detect",
+        "replication": "synchronous",
+    }
+    assert address.params["sslmode"] == "require"
+    assert "schema" not in address.params
+    assert address.params["password"] == "secret"
 
 
 def test_what_is_special_in_an_option_arrives_as_it_is() -> None:
     """Blanks, for one: libpq knows no plus signs for them."""
-    place = place_of("postgresql://db/app?options=-c%20jit%3Doff")
-    assert place.address.params["options"] == "-c jit=off"
+    address = PostgresAddress.parse("postgresql://db/app?options=-c%20jit%3Doff", SCHEME)
+    assert address.params["options"] == "-c jit=off"
 
 
 def test_a_password_is_never_shown() -> None:
     """Neither in the address, nor in what is said of a URL that cannot be read."""
-    place = place_of("postgresql://me:secret@one:1,two:2/app")
-    assert f"{place.address}" == "postgresql://one:1,two:2/app"
-    assert "secret" not in repr(place)
+    address = PostgresAddress.parse("postgresql://me:secret@one:1,two:2/app", SCHEME)
+    assert f"{address}" == "postgresql://one:1,two:2/app"
+    assert "secret" not in repr(address)
     with pytest.raises(UsageError) as caught:
-        place_of("postgresql://me:secret@db:port/app?nonsense=1")
+        PostgresAddress.parse("postgresql://me:secret@db:port/app?nonsense=1", SCHEME)
     assert "secret" not in str(caught.value)
 
 
@@ -107,7 +116,7 @@ def test_a_no_of_the_server_says_what_it_means(code: str, error: type[FenceholdE
 @pytest.mark.parametrize(("denied", "error"), [(True, PermissionDenied), (False, Unavailable)])
 def test_a_connection_that_is_not_had_says_why(denied: bool, error: type[FenceholdError]) -> None:
     """Whether waiting may help, or nothing but a password or a right does; with the server's words."""
-    refused = unreached(OSError("session is read-only"), "db", denied=denied)
+    refused = unreached(OSError("session is read-only"), "db", PermissionDenied if denied else None)
     assert type(refused) is error
     assert "read-only" in str(refused)
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from fencehold.backends.redlock.poll import Poll, Question
+from fencehold.drivers.resp.client import RespClient, Script
 from fencehold.drivers.resp.failures import Refusal, unanswered
-from fencehold.drivers.resp.link import Link, Script
 from fencehold.errors import Unavailable
 
 QUESTION = Question(Script("return 1"), ("n",))
@@ -21,7 +21,7 @@ class Node:
     server = "127.0.0.1:1"
 
     def __init__(self) -> None:
-        self.line = self
+        self.connection = self
         self.asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.ran = 0
         self.said = b""
@@ -39,8 +39,8 @@ class Node:
         return 1
 
 
-def of(nodes: list[Node]) -> list[Link]:
-    return cast(list[Link], nodes)
+def of(nodes: list[Node]) -> list[RespClient]:
+    return cast(list[RespClient], nodes)
 
 
 def is_most(answers: list[Any]) -> bool:
@@ -123,7 +123,7 @@ def test_a_link_that_is_closed_has_nobody_wait_for_it() -> None:
         async def never() -> Any:
             await asyncio.Event().wait()
 
-        link = Link(never, "127.0.0.1:1")
+        link = RespClient(never, "127.0.0.1:1")
         link.start()
         await link.close()
         with pytest.raises(Unavailable):

@@ -1,8 +1,9 @@
 """`postgresql+advisory://`: advisory locks of one session, which the server frees when its connection ends."""
 
-from fencehold.backends.advisory.store import AdvisoryStore, place_of
+from fencehold.backends.advisory.store import SCHEME, AdvisoryStore
 from fencehold.backends.leasing import Leasing
 from fencehold.backends.port import Ask, Backend, Settings
+from fencehold.drivers.postgres.address import PostgresAddress
 
 
 class Advisory(Leasing):
@@ -30,4 +31,4 @@ def backend(url: str, settings: Settings) -> Backend:
     Raises:
         UsageError: the URL cannot be read; the message says what to write instead.
     """
-    return Advisory(AdvisoryStore(place_of(url), settings), settings)
+    return Advisory(AdvisoryStore(PostgresAddress.parse(url, SCHEME), settings), settings)

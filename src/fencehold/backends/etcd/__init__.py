@@ -15,7 +15,7 @@ one ask; `looking` shows names, `sweeping` finds what is not as it should be, an
 
 from fencehold.backends.etcd.locking import EtcdBackend
 from fencehold.backends.port import Settings
-from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.address import LOCKS, EtcdAddress
 
 __all__ = ["EtcdBackend", "backend"]
 
@@ -26,4 +26,4 @@ def backend(url: str, settings: Settings) -> EtcdBackend:
     Raises:
         UsageError: the URL says something else; the message says what to write.
     """
-    return EtcdBackend(parse(url, compacts=False), settings)
+    return EtcdBackend(EtcdAddress.parse(url, LOCKS), settings)

@@ -26,7 +26,7 @@ from fencehold.backends.etcd.turns import Calls, Over, Turn
 from fencehold.backends.etcd.watches import Watches
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Bounds, Cluster, NoLease
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect
@@ -49,7 +49,7 @@ class EtcdBackend:
     at_once = None
 
     def __init__(
-        self, address: Address, settings: Settings, clock: Clock = clock, connect: Connect = Channel
+        self, address: EtcdAddress, settings: Settings, clock: Clock = clock, connect: Connect = Channel
     ) -> None:
         """With a `connect` of its own, a test makes calls go wrong."""
         self._address = address

@@ -3,7 +3,7 @@
 from fencehold.backends.leasing import Leasing
 from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Settings
-from fencehold.drivers.mysql.address import parse
+from fencehold.drivers.mysql.address import MysqlAddress
 
 
 def backend(url: str, settings: Settings) -> Leasing:
@@ -12,4 +12,4 @@ def backend(url: str, settings: Settings) -> Leasing:
     Raises:
         UsageError: the URL cannot be used; the message says what to write.
     """
-    return Leasing(MysqlStore(parse(url), settings), settings)
+    return Leasing(MysqlStore(MysqlAddress.parse(url), settings), settings)

@@ -18,7 +18,7 @@ from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.seen import explanation, holder, stamp_of, waiting
 from fencehold.backends.store import Busy, Taken
 from fencehold.backends.turns import Standing
-from fencehold.drivers.mysql.address import Address
+from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.drivers.mysql.lines import Answer, Lines
 from fencehold.drivers.mysql.opening import prepare
 from fencehold.errors import LimitExceeded, OutcomeUnknown, Unavailable
@@ -41,7 +41,7 @@ class MysqlStore:
 
     asker = None
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: MysqlAddress, settings: Settings) -> None:
         self._address = address
         self._settings = settings
         self._lines: Lines | None = None

@@ -17,10 +17,10 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from fencehold.backends.port import Ask, Lease
 from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.resp.address import Server
+from fencehold.drivers.resp.address import RedisServer
+from fencehold.drivers.resp.client import Script
+from fencehold.drivers.resp.connection import Word
 from fencehold.drivers.resp.failures import Refusal, answered, unanswered, unreached
-from fencehold.drivers.resp.line import Word
-from fencehold.drivers.resp.link import Script
 
 
 class Step(NamedTuple):
@@ -46,7 +46,7 @@ Maker: TypeAlias = Callable[[], Any]
 class RedisAsker:
     """For any thread."""
 
-    def __init__(self, server: Server, steps: Steps, connect_s: float, answer_s: float) -> None:
+    def __init__(self, server: RedisServer, steps: Steps, connect_s: float, answer_s: float) -> None:
         self._name = str(server)
         self._steps = steps
         self._make = _maker(server, connect_s, answer_s)
@@ -113,7 +113,7 @@ class RedisAsker:
         return connection.read_response(disable_decoding=True)
 
 
-def _maker(server: Server, connect_s: float, answer_s: float) -> Maker:
+def _maker(server: RedisServer, connect_s: float, answer_s: float) -> Maker:
     words: dict[str, Any] = {
         "db": server.db,
         "username": server.login.user or None,
@@ -127,6 +127,12 @@ def _maker(server: Server, connect_s: float, answer_s: float) -> Maker:
     words |= {"host": server.endpoint.host, "port": server.endpoint.port}
     if server.tls is None:
         return partial(cast(Any, Connection), **words)
-    ca, cert, key = (None if path is None else str(path) for path in server.tls)
-    tls = {"ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key, "ssl_check_hostname": True}
+    ca, cert, key = (None if path is None else str(path) for path in server.tls[:3])
+    tls = {
+        "ssl_ca_certs": ca,
+        "ssl_certfile": cert,
+        "ssl_keyfile": key,
+        "ssl_cert_reqs": "required" if server.tls.verifies else "none",
+        "ssl_check_hostname": server.tls.verifies,
+    }
     return partial(cast(Any, SSLConnection), **words, **tls)

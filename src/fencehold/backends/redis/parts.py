@@ -15,7 +15,7 @@ The keys of a script are, in this order: the name, its queue, who waits in it, t
 fences, where there is one.
 """
 
-from fencehold.drivers.resp.link import Script
+from fencehold.drivers.resp.client import Script
 
 WAITER_MS = 6_000
 """So long one who waits counts as alive without having been heard of."""

@@ -19,14 +19,13 @@ from typing import Any
 
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redis import scripts
-from fencehold.backends.redis.address import Address
 from fencehold.backends.redis.asker import RedisAsker, Step, Steps
 from fencehold.backends.redis.records import explained
 from fencehold.backends.seen import stamp
 from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.resp.dial import Dial, SentinelDial, answer, dial
-from fencehold.drivers.resp.line import Line, Word
-from fencehold.drivers.resp.link import Link, Script
+from fencehold.drivers.resp.address import RedisAddress
+from fencehold.drivers.resp.client import RespClient, Script
+from fencehold.drivers.resp.connection import Connect, RespConnection, SentinelConnect, Word, ask, connect
 from fencehold.errors import QueueFull, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.terms import ms_of
@@ -45,7 +44,7 @@ _JITTER = 1.25
 class RedisStore:
     """A store in the sense of `store`."""
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: RedisAddress, settings: Settings) -> None:
         self._address = address
         self._settings = settings
         self._prefix = address.prefix
@@ -74,17 +73,19 @@ class RedisStore:
         )
 
     async def open(self) -> None:
-        self._link = Link(self._dial(), str(self._address), greet=self._subscribe, on_message=self._on_message)
-        self._link.start()
+        self._client = RespClient(
+            self._connector(), str(self._address), greet=self._subscribe, on_message=self._on_message
+        )
+        self._client.start()
         try:
-            await self._link.reached()
+            await self._client.reached()
         except BaseException:
-            await self._link.close()
+            await self._client.close()
             raise
-        self._link.on_again = self._on_again
+        self._client.on_again = self._on_again
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     # Steps.
 
@@ -92,7 +93,7 @@ class RedisStore:
         if waits:
             self._waiting[ask.token] = ask.name
         try:
-            reply = await self._link.run(*self._taking(ask, ttl, waits=waits))
+            reply = await self._client.run(*self._taking(ask, ttl, waits=waits))
         except BaseException:
             # Whoever waits on tries again soon without being told.
             self._waiting.pop(ask.token, None)
@@ -109,17 +110,17 @@ class RedisStore:
         return [kept[lease] for lease in leases]
 
     async def give(self, lease: Lease) -> bool:
-        return bool(await self._link.run(*self._freeing(lease.ask)))
+        return bool(await self._client.run(*self._freeing(lease.ask)))
 
     async def leave(self, ask: Ask) -> None:
         self._waiting.pop(ask.token, None)
-        await self._link.run(*self._freeing(ask))
+        await self._client.run(*self._freeing(ask))
 
     async def look(self, name: str) -> Explanation:
-        return explained(name, await self._link.run(scripts.LOOK, self._keys(name), ()))
+        return explained(name, await self._client.run(scripts.LOOK, self._keys(name), ()))
 
     async def break_hold(self, name: str, fence: int) -> int:
-        return int(await self._link.run(scripts.BREAK, self._keys(name), (fence, name)))
+        return int(await self._client.run(scripts.BREAK, self._keys(name), (fence, name)))
 
     # Inside.
 
@@ -161,7 +162,7 @@ class RedisStore:
         for lease in leases:
             name, _, _, permits, *_ = self._keys(lease.ask.name)
             keys += (name, permits) if lease.terms.limit else (name,)
-        kept = await self._link.run(script, keys, (ms_of(ttl), *(lease.ask.token for lease in leases)))
+        kept = await self._client.run(script, keys, (ms_of(ttl), *(lease.ask.token for lease in leases)))
         return [bool(each) for each in kept]
 
     def _freeing(self, ask: Ask) -> Step:
@@ -169,7 +170,7 @@ class RedisStore:
         script = scripts.FREE_PERMIT if ask.terms.limit else scripts.FREE
         return Step(script, self._keys(ask.name), (ask.token, ask.name))
 
-    # The link.
+    # The client.
 
     def _make_asker(self) -> RedisAsker | None:
         if self._address.sentinels:
@@ -180,15 +181,15 @@ class RedisStore:
     def _answer_s(self) -> float:
         return min(self._settings.connect_timeout, max(self._settings.ttl / 3, _ANSWER_S_MIN))
 
-    def _dial(self) -> Dial:
+    def _connector(self) -> Connect:
         address, connect_s, answer_s = self._address, self._settings.connect_timeout, self._answer_s()
         if address.sentinels:
-            return SentinelDial(address.sentinels, address.service, address.server, connect_s, answer_s)
-        return lambda: dial(address.server, connect_s, answer_s)
+            return SentinelConnect(address.sentinels, address.service, address.server, connect_s, answer_s)
+        return lambda: connect(address.server, connect_s, answer_s)
 
-    async def _subscribe(self, line: Line) -> None:
+    async def _subscribe(self, connection: RespConnection) -> None:
         # To subscribe is answered with a message, if it is allowed: that it is done, the answer after it tells.
-        await answer(line, ("SUBSCRIBE", self._channel), ("PING",))
+        await ask(connection, ("SUBSCRIBE", self._channel), ("PING",))
 
     def _on_message(self, payload: bytes) -> None:
         self.on_wake(payload[_TOKEN_CHARS:].decode(), payload[:_TOKEN_CHARS].decode())

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fencehold.drivers.resp.client import RespClient, Script
+from fencehold.drivers.resp.connection import Word
 from fencehold.drivers.resp.failures import Refusal, answered, final_among
-from fencehold.drivers.resp.line import Word
-from fencehold.drivers.resp.link import Link, Script
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 
@@ -48,7 +48,7 @@ class Poll:
 
     def __init__(
         self,
-        links: Sequence[Link],
+        clients: Sequence[RespClient],
         question: Question,
         is_decided: Callable[[list[Any]], bool],
         late: "set[asyncio.Task[None]] | None" = None,
@@ -57,21 +57,21 @@ class Poll:
         self._question = question
         self._is_late_allowed = late is not None
         self._is_decided = is_decided
-        self._size = len(links)
+        self._size = len(clients)
         self._answers: list[Any] = []
         self._errors: list[FenceholdError] = []
         self._tasks: set[asyncio.Task[None]] = set() if late is None else late
         self._end = asyncio.get_running_loop().create_future()
         script, keys, words = question
         by_hash = script.by_hash(keys, words)
-        for link in links:
-            line = link.line
-            if line is None:
-                self._ask_later(link)
+        for client in clients:
+            connection = client.connection
+            if connection is None:
+                self._ask_later(client)
                 continue
             # Whole at first: one that knew no script would have to be asked again, when it may be decided already.
-            command = script.whole(keys, words) if line.is_new_to(script.hash) else by_hash
-            line.send(command).add_done_callback(partial(self._on_future, link))
+            command = script.whole(keys, words) if connection.is_new_to(script.hash) else by_hash
+            connection.send(command).add_done_callback(partial(self._on_future, client))
 
     async def result(self, seconds: float) -> Votes:
         """The votes, when it is decided, or after so many seconds."""
@@ -86,25 +86,25 @@ class Poll:
         absent = sum(1 for error in self._errors if not isinstance(error, OutcomeUnknown))
         return Votes(self._answers, absent, self._size - len(self._answers) - absent, self._errors)
 
-    def _ask_later(self, link: Link) -> None:
-        task = asyncio.create_task(self._asked(link))
+    def _ask_later(self, client: RespClient) -> None:
+        task = asyncio.create_task(self._asked(client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, link: Link) -> None:
+    async def _asked(self, client: RespClient) -> None:
         try:
-            self._on_vote(await link.run(*self._question))
+            self._on_vote(await client.run(*self._question))
         except FenceholdError as error:
             self._on_vote(error)
 
-    def _on_future(self, link: Link, future: "asyncio.Future[Any]") -> None:
+    def _on_future(self, client: RespClient, future: "asyncio.Future[Any]") -> None:
         if future.cancelled() or (self._end.done() and not self._is_late_allowed):
             return
         reply = future.result()
         if self._is_unheard(reply):
-            self._ask_later(link)
+            self._ask_later(client)
         else:
-            self._on_vote(answered(reply, link.server) if isinstance(reply, Refusal) else reply)
+            self._on_vote(answered(reply, client.server) if isinstance(reply, Refusal) else reply)
 
     def _is_unheard(self, reply: Any) -> bool:
         """Whether one is to be asked again: it does not know the script yet, or was lost and must hear of this."""

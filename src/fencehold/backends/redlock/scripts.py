@@ -4,7 +4,7 @@ A lock is a string under its name: the token of the ask that has it (32 characte
 when it was granted, and whose it is. It expires by itself.
 """
 
-from fencehold.drivers.resp.link import Script
+from fencehold.drivers.resp.client import Script
 
 TAKE = Script("""
 -- token, attempt, ttl in ms, stamp

@@ -24,13 +24,13 @@ from typing import Any
 from fencehold.backends import seen
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redlock import scripts
-from fencehold.backends.redlock.address import Address
 from fencehold.backends.redlock.firsts import Firsts
 from fencehold.backends.redlock.poll import Poll, Question, Votes, failure
 from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.resp.dial import dial
+from fencehold.drivers.resp.address import RedlockAddress
+from fencehold.drivers.resp.client import RespClient
+from fencehold.drivers.resp.connection import connect
 from fencehold.drivers.resp.failures import final_among
-from fencehold.drivers.resp.link import Link
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.guarantees import Guarantees
 from fencehold.locks.terms import ms_of
@@ -55,13 +55,13 @@ class RedlockStore:
 
     asker = None
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: RedlockAddress, settings: Settings) -> None:
         self._address = address
         self._settings = settings
         self._size = len(address.servers)
         self._quorum = self._size // 2 + 1
         self._node_s = address.node_s or min(max(settings.ttl / _NODES_PER_TTL, _NODE_S_MIN), _NODE_S_MAX)
-        self._links: list[Link] = []
+        self._clients: list[RespClient] = []
         self._late: set[asyncio.Task[None]] = set()
         """What some have yet to hear, who cannot be reached just now."""
         self._firsts = Firsts(_ALIVE_S + 2 * self._node_s)
@@ -87,11 +87,12 @@ class RedlockStore:
     async def open(self) -> None:
         connect_s = self._settings.connect_timeout
         answer_s = min(connect_s, max(self._settings.ttl / 3, _ANSWER_S_MIN))
-        self._links = [
-            Link(partial(dial, server, connect_s, answer_s), str(server)) for server in self._address.servers
+        self._clients = [
+            RespClient(partial(connect, server, connect_s, answer_s), str(server))
+            for server in self._address.servers
         ]
-        for link in self._links:
-            link.start()
+        for client in self._clients:
+            client.start()
         try:
             await self._reach_quorum()
         except BaseException:
@@ -102,7 +103,7 @@ class RedlockStore:
         for task in tuple(self._late):
             task.cancel()
         await asyncio.gather(*self._late, return_exceptions=True)
-        await asyncio.gather(*(link.close() for link in self._links))
+        await asyncio.gather(*(client.close() for client in self._clients))
 
     # Steps.
 
@@ -177,12 +178,12 @@ class RedlockStore:
         return yes >= self._quorum or len(answers) - yes > self._size - self._quorum
 
     async def _poll(self, question: Question, is_decided: Callable[[list[Any]], bool]) -> Votes:
-        return await Poll(self._links, question, is_decided).result(self._node_s)
+        return await Poll(self._clients, question, is_decided).result(self._node_s)
 
     async def _free(self, ask: Ask, begins: str, is_decided: Callable[[list[Any]], bool]) -> Votes:
         """Have the name free in all, if what is there begins so: a token, or that and an attempt."""
         question = Question(scripts.FREE, (self._key(ask.name),), (begins,))
-        return await Poll(self._links, question, is_decided, self._late).result(self._node_s)
+        return await Poll(self._clients, question, is_decided, self._late).result(self._node_s)
 
     async def _take_back(self, ask: Ask, attempt: int, count: int) -> None:
         """Free what an attempt got, and wait until those have done it who said that they gave it."""
@@ -219,7 +220,7 @@ class RedlockStore:
         Raises:
             FenceholdError: it will not be, as things are.
         """
-        reaching = [asyncio.ensure_future(link.reached()) for link in self._links]
+        reaching = [asyncio.ensure_future(client.reached()) for client in self._clients]
         errors: list[FenceholdError] = []
         try:
             for each in asyncio.as_completed(reaching):
@@ -227,7 +228,7 @@ class RedlockStore:
                     await each
                 except FenceholdError as error:
                     errors.append(error)
-                if sum(link.line is not None for link in self._links) >= self._quorum:
+                if sum(client.connection is not None for client in self._clients) >= self._quorum:
                     return
         finally:
             for task in reaching:

@@ -2,7 +2,7 @@
 
 from fencehold.backends.leasing import Leasing
 from fencehold.backends.port import Settings
-from fencehold.backends.sqlite.address import parse
+from fencehold.backends.sqlite.address import SqliteAddress
 from fencehold.backends.sqlite.store import SqliteStore
 
 
@@ -12,4 +12,4 @@ def backend(url: str, settings: Settings) -> Leasing:
     Raises:
         UsageError: the URL cannot be used; the message says what to write.
     """
-    return Leasing(SqliteStore(parse(url), settings), settings)
+    return Leasing(SqliteStore(SqliteAddress.parse(url), settings), settings)

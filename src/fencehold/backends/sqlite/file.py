@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from fencehold.backends.sqlite import machine
-from fencehold.backends.sqlite.address import Address
+from fencehold.backends.sqlite.address import SqliteAddress
 from fencehold.backends.sqlite.book import FORMAT, TABLES, Book
 from fencehold.backends.sqlite.failures import doubt, failure, is_locked
 from fencehold.errors import FenceholdError, Unavailable, Unsupported, UsageError
@@ -33,7 +33,7 @@ _RETRY_S = 0.005
 class File:
     """Used by one thread at a time."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: SqliteAddress) -> None:
         self._path = address.path
         self._timeout = address.timeout
         self._life = machine.life()

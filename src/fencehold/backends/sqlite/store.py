@@ -7,7 +7,7 @@ from typing import cast
 
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.seen import explanation, holder, stamp_of, waiting
-from fencehold.backends.sqlite.address import Address
+from fencehold.backends.sqlite.address import SqliteAddress
 from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
 from fencehold.backends.sqlite.file import File
 from fencehold.backends.sqlite.worker import Worker
@@ -27,7 +27,7 @@ class SqliteStore:
 
     asker = None
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: SqliteAddress, settings: Settings) -> None:
         self._address = address
         self._who = settings.who
         self._worker: Worker | None = None

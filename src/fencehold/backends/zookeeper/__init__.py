@@ -6,8 +6,10 @@ one gets it by kazoo, and `backend` puts them together.
 """
 
 from fencehold.backends.port import Settings
-from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.backend import ZookeeperBackend
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+
+ROOT = "/fencehold-locks"
 
 
 def backend(url: str, settings: Settings) -> ZookeeperBackend:
@@ -16,4 +18,4 @@ def backend(url: str, settings: Settings) -> ZookeeperBackend:
     Raises:
         UsageError: the URL makes no sense.
     """
-    return ZookeeperBackend(Address.parse(url), settings)
+    return ZookeeperBackend(ZookeeperAddress.parse(url, ROOT), settings)

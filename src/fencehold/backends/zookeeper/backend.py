@@ -20,7 +20,6 @@ from math import inf
 from fencehold.backends.leases import Leases
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.seen import stamp
-from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.entry import Entry
 from fencehold.backends.zookeeper.leaving import Leaving
 from fencehold.backends.zookeeper.link import Link
@@ -29,6 +28,7 @@ from fencehold.backends.zookeeper.places import part_of
 from fencehold.backends.zookeeper.queueing import Queueing
 from fencehold.backends.zookeeper.requests import Answer, Lost, create, delete, exists, get, proof
 from fencehold.backends.zookeeper.session import Session
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.clock import Clock, clock
@@ -59,7 +59,7 @@ class ZookeeperBackend:
     at_once = None
     """Threads ask by way of the loop: the session is kept there."""
 
-    def __init__(self, address: Address, settings: Settings, clock: Clock = clock) -> None:
+    def __init__(self, address: ZookeeperAddress, settings: Settings, clock: Clock = clock) -> None:
         self._address = address
         self._settings = settings
         self._clock = clock

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from fencehold.backends.port import Settings
-from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.session import Session
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.locks.clock import Clock
 
@@ -23,7 +23,7 @@ _GOODBYE_S = 2.0
 class Link:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, address: Address, settings: Settings, clock: Clock) -> None:
+    def __init__(self, address: ZookeeperAddress, settings: Settings, clock: Clock) -> None:
         self.on_over: Callable[[Session], None] = lambda _: None
         """Called when a session is over."""
         self.on_back: Callable[[Session], None] = lambda _: None

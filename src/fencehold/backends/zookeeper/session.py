@@ -25,7 +25,6 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.handler import PlugHandler
 from fencehold.backends.zookeeper.requests import (
     ANSWERS,
@@ -40,7 +39,8 @@ from fencehold.backends.zookeeper.requests import (
     proof,
 )
 from fencehold.backends.zookeeper.standing import Standing
-from fencehold.drivers.troubles import of_attempt
+from fencehold.drivers.connect_errors import of_attempt
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.drivers.zookeeper.denials import DENIALS
 from fencehold.errors import FenceholdError
 from fencehold.locks.clock import Clock
@@ -66,7 +66,7 @@ _log.addFilter(lambda record: record.levelno >= logging.INFO)
 class Session:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, address: Address, ttl: float, zxid: int, clock: Clock) -> None:
+    def __init__(self, address: ZookeeperAddress, ttl: float, zxid: int, clock: Clock) -> None:
         self.address = address
         self.acl = [make_digest_acl(address.user, address.password, all=True)] if address.user else OPEN_ACL_UNSAFE
         self.trust = Trust(0.0, 0.0)

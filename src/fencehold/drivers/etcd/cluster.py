@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.failures import Failed, Failure, LeaseExists, Meaning, understand
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.status import CallFailed
@@ -83,7 +83,7 @@ class Cluster:
 
     def __init__(
         self,
-        address: Address,
+        address: EtcdAddress,
         bounds: Bounds,
         connect: Connect = Channel,
         denied: type[FenceholdError] = PermissionDenied,

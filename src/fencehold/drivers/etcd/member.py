@@ -7,17 +7,16 @@ what fails there is certain to have done nothing, and a member that hangs costs 
 import ssl
 from collections.abc import Callable
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, TypeAlias
 
+from fencehold.drivers import tls
+from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.etcd import messages, services
-from fencehold.drivers.etcd.address import Files
 from fencehold.drivers.etcd.failures import why_not_connected
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.frames import Metadata
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.drivers.etcd.renewals import Renewals
-from fencehold.errors import UsageError
 
 Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
 """How a member is called; a test has its own way, on which calls go wrong."""
@@ -99,30 +98,14 @@ class Member:
         await self._channel.close()
 
 
-def context_of(files: Files | None) -> ssl.SSLContext | None:
-    """What TLS needs, read anew each time it is opened, so that certificates can be replaced; None without.
+def context_of(files: TlsFiles | None) -> ssl.SSLContext | None:
+    """What TLS needs to carry gRPC; None without.
 
     Raises:
         UsageError: a file cannot be read, or holds nothing of the kind.
     """
     if files is None:
         return None
-    for name, path in files._asdict().items():
-        if path is not None:
-            _see_readable(name, path)
-    try:
-        context = ssl.create_default_context(cafile=files.ca)
-        if files.cert is not None:
-            context.load_cert_chain(files.cert, files.key)
-    except ssl.SSLError as error:
-        raise UsageError(f"ca=, cert= or key= holds no certificate or key: {error}; correct the URL") from error
+    context = tls.context_of(files)
     context.set_alpn_protocols(["h2"])
     return context
-
-
-def _see_readable(name: str, path: Path) -> None:
-    """TLS itself would not say which of the files it was."""
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error

@@ -11,7 +11,7 @@ import contextlib
 import ssl
 from typing import Any, NamedTuple
 
-from fencehold.drivers.etcd.address import Files
+from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.member import Member, context_of
 
@@ -44,7 +44,7 @@ async def storage_of(member: Member, timeout_s: float, metadata: Any) -> Storage
     return Storage(member.endpoint, int(status.dbSize), int(status.dbSizeInUse), quota_bytes, has_alarm)
 
 
-async def quota_of(endpoint: str, files: Files | None, within_s: float) -> int | None:
+async def quota_of(endpoint: str, files: TlsFiles | None, within_s: float) -> int | None:
     """A member's quota, by its metrics: 0 if it has none, None if it does not say."""
     try:
         async with asyncio.timeout(within_s):

@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.member import Connect, Member, Standing, context_of
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     """It has no vote: whether it is up decides nothing."""
 
 
-async def survey(address: Address, within_s: float, connect: Connect = Channel) -> list[Seen]:
+async def survey(address: EtcdAddress, within_s: float, connect: Connect = Channel) -> list[Seen]:
     """All members that can be found, in the order of the URL, then by address."""
     context = context_of(address.tls)
     made: list[Member] = []

@@ -20,7 +20,7 @@ import aiomysql
 import pymysql
 
 from fencehold.backends.mysql.statements import SESSION
-from fencehold.drivers.mysql.address import Address
+from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.drivers.mysql.failures import is_lost, is_passing, refusal, words_of
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported
 
@@ -92,7 +92,7 @@ _lines: set[_Line] = set()
 class Lines:
     """All connections of one client. Belongs to the event loop it was made on."""
 
-    def __init__(self, address: Address, connect_timeout: float) -> None:
+    def __init__(self, address: MysqlAddress, connect_timeout: float) -> None:
         self._address = address
         self._connect_timeout = connect_timeout
         self._loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@
 """
 
 from fencehold.backends.mysql.statements import COUNTERS, READY, TABLES
-from fencehold.drivers.mysql.address import Address
+from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.drivers.mysql.failures import NO_TABLE, code_of
 from fencehold.drivers.mysql.lines import Lines
 from fencehold.errors import PermissionDenied, Unavailable, Unsupported
@@ -15,7 +15,7 @@ from fencehold.errors import PermissionDenied, Unavailable, Unsupported
 _SETTINGS = "SELECT @@version, @@log_bin, @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@read_only"
 
 
-async def prepare(lines: Lines, address: Address) -> None:
+async def prepare(lines: Lines, address: MysqlAddress) -> None:
     """See that a server can be used.
 
     Raises:
@@ -27,7 +27,7 @@ async def prepare(lines: Lines, address: Address) -> None:
         await _make(lines, address)
 
 
-def _check(settings: tuple[object, ...], address: Address) -> None:
+def _check(settings: tuple[object, ...], address: MysqlAddress) -> None:
     version, has_log, log_syncs, syncs, is_read_only = settings
     if is_read_only:
         raise Unavailable(f"{address} takes no writes (read_only): name the server that does in the URL")
@@ -57,7 +57,7 @@ async def _is_ready(lines: Lines) -> bool:
     return bool(counted.rows[0][0] == COUNTERS)
 
 
-async def _make(lines: Lines, address: Address) -> None:
+async def _make(lines: Lines, address: MysqlAddress) -> None:
     try:
         for statement in TABLES:
             await lines.do(statement, is_read=True)

@@ -8,7 +8,7 @@ import asyncio
 import os
 from typing import NamedTuple
 
-from fencehold.drivers.zookeeper.address import Ensemble
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 
 _WORD = b"srvr"
 _BYTES_MAX = 16 << 10
@@ -25,12 +25,12 @@ class Seen(NamedTuple):
     trouble: str = ""
 
 
-async def survey(ensemble: Ensemble, within_s: float) -> list[Seen]:
+async def survey(ensemble: ZookeeperAddress, within_s: float) -> list[Seen]:
     """Each server that the URL names, in its order."""
     return list(await asyncio.gather(*(_ask(ensemble, host, within_s) for host in ensemble.hosts)))
 
 
-async def _ask(ensemble: Ensemble, place: str, within_s: float) -> Seen:
+async def _ask(ensemble: ZookeeperAddress, place: str, within_s: float) -> Seen:
     try:
         async with asyncio.timeout(within_s):
             said = await _said(ensemble, place)
@@ -45,7 +45,7 @@ async def _ask(ensemble: Ensemble, place: str, within_s: float) -> Seen:
     return Seen(place, bool(said), mode, "" if said else "it closed the connection")
 
 
-async def _said(ensemble: Ensemble, place: str) -> str:
+async def _said(ensemble: ZookeeperAddress, place: str) -> str:
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     name = host if ensemble.tls is not None else None

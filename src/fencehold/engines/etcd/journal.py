@@ -12,7 +12,7 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Self
 
-from fencehold.drivers.etcd.address import Address, parse
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Answer, Bounds, Cluster
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect, Standing
@@ -52,7 +52,7 @@ class EtcdJournal:
 
     declared = Declared(engine="etcd", durable=True, shared=True, entry_bytes_max=1 << 20)
 
-    def __init__(self, address: Address, *, bounds: Bounds | None = None, connect: Connect = Channel) -> None:
+    def __init__(self, address: EtcdAddress, *, bounds: Bounds | None = None, connect: Connect = Channel) -> None:
         """With a `connect` of its own, a test makes calls go wrong."""
         self._address = address
         self._bounds = bounds or Bounds()
@@ -67,7 +67,7 @@ class EtcdJournal:
         Raises:
             UsageError: it names none; the message says what to write instead.
         """
-        return cls(parse(url))
+        return cls(EtcdAddress.parse(url))
 
     def __repr__(self) -> str:
         return f"EtcdJournal({self._address})"
@@ -160,7 +160,7 @@ def _member(seen: Seen) -> EngineMember:
 class _Running:
     """What an open journal has and a closed one has not: connections, and who reads at the end."""
 
-    def __init__(self, cluster: Cluster, keys: Keys, epoch: Epoch, address: Address) -> None:
+    def __init__(self, cluster: Cluster, keys: Keys, epoch: Epoch, address: EtcdAddress) -> None:
         self.cluster = cluster
         self.trimmer = Trimmer(cluster, keys, compacts=address.compact)
         self.gauge = Gauge(cluster, address)

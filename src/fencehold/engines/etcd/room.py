@@ -8,7 +8,7 @@
 
 import asyncio
 
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Cluster
 from fencehold.drivers.etcd.storage import Storage, quota_of
 from fencehold.journal.room import Room
@@ -32,7 +32,7 @@ _DEFRAGMENT = "etcd's file has grown close to its quota: run `etcdctl defrag`, o
 class Gauge:
     """Looks at the databases of one etcd, time and again."""
 
-    def __init__(self, cluster: Cluster, address: Address) -> None:
+    def __init__(self, cluster: Cluster, address: EtcdAddress) -> None:
         self._cluster = cluster
         self._address = address
         self._quotas: dict[str, int] = {}

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.drivers.zookeeper.survey import survey
-from fencehold.engines.zookeeper.address import Address
 from fencehold.engines.zookeeper.creation import create
 from fencehold.engines.zookeeper.entries import Entries
 from fencehold.engines.zookeeper.epochs import Epochs
@@ -41,7 +41,7 @@ class ZookeeperJournal:
 
     def __init__(
         self,
-        address: Address,
+        address: ZookeeperAddress,
         *,
         append_timeout_s: float = 1.5,
         session_timeout_s: float = 6.0,
@@ -61,7 +61,7 @@ class ZookeeperJournal:
         Raises:
             UsageError: it is not such a URL.
         """
-        return cls(Address.parse(url))
+        return cls(ZookeeperAddress.parse(url))
 
     def __repr__(self) -> str:
         return f"ZookeeperJournal({self._address})"

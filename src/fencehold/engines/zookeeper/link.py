@@ -35,8 +35,8 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.drivers.zookeeper.denials import DENIALS
-from fencehold.engines.zookeeper.address import Address
 from fencehold.engines.zookeeper.handler import PollHandler
 from fencehold.errors import NotAdmitted, Unavailable
 
@@ -85,7 +85,7 @@ class Answer(NamedTuple):
 class Link:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, address: Address, session_timeout_s: float) -> None:
+    def __init__(self, address: ZookeeperAddress, session_timeout_s: float) -> None:
         self.address = address
         self._session_timeout_s = session_timeout_s
         self._loop = asyncio.get_running_loop()

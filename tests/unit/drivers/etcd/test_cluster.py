@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Bounds, Cluster
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.errors import OutcomeUnknown, Unavailable
@@ -24,7 +24,7 @@ class Members:
         self.on_call: dict[tuple[str, str], Callable[[float], Any]] = {}
 
     def cluster(self, *, user: str = "") -> Cluster:
-        address = Address(("a:1", "b:1"), user=user, password="secret" if user else "")
+        address = EtcdAddress(("a:1", "b:1"), user=user, password="secret" if user else "")
         connect: Any = lambda endpoint, _: Told(self, endpoint[0])  # noqa: E731
         return Cluster(address, Bounds(), connect)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.drivers.etcd.member import Standing
@@ -56,7 +56,7 @@ class Line:
 
 
 def _seen(members: Members, url: str) -> dict[str, Seen]:
-    found = asyncio.run(survey(parse(url), 3.0, members.connect))
+    found = asyncio.run(survey(EtcdAddress.parse(url), 3.0, members.connect))
     return {one.endpoint: one for one in found}
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Compacted
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.trimming import STEP_ENTRIES
@@ -19,12 +19,12 @@ from tests.unit.engines.etcd.stage import keys_under, leading, raw
 pytestmark = pytest.mark.slow
 
 
-async def revision_of(address: Address) -> int:
+async def revision_of(address: EtcdAddress) -> int:
     async with raw(address) as (cluster, keys):
         return int((await cluster.read(messages.RangeRequest(key=keys.epoch))).header.revision)
 
 
-async def is_compacted(address: Address, revision: int) -> bool:
+async def is_compacted(address: EtcdAddress, revision: int) -> bool:
     async with raw(address) as (cluster, keys):
         try:
             await cluster.read(messages.RangeRequest(key=keys.epoch, revision=revision))
@@ -103,7 +103,7 @@ def test_the_database_stays_bounded(tmp_path_factory: pytest.TempPathFactory) ->
     etcd = EtcdCluster(tmp_path_factory.mktemp("etcd"), size=1)
 
     async def work() -> None:
-        async with leading(Address(tuple(etcd.endpoints))) as (journal, epoch):
+        async with leading(EtcdAddress(tuple(etcd.endpoints))) as (journal, epoch):
             for turn in range(20):
                 for number in range(20):
                     position = Position(turn * 20 + number + 1)

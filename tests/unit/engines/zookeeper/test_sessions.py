@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from fencehold.engines.zookeeper import Address, ZookeeperJournal
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.engines.zookeeper import ZookeeperJournal
 from fencehold.engines.zookeeper.link import Answer, Link, Lost
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.types import Position
@@ -95,7 +96,7 @@ def test_what_a_client_says_after_its_session_has_ended_is_not_heard() -> None:
     """It may come from a server that is behind: it is as good as no answer."""
 
     async def work() -> None:
-        link = Link(Address((f"127.0.0.1:{free_port()}",)), session_timeout_s=6)
+        link = Link(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), session_timeout_s=6)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         link._settle(object(), future, SimpleNamespace(exception=None, value="old news"))
         assert isinstance((await future).error, Lost)
@@ -167,7 +168,9 @@ def test_closing_does_not_wait_for_a_server_that_is_silent() -> None:
     async def work() -> None:
         silent = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
         port = silent.sockets[0].getsockname()[1]
-        journal = ZookeeperJournal(Address((f"127.0.0.1:{port}",)), append_timeout_s=0.2, session_timeout_s=60)
+        journal = ZookeeperJournal(
+            ZookeeperAddress((f"127.0.0.1:{port}",)), append_timeout_s=0.2, session_timeout_s=60
+        )
         with pytest.raises(Unavailable):
             await journal.open()
         assert not threads_of_kazoo()
@@ -183,7 +186,7 @@ def test_an_ensemble_out_of_reach_is_unavailable_and_may_be_opened_later() -> No
     """Nobody listens there: opening says so, leaves nothing behind, and can be tried again."""
 
     async def work() -> None:
-        journal = ZookeeperJournal(Address((f"127.0.0.1:{free_port()}",)), append_timeout_s=0.2)
+        journal = ZookeeperJournal(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), append_timeout_s=0.2)
         for _ in range(2):
             with pytest.raises(Unavailable, match="no server answered in time"):
                 await journal.open()

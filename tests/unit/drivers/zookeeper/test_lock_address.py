@@ -5,23 +5,24 @@ import trustme
 
 from fencehold.backends.port import Settings
 from fencehold.backends.registry import backend_of
-from fencehold.backends.zookeeper.address import Address
+from fencehold.backends.zookeeper import ROOT
 from fencehold.backends.zookeeper.backend import ZookeeperBackend
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.errors import UsageError
 
 
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("zookeeper://a", Address(("a:2181",))),
-        ("zk://a:1,b:2/locks/here", Address(("a:1", "b:2"), "/locks/here")),
-        ("zookeeper://[::1]:7,[::2]", Address(("[::1]:7", "[::2]:2181"))),
-        ("zookeeper://al%40x:s%3Ap@a/", Address(("a:2181",), user="al@x", password="s:p")),
+        ("zookeeper://a", ZookeeperAddress(("a:2181",), ROOT)),
+        ("zk://a:1,b:2/locks/here", ZookeeperAddress(("a:1", "b:2"), "/locks/here")),
+        ("zookeeper://[::1]:7,[::2]", ZookeeperAddress(("[::1]:7", "[::2]:2181"), ROOT)),
+        ("zookeeper://al%40x:s%3Ap@a/", ZookeeperAddress(("a:2181",), ROOT, user="al@x", password="s:p")),
     ],
 )
-def test_a_url_says_where_and_who(url: str, expected: Address) -> None:
+def test_a_url_says_where_and_who(url: str, expected: ZookeeperAddress) -> None:
     """The port and the root may be left out."""
-    assert Address.parse(url) == expected
+    assert ZookeeperAddress.parse(url, ROOT) == expected
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,8 @@ def test_a_url_says_where_and_who(url: str, expected: Address) -> None:
         "zookeeper://a/zookeeper/x",
         "zookeeper://user@a",
         "zookeeper://a?x=1",
-        "zookeeper://a?tls=no",
+        "zookeeper://a?tls=maybe",
+        "zookeepers://a?tls=no",
         "zookeeper://a?ca=/etc/hosts",
         "zookeeper://a?tls=yes&ca=/does/not/exist",
         "zookeeper://a?tls=yes&key=/etc/hosts",
@@ -46,7 +48,7 @@ def test_a_url_says_where_and_who(url: str, expected: Address) -> None:
 def test_what_makes_no_sense_is_said_at_once(url: str) -> None:
     """Before any server is asked."""
     with pytest.raises(UsageError):
-        Address.parse(url)
+        ZookeeperAddress.parse(url, ROOT)
 
 
 def test_tls_is_asked_for_by_the_url(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -55,17 +57,19 @@ def test_tls_is_asked_for_by_the_url(tmp_path_factory: pytest.TempPathFactory) -
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
-    assert Address.parse(f"zk://a?tls=yes&ca={folder}/ca.pem&cert={folder}/client.pem").tls is not None
-    assert Address.parse("zk://a?tls=yes").tls is not None
-    assert Address.parse("zk://a").tls is None
+    assert (
+        ZookeeperAddress.parse(f"zk://a?tls=yes&ca={folder}/ca.pem&cert={folder}/client.pem", ROOT).tls is not None
+    )
+    assert ZookeeperAddress.parse("zk://a?tls=yes", ROOT).tls is not None
+    assert ZookeeperAddress.parse("zk://a", ROOT).tls is None
 
 
 def test_a_password_is_in_no_text() -> None:
     """Whatever is shown of an address."""
-    address = Address.parse("zookeeper://alice:s3cret@a/root")
+    address = ZookeeperAddress.parse("zookeeper://alice:s3cret@a/root", ROOT)
     assert "s3cret" not in f"{address} {address!r}"
     with pytest.raises(UsageError) as error:
-        Address.parse("zookeeper://alice:s3cret@")
+        ZookeeperAddress.parse("zookeeper://alice:s3cret@", ROOT)
     assert "s3cret" not in str(error.value)
 
 

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from fencehold import PermissionDenied, Unavailable, aio
-from fencehold.drivers.postgres.admission import is_denied
-from fencehold.engines.postgres.address import parse
-from fencehold.engines.postgres.link import Link
+from fencehold.drivers.postgres.failures import is_denied
+from fencehold.engines.postgres.address import PostgresJournalAddress
+from fencehold.engines.postgres.journal import connection_to
 from fencehold.errors import FenceholdError, NotAdmitted
 
 FAILED = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
@@ -96,10 +96,13 @@ def test_a_journal_that_is_refused_is_known_in_every_language(
 
     async def main() -> None:
         async with refusing(severity, code, words) as port:
-            link = Link(parse(f"postgresql://app:secret@127.0.0.1:{port}/locks"), statement_timeout_s=1)
+            connection = connection_to(
+                PostgresJournalAddress.parse(f"postgresql://app:secret@127.0.0.1:{port}/locks"),
+                statement_timeout_s=1,
+            )
             with pytest.raises(Unavailable, match=words) as refused:
-                await link.ask("SELECT 1", until=asyncio.get_running_loop().time() + 5)
+                await connection.ask("SELECT 1", until=asyncio.get_running_loop().time() + 5)
             assert type(refused.value) is expected
-            await link.end()
+            await connection.end()
 
     asyncio.run(main())

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from fencehold.engines.zookeeper import Address, ZookeeperJournal
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.engines.zookeeper import ZookeeperJournal
 from fencehold.errors import UsageError
 
 
@@ -21,13 +22,13 @@ from fencehold.errors import UsageError
 )
 def test_a_url_names_servers_and_a_root(url: str, hosts: tuple[str, ...], root: str) -> None:
     """Ports and the root may be left out; several hosts are separated by commas, IPv6 stands in brackets."""
-    assert Address.parse(url) == Address(hosts, root)
+    assert ZookeeperAddress.parse(url) == ZookeeperAddress(hosts, root)
 
 
 def test_a_login_may_have_any_character_and_is_never_shown() -> None:
     """User and password are percent-decoded, and the password is in no text made of the address or the journal."""
     url = "zookeeper://al%40ice:s3%2Fcr%40t:x@a,b/root"
-    address = Address.parse(url)
+    address = ZookeeperAddress.parse(url)
     assert (address.user, address.password) == ("al@ice", "s3/cr@t:x")
     for text in (str(address), repr(address), repr(ZookeeperJournal.from_url(url))):
         assert "s3" not in text
@@ -61,7 +62,7 @@ def test_a_login_may_have_any_character_and_is_never_shown() -> None:
 def test_a_url_that_means_nothing_is_refused(url: str) -> None:
     """What is wrong is said at once, and a password that was put in a wrong place is not repeated."""
     with pytest.raises(UsageError) as refused:
-        Address.parse(url)
+        ZookeeperAddress.parse(url)
     assert "s3cret" not in str(refused.value)
 
 
@@ -70,10 +71,10 @@ def test_tls_takes_files(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
-    address = Address.parse(f"zookeepers://a/x?ca={tmp_path}/ca.pem&cert={tmp_path}/client.pem")
+    address = ZookeeperAddress.parse(f"zookeepers://a/x?ca={tmp_path}/ca.pem&cert={tmp_path}/client.pem")
     assert address.tls is not None
     assert address.tls.check_hostname
     assert str(address) == "zookeepers://a:2181/x"
     (tmp_path / "bad.pem").write_text("no certificate")
     with pytest.raises(UsageError, match="TLS"):
-        Address.parse(f"zookeepers://a?ca={tmp_path}/bad.pem")
+        ZookeeperAddress.parse(f"zookeepers://a?ca={tmp_path}/bad.pem")

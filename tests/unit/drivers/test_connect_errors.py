@@ -10,7 +10,7 @@ import pytest
 
 import fencehold
 from fencehold import Unavailable, UsageError
-from fencehold.drivers import troubles
+from fencehold.drivers import connect_errors as troubles
 from rig.processes import free_port
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencehold.engines.postgres.survey import _standby, names_in
+from fencehold.drivers.postgres.survey import _standby, names_in
 
 
 @pytest.mark.parametrize(

@@ -6,26 +6,25 @@ import pytest
 
 from fencehold.backends import redis, redlock
 from fencehold.backends.port import Settings
-from fencehold.backends.redis.address import parse
-from fencehold.backends.redlock import address as redlock_address
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
+from fencehold.drivers.resp.address import RedisAddress, RedlockAddress
 from fencehold.errors import UsageError
 
 
 def test_a_url_names_a_server_a_user_and_a_database() -> None:
     """Percent signs are read as in every URL; ports and databases have defaults."""
-    server = parse("redis://user:p%40ss@10.0.0.1:7000/3").server
+    server = RedisAddress.parse("redis://user:p%40ss@10.0.0.1:7000/3").server
     assert (server.endpoint, server.login.user, server.login.password, server.db) == (
         Endpoint("10.0.0.1", 7000),
         "user",
         "p@ss",
         3,
     )
-    assert parse("valkey://[::1]").server.endpoint == Endpoint("::1", 6379)
-    assert parse("redis://h?db=2").server.db == 2
+    assert RedisAddress.parse("valkey://[::1]").server.endpoint == Endpoint("::1", 6379)
+    assert RedisAddress.parse("redis://h?db=2").server.db == 2
     assert (
-        parse("redis:///run/redis.sock?db=1").server.path,
-        parse("redis:///run/redis.sock?db=1").server.db,
+        RedisAddress.parse("redis:///run/redis.sock?db=1").server.path,
+        RedisAddress.parse("redis:///run/redis.sock?db=1").server.db,
     ) == (
         "/run/redis.sock",
         1,
@@ -34,7 +33,7 @@ def test_a_url_names_a_server_a_user_and_a_database() -> None:
 
 def test_a_url_of_sentinels_names_them_and_a_service() -> None:
     """User and password are the master's; sentinels have their own."""
-    address = parse("redis+sentinel://u:p@a,b:7/main/2?sentinel_password=s&prefix=x:")
+    address = RedisAddress.parse("redis+sentinel://u:p@a,b:7/main/2?sentinel_password=s&prefix=x:")
     assert [str(sentinel) for sentinel in address.sentinels] == ["a:26379", "b:7"]
     assert (address.service, address.server.db, address.prefix) == ("main", 2, "x:")
     assert (address.server.login.password, address.sentinels[0].login.password) == ("p", "s")
@@ -42,15 +41,15 @@ def test_a_url_of_sentinels_names_them_and_a_service() -> None:
 
 
 def test_tls_takes_files_that_are_there(tmp_path: Path) -> None:
-    """A certificate comes with its key."""
+    """A key comes with its certificate."""
     file = tmp_path / "ca.pem"
     file.touch()
-    tls = parse(f"rediss://h?ca={file}").server.tls
+    tls = RedisAddress.parse(f"rediss://h?ca={file}").server.tls
     assert tls is not None
     assert (tls.ca, tls.cert) == (file, None)
-    for url in (f"rediss://h?cert={file}", "rediss://h?ca=/nowhere", f"redis://h?ca={file}"):
+    for url in (f"rediss://h?key={file}", "rediss://h?ca=/nowhere", f"redis://h?ca={file}"):
         with pytest.raises(UsageError):
-            parse(url)
+            RedisAddress.parse(url)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,8 @@ def test_tls_takes_files_that_are_there(tmp_path: Path) -> None:
         ("redis://a,b", "redlock://"),
         ("redis://a/x", "is a number"),
         ("redis://a:0", "port"),
-        ("redis://a?fence=1", "yes or no"),
-        ("redis://a?nonsense=1", "there are prefix="),
+        ("redis://a?fence=maybe", "yes or no"),
+        ("redis://a?nonsense=1", "unknown option nonsense=; redis:// takes prefix="),
         ("redis+sentinel://a", "/mymaster"),
         ("redis+sentinel://a/main/x", "is a number"),
     ],
@@ -80,7 +79,7 @@ def test_what_makes_no_sense_is_refused_with_what_to_write(url: str, says: str) 
         ("redlock://a,b,b", "each once"),
         ("redlock://a,b,c/x", "is a number"),
         ("redlock://a,b,c?node_timeout=fast", "node_timeout=: 'fast' is no duration"),
-        ("redlock://a,b,c?fence=yes", "no option"),
+        ("redlock://a,b,c?fence=yes", "unknown option fence="),
         ("redlock://a,b,c?ca=x", "redlocks://"),
     ],
 )
@@ -92,7 +91,7 @@ def test_redlock_needs_three_and_says_so(url: str, says: str) -> None:
 
 def test_a_url_of_redlock_names_all_of_them() -> None:
     """In one database, for one user."""
-    address = redlock_address.parse("redlock://u:p@a,b:7,c/4?node_timeout=0.5&prefix=x")
+    address = RedlockAddress.parse("redlock://u:p@a,b:7,c/4?node_timeout=0.5&prefix=x")
     assert [str(server) for server in address.servers] == ["a:6379", "b:7", "c:6379"]
     assert {(server.db, server.login.password) for server in address.servers} == {(4, "p")}
     assert (address.prefix, address.node_s) == ("x", 0.5)
@@ -100,7 +99,7 @@ def test_a_url_of_redlock_names_all_of_them() -> None:
 
 def test_a_password_is_not_shown() -> None:
     """Neither in a message nor in a `repr`."""
-    address = parse("redis://user:secret@h")
+    address = RedisAddress.parse("redis://user:secret@h")
     assert "secret" not in repr(address) + str(address)
 
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
+from fencehold.drivers.resp.connection import RespConnection, pack
 from fencehold.drivers.resp.failures import Refusal, answered
-from fencehold.drivers.resp.line import Line, pack
 from fencehold.errors import OutcomeUnknown, PermissionDenied, Unavailable, Unsupported, UsageError
 
 
@@ -14,7 +14,7 @@ class Wire:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.is_aborted = False
-        self.line: Line | None = None
+        self.line: RespConnection | None = None
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -25,9 +25,9 @@ class Wire:
         asyncio.get_running_loop().call_soon(self.line.connection_lost, None)
 
 
-def line_on(answer_s: float = 5.0) -> tuple[Line, Wire]:
+def line_on(answer_s: float = 5.0) -> tuple[RespConnection, Wire]:
     wire = Wire()
-    line = wire.line = Line("here", answer_s)
+    line = wire.line = RespConnection("here", answer_s)
     line.connection_made(cast(Any, wire))
     return line, wire
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hiredis import HiredisError, PushNotification, Reader, ReplyError
 
-from fencehold.client.endpoints import endpoint
+from fencehold.drivers.address import endpoint
 from fencehold.drivers.resp.wire import command
 from fencehold.node.standby import Parting
 from fencehold.node.standbys import Member
@@ -21,7 +21,7 @@ CONNECT_S = 0.5
 _NOTHING = object()
 
 
-class PeerLine:
+class LeaderLink:
     """Makes lines for one node."""
 
     def __init__(self, member: Member) -> None:
@@ -31,7 +31,7 @@ class PeerLine:
         """As `node.standby.Line` says."""
         loop = asyncio.get_running_loop()
         host, port = endpoint(address)
-        connection = _Connection(on_heard)
+        connection = _LeaderConnection(on_heard)
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, host, port)
@@ -47,7 +47,7 @@ class PeerLine:
             connection.abort()
 
 
-class _Connection(asyncio.Protocol):
+class _LeaderConnection(asyncio.Protocol):
     """One line."""
 
     def __init__(self, on_heard: Callable[[int], None]) -> None:

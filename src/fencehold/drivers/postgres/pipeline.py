@@ -1,13 +1,14 @@
-"""A line: one connection, on which many statements are under way at once, each a transaction of its own.
+"""A pipeline: one connection on which many statements are under way at once, each a transaction of its own.
 
-1. Statements travel in order and are answered in order, and nobody waits for the answer of another's before
-   sending. So what is sent later on a line certainly happens later.
-2. *Whoever stops waiting changes nothing*: no statement is cancelled at the server.
-3. An answer that does not come in time ends the line, and then nothing on it is waited for any more.
-4. When a line ends, whatever was sent on it and not answered is in doubt.
-5. A warning puts the answers in doubt: so the server says that it gave up waiting for a standby and committed
-   nevertheless. It ends the line.
-6. Statements are prepared once, unless a pooler may have each run elsewhere: then nothing outlives a statement.
+1. Statements travel in order and are answered in order, and nobody waits for the answer to another's before
+   sending. So what is sent later on a pipeline certainly happens later.
+2. *A caller that stops waiting changes nothing*: no statement is cancelled at the server.
+3. An answer that does not come in time ends the pipeline, and then nothing on it is waited for any more.
+4. When a pipeline ends, what was sent on it and not answered is in doubt.
+5. A warning puts the answers in doubt: that is how the server says that it gave up waiting for a standby and
+   committed nevertheless. It ends the pipeline.
+6. Statements are prepared once, unless a pooler may run each elsewhere: then nothing outlives a statement.
+7. Before the first statement the server is asked what it is (see `server`).
 """
 
 import asyncio
@@ -23,8 +24,10 @@ from psycopg.errors import Diagnostic
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
-from fencehold.drivers.postgres.failures import Rejected, first_line, is_lost
-from fencehold.errors import OutcomeUnknown, Unavailable
+from fencehold.drivers.postgres.address import PostgresAddress
+from fencehold.drivers.postgres.failures import Rejected, first_line, is_denied, is_lost, refusal, unreached
+from fencehold.drivers.postgres.server import FACTS, ServerFacts, facts_in
+from fencehold.errors import OutcomeUnknown, PermissionDenied, Unavailable
 
 Row = tuple[bytes | None, ...]
 Param = str | int | float | bool
@@ -39,7 +42,7 @@ class _Request(NamedTuple):
     until: float
 
 
-class Line:
+class Pipeline:
     """Belongs to the event loop it was made on. Made from a connection on which nothing is under way."""
 
     def __init__(self, connection: AsyncConnection[Any], where: object, answer_s: float) -> None:
@@ -52,7 +55,7 @@ class Line:
         self._result: PGresult | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_writing = False
-        self._farewell = ""
+        self._warning = ""
         self.on_notify: Callable[[str], None] = _nothing
         """Called with what a notification carries."""
         self.on_end: Callable[[str], None] = _nothing
@@ -89,7 +92,7 @@ class Line:
         request = _Request(self._loop.create_future(), self._loop.time() + self._answer_s)
         self._requests.append(request)
         if self._timer is None:
-            self._timer = self._loop.call_at(request.until, self._look)
+            self._timer = self._loop.call_at(request.until, self._check_time)
         try:
             self._send(statement, [_encoded(param) for param in params])
             self._pgconn.pipeline_sync()
@@ -99,10 +102,10 @@ class Line:
         return request.answer
 
     def end(self, why: str) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self.ended.is_set():
             return
-        self.why = self._farewell or why
+        self.why = self._warning or why
         self.ended.set()
         self._loop.remove_reader(self._fd)
         if self._is_writing:
@@ -129,10 +132,10 @@ class Line:
             self._pgconn.send_prepare(name, statement)
         self._pgconn.send_query_prepared(name, params)
 
-    def _look(self) -> None:
+    def _check_time(self) -> None:
         self._timer = None
         if self._requests and self._requests[0].until > self._loop.time():
-            self._timer = self._loop.call_at(self._requests[0].until, self._look)
+            self._timer = self._loop.call_at(self._requests[0].until, self._check_time)
         elif self._requests:
             self.end(f"no answer in {self._answer_s:g} s")
 
@@ -179,7 +182,7 @@ class Line:
 
     def _answer(self) -> None:
         result, self._result = self._result, None
-        if self._farewell or result is None:
+        if self._warning or result is None:
             self.end("an answer was in doubt")
             return
         request = self._requests.popleft()
@@ -205,7 +208,7 @@ class Line:
 
     def _on_notice(self, notice: Diagnostic) -> None:
         if notice.severity_nonlocalized not in ("NOTICE", "INFO", "LOG", "DEBUG"):
-            self._farewell = notice.message_primary or "the server warned"
+            self._warning = notice.message_primary or "the server warned"
 
 
 def _rows(result: PGresult) -> list[Row]:
@@ -221,3 +224,61 @@ def _encoded(param: Param) -> bytes:
 
 def _nothing(_: str) -> None:
     pass
+
+
+_QUESTION = f"SELECT {FACTS}".encode()
+
+
+class Opened(NamedTuple):
+    """A pipeline, and what is at its other end."""
+
+    pipeline: Pipeline
+    facts: ServerFacts
+    is_pooled: bool
+    """Whether a pooler is in between."""
+
+
+async def open_pipeline(address: PostgresAddress, connect_s: float, answer_s: float) -> Opened:
+    """Connect; the caller ends the pipeline.
+
+    Raises:
+        Unavailable: nobody answers, or it is a standby.
+        PermissionDenied: it does not let us in.
+        Unsupported: it is too old.
+    """
+    until = asyncio.get_running_loop().time() + connect_s
+    try:
+        async with asyncio.timeout_at(until):
+            connection = await AsyncConnection.connect(autocommit=True, **address.params)
+    except TimeoutError as error:
+        raise Unavailable(f"{address}: no answer in {connect_s:g} s") from error
+    except (psycopg.Error, OSError) as error:
+        left_s = until - asyncio.get_running_loop().time()
+        denied = await is_denied(error, address.params, left_s)
+        raise unreached(error, address, PermissionDenied if denied else None) from error
+    shown_pid = connection.pgconn.backend_pid
+    pipeline = Pipeline(connection, address, min(connect_s, answer_s))
+    try:
+        (row,) = await ask_safely(pipeline, address, _QUESTION)
+        facts = facts_in(row)
+        facts.check(address)
+        is_pooled = facts.pid != shown_pid
+        pipeline.prepares = not is_pooled and address.options.get("pooler") != "transaction"
+        return Opened(pipeline, facts, is_pooled)
+    except BaseException:
+        pipeline.end("it was not wanted")
+        raise
+
+
+async def ask_safely(pipeline: Pipeline, where: object, statement: bytes) -> list[Row]:
+    """What a statement gives that does no harm if it is done, or done twice.
+
+    Raises:
+        Unavailable, PermissionDenied: it was not done, or it does not matter that it was.
+    """
+    try:
+        return await pipeline.ask(statement)
+    except Rejected as error:
+        raise refusal(error, where) from error
+    except OutcomeUnknown as error:
+        raise Unavailable(str(error)) from error

@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 
-from fencehold.client.endpoints import REFUSED
+from fencehold.drivers.address import REFUSED
 
 
 def of_attempt(error: OSError | UnicodeError, plain: str = "fencehold") -> str:
