@@ -19,9 +19,9 @@ from fencehold import (
     UsageError,
     aio,
 )
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Ask, Settings
-from fencehold.backends.store import Busy, Taken
 from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.locks.terms import Terms
 from rig.mariadb import DATABASE, READER, MariaDB
@@ -196,7 +196,7 @@ def test_an_ask_that_arrives_after_it_was_withdrawn_is_not_granted(server: Maria
         try:
             ask = _ask(name, "late")
             store._doubted["late"] = None
-            await store.leave(ask)
+            await store.withdraw(ask)
             for waits in (False, True):
                 assert isinstance(await store.take(ask, 30, waits=waits), Busy)
             assert isinstance(await store.take(_ask(name, "next"), 30, waits=False), Taken)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencehold import Guarantees
-from fencehold.backends.leasing import Leasing
+from fencehold.backends.lease.backend import LeaseBackend
+from fencehold.backends.lease.store import Busy, Taken, ThreadStore
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.store import Asker, Busy, Taken
 from fencehold.locks.terms import Terms
 from fencehold.locks.views import Explanation
 
@@ -22,7 +22,7 @@ class Shelf:
     guarantees = Guarantees("shelf", True, True, True, True, True, TTL, "none")
 
     def __init__(self) -> None:
-        self.asker: Asker | None = None
+        self.thread_store: ThreadStore | None = None
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
         self.held: dict[str, str] = {}
         self.fence = 0
@@ -56,14 +56,14 @@ class Shelf:
         self.lasting.update((lease.ask.token, ttl) for lease in leases)
         return [self.held.get(lease.ask.name) == lease.ask.token for lease in leases]
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         await _next(self.next_gifts)
         if self.held.get(lease.ask.name) != lease.ask.token:
             return False
         del self.held[lease.ask.name]
         return True
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         await asyncio.sleep(0)
         self.left.append(ask.token)
         if self.held.get(ask.name) == ask.token:
@@ -91,7 +91,7 @@ class Scene:
 
     def __init__(self, ttl: float = TTL, connect_timeout: float = 0.3) -> None:
         self.shelf = Shelf()
-        self.backend = Leasing(self.shelf, Settings(ttl, connect_timeout))
+        self.backend = LeaseBackend(self.shelf, Settings(ttl, connect_timeout))
         self._tokens = iter(range(1_000))
 
     def ask(self, name: str = "a", **terms: Any) -> Ask:

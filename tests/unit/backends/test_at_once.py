@@ -13,10 +13,10 @@ import pytest
 
 import fencehold
 from fencehold import EFFICIENCY, HoldLost, OutcomeUnknown, State, UsageError, aio
-from fencehold.backends.at_once import AtOnce
+from fencehold.backends.lease.store import Busy, Taken
+from fencehold.backends.lease.thread_path import ThreadPath
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redis.store import RedisStore
-from fencehold.backends.store import Busy, Taken
 from fencehold.drivers.resp.address import RedisAddress
 from fencehold.locks.clock import clock
 from fencehold.locks.identity import this_thread
@@ -39,7 +39,7 @@ class Desk:
         self.then()
         return Taken(1) if is_taken else Busy()
 
-    def give(self, lease: Lease) -> bool:
+    def release(self, lease: Lease) -> bool:
         had = self._held.get(lease.ask.name) == lease.ask.token
         if had:
             del self._held[lease.ask.name]
@@ -56,14 +56,14 @@ class DeskScene(Scene):
     def __init__(self, ttl: float = 0.6) -> None:
         super().__init__(ttl)
         self.desk = Desk(self)
-        self.shelf.asker = self.desk
+        self.shelf.thread_store = self.desk
 
     async def __aenter__(self) -> "DeskScene":
         await super().__aenter__()
         return self
 
     @property
-    def at_once(self) -> AtOnce:
+    def at_once(self) -> ThreadPath:
         assert self.backend.at_once is not None
         return self.backend.at_once
 
@@ -137,14 +137,14 @@ def test_an_interrupt_behind_a_grant_leaves_nothing_behind(
     async def main() -> None:
         async with DeskScene() as scene:
             await granted(scene, "other")
-            keeping = scene.backend.keeping
-            adopt = keeping.adopt
+            keeper = scene.backend.keeper
+            adopt = keeper.adopt
 
             def interrupted(lease: Lease) -> bool:
                 adopt(lease)
                 raise KeyboardInterrupt
 
-            monkeypatch.setattr(keeping, "adopt", interrupted)
+            monkeypatch.setattr(keeper, "adopt", interrupted)
 
             def ask() -> bool:
                 with pytest.raises(KeyboardInterrupt):
@@ -153,7 +153,7 @@ def test_an_interrupt_behind_a_grant_leaves_nothing_behind(
 
             assert await asyncio.to_thread(ask)
             await until(lambda: list(scene.shelf.held) == ["other"])
-            assert [lease.ask.name for lease in keeping.leases] == ["other"]
+            assert [lease.ask.name for lease in keeper.leases] == ["other"]
 
     asyncio.run(main())
 
@@ -221,7 +221,7 @@ def test_a_withdrawal_finds_a_loop_that_is_closed(recwarn: pytest.WarningsRecord
     """Then there is nobody to tell: what was asked for runs out by itself."""
     scene = DeskScene()
 
-    async def main() -> AtOnce:
+    async def main() -> ThreadPath:
         async with scene:
             return scene.at_once
 
@@ -237,28 +237,28 @@ def test_a_withdrawal_finds_a_loop_that_is_closed(recwarn: pytest.WarningsRecord
 
 def test_a_thread_that_asks_a_closed_redis_leaves_no_connection(server: Redis) -> None:
     store = RedisStore(RedisAddress.parse(server.url), Settings())
-    assert store.asker is not None
+    assert store.thread_store is not None
     ask = Ask(Terms(("a",)), "0" * 32, "thread")
-    assert store.asker.take(ask, 5) == Taken(0)
-    store.asker.close()
-    assert store.asker.take(ask, 5) == Taken(0)
-    assert not any(connection._sock is not None for connection in store.asker._all)
+    assert store.thread_store.take(ask, 5) == Taken(0)
+    store.thread_store.close()
+    assert store.thread_store.take(ask, 5) == Taken(0)
+    assert not any(connection._sock is not None for connection in store.thread_store._all)
 
 
 def test_a_connection_in_use_is_given_up_by_who_uses_it(server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing meanwhile does not turn an answer that comes into one that is unknown."""
     store = RedisStore(RedisAddress.parse(server.url), Settings())
-    asker = store.asker
-    assert asker is not None
-    asked = asker._ask
+    thread_store = store.thread_store
+    assert thread_store is not None
+    asked = thread_store._ask
 
     def closing(connection: Any, command: bytes) -> Any:
-        asker.close()
+        thread_store.close()
         return asked(connection, command)
 
-    monkeypatch.setattr(asker, "_ask", closing)
-    assert asker.take(Ask(Terms(("a",)), "0" * 32, "thread"), 5) == Taken(0)
-    assert not any(connection._sock is not None for connection in asker._all)
+    monkeypatch.setattr(thread_store, "_ask", closing)
+    assert thread_store.take(Ask(Terms(("a",)), "0" * 32, "thread"), 5) == Taken(0)
+    assert not any(connection._sock is not None for connection in thread_store._all)
 
 
 @pytest.mark.parametrize("ttl", [None, 10.0])

@@ -1,4 +1,4 @@
-"""Leases that are records: trust, renewals, waiting, withdrawal; on a store that fails when it is told to."""
+"""LeaseSet that are records: trust, renewals, waiting, withdrawal; on a store that fails when it is told to."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 import uvloop
 
 from fencehold import HoldLost, OutcomeUnknown, PermissionDenied, State, Unavailable, UsageError
-from fencehold.backends.leases import Leases
+from fencehold.backends.lease.keeper import LeaseSet
 from fencehold.backends.port import Ask, Lease
 from fencehold.locks.clock import clock
 from fencehold.locks.terms import Terms
@@ -321,7 +321,7 @@ def test_a_trust_that_is_over_does_not_come_back() -> None:
 
 def test_timers_of_any_loop_are_cancelled() -> None:
     async def main() -> None:
-        leases = Leases(clock)
+        leases = LeaseSet(clock)
         trust = Trust(30, 30)
         trust.end = clock() + 30
         lease = Lease(Ask(Terms(("a",)), "t", "task"), 1, trust, 30)

@@ -77,8 +77,8 @@ def test_values_cannot_be_taken_for_sql() -> None:
         statements.standings([odd]),
         statements.stay([odd]),
         statements.renew([odd], 1),
-        statements.give(odd, odd, is_doubted=True),
-        statements.leave(odd, odd),
+        statements.release(odd, odd, is_doubted=True),
+        statements.withdraw(odd, odd),
         statements.look(odd),
         statements.break_hold(odd, 1),
     ]
@@ -91,7 +91,7 @@ def test_a_step_is_sent_up_to_its_commit() -> None:
     steps = [
         statements.take([wanted, wanted]),
         statements.renew(["b"], 1),
-        statements.give("a", "b", is_doubted=True),
+        statements.release("a", "b", is_doubted=True),
         statements.break_hold("a", 1),
     ]
     assert [(step.count("START TRANSACTION"), step.count("COMMIT")) for step in steps] == [(1, 1)] * 4

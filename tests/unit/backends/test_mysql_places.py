@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, cast
 
-from fencehold.backends.mysql.places import Places
+from fencehold.backends.mysql.queue_places import QueuePlaces
 from fencehold.backends.mysql.statements import Wanted
-from fencehold.drivers.mysql.lines import Answer, Lines
+from fencehold.drivers.mysql.pool import MysqlAnswer, MysqlPool
 
 
 class _Lines:
@@ -16,12 +16,12 @@ class _Lines:
         self.looked: list[str] = []
         self.was_asked = asyncio.Event()
 
-    async def do(self, sql: str, *, is_read: bool = False) -> list[Answer]:
+    async def do(self, sql: str, *, is_read: bool = False) -> list[MysqlAnswer]:
         self.looked.append(sql)
         self.was_asked.set()
         tokens = [token for token in (b"1", b"2") if f"x'{token.hex()}'" in sql]
         rows: tuple[tuple[Any, ...], ...] = tuple((token, 0, 0, self.ahead, self.ahead) for token in tokens)
-        return [Answer(rows, 0)]
+        return [MysqlAnswer(rows, 0)]
 
 
 def _wanted(token: str) -> Wanted:
@@ -39,7 +39,7 @@ def test_only_the_first_of_a_name_is_looked_after_and_told() -> None:
             called.append((name, token))
             told.set()
 
-        places = Places(cast(Lines, lines), on_turn)
+        places = QueuePlaces(cast(MysqlPool, lines), on_turn)
         places.add(_wanted("1"))
         places.add(_wanted("2"))
         assert places.waits("1")
@@ -61,7 +61,7 @@ def test_who_waits_no_longer_is_forgotten() -> None:
 
     async def main() -> None:
         lines = _Lines()
-        places = Places(cast(Lines, lines), lambda name, token: None)
+        places = QueuePlaces(cast(MysqlPool, lines), lambda name, token: None)
         places.add(_wanted("1"))
         places.remove("a", "1")
         places.remove("a", "1")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from fencehold import UsageError
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Settings
 from fencehold.backends.sqlite import backend, machine
 from fencehold.backends.sqlite.address import SqliteAddress
 from fencehold.backends.sqlite.book import NS, TABLES, Book, Wanted
-from fencehold.backends.store import Busy, Taken
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_turns_are_in_the_order_of_asking(db: sqlite3.Connection) -> None:
     assert book.take(wanted("1")) == Taken(101)
     assert isinstance(book.take(wanted("2")), Busy)
     assert isinstance(book.take(wanted("3")), Busy)
-    assert book.give("a", "1")
+    assert book.release("a", "1")
     assert book.next_token("a") == "2"
     assert book.take(wanted("4", waits=False)) == Busy()
     assert isinstance(book.take(wanted("3")), Busy)
@@ -96,7 +96,7 @@ def test_an_expired_lease_is_not_renewed(db: sqlite3.Connection) -> None:
     Book(db, NS, 100).take(wanted("1"))
     assert Book(db, 10 * NS).renew("a", "1", NS)
     assert not Book(db, 11 * NS).renew("a", "1", NS)
-    assert not Book(db, 11 * NS).give("a", "1")
+    assert not Book(db, 11 * NS).release("a", "1")
 
 
 def test_what_is_over_is_purged(db: sqlite3.Connection) -> None:
@@ -133,6 +133,6 @@ def test_permits_of_another_limit_are_refused(db: sqlite3.Connection) -> None:
     with pytest.raises(UsageError, match="limit of 2"):
         book.take(wanted("4", permits=3))
     assert isinstance(book.take(wanted("5")), Busy)
-    book.give("a", "1")
+    book.release("a", "1")
     # One stands in the queue who wants it alone.
     assert isinstance(book.take(wanted("6", permits=2, waits=False)), Busy)

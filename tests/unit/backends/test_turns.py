@@ -3,34 +3,34 @@
 import pytest
 
 from fencehold import UsageError
-from fencehold.backends.turns import RETRY_S_MAX, Standing, retry_after
+from fencehold.backends.lease.queue_order import RETRY_S_MAX, QueueStanding, retry_after
 
 
 @pytest.mark.parametrize(
     ("standing", "limit", "is_turn"),
     [
-        (Standing(), 0, True),
-        (Standing(holders=1, locks_held=1), 0, False),
-        (Standing(ahead=1, locks_ahead=1), 0, False),
-        (Standing(holders=1), 2, True),
-        (Standing(holders=2), 2, False),
-        (Standing(holders=1, ahead=1), 2, False),
-        (Standing(holders=1, ahead=1), 3, True),
-        (Standing(holders=1, locks_held=1), 3, False),
-        (Standing(ahead=1, locks_ahead=1), 3, False),
-        (Standing(holders=1), 0, False),
+        (QueueStanding(), 0, True),
+        (QueueStanding(holders=1, locks_held=1), 0, False),
+        (QueueStanding(ahead=1, locks_ahead=1), 0, False),
+        (QueueStanding(holders=1), 2, True),
+        (QueueStanding(holders=2), 2, False),
+        (QueueStanding(holders=1, ahead=1), 2, False),
+        (QueueStanding(holders=1, ahead=1), 3, True),
+        (QueueStanding(holders=1, locks_held=1), 3, False),
+        (QueueStanding(ahead=1, locks_ahead=1), 3, False),
+        (QueueStanding(holders=1), 0, False),
     ],
 )
-def test_a_lock_is_had_alone_and_permits_together(standing: Standing, limit: int, is_turn: bool) -> None:
+def test_a_lock_is_had_alone_and_permits_together(standing: QueueStanding, limit: int, is_turn: bool) -> None:
     """And nobody overtakes."""
     assert standing.is_turn(limit) is is_turn
 
 
 def test_a_semaphore_has_one_limit() -> None:
     """A lock of the same name does not ask for one."""
-    Standing(other_limit=3).check("a", 0)
+    QueueStanding(other_limit=3).check("a", 0)
     with pytest.raises(UsageError, match="'a' is in use with a limit of 3, not 2"):
-        Standing(other_limit=3).check("a", 2)
+        QueueStanding(other_limit=3).check("a", 2)
 
 
 def test_who_stands_further_behind_looks_later() -> None:

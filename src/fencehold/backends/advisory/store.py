@@ -16,9 +16,9 @@ from hashlib import blake2b
 
 from fencehold.backends.advisory.notes import Notes
 from fencehold.backends.advisory.session import PING, Session, patience
+from fencehold.backends.lease.explanation import SeenHolder, explanation, holder, stamp
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import Seen, explanation, holder, stamp
-from fencehold.backends.store import Busy, Taken
 from fencehold.drivers.address import Scheme, identifier, word
 from fencehold.drivers.postgres.address import FORM, PostgresAddress
 from fencehold.drivers.postgres.failures import Rejected, refusal
@@ -57,7 +57,7 @@ def key_of(name: str) -> int:
 class AdvisoryStore:
     """Belongs to the event loop it was opened on."""
 
-    asker = None
+    thread_store = None
 
     def __init__(self, address: PostgresAddress, settings: Settings) -> None:
         self.on_wake: Callable[[str, str], None] = _nobody
@@ -154,7 +154,7 @@ class AdvisoryStore:
                 self._end_in(lease.ask, ttl)
         return there
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         key, token = key_of(lease.ask.name), lease.ask.token
         if token not in self._held.get(key, ()):
             return False
@@ -162,10 +162,10 @@ class AdvisoryStore:
         ((was_there, _),) = await self._answered(answer)
         return was_there == b"t"
 
-    async def leave(self, ask: Ask) -> None:
-        self.forsake(ask)
+    async def withdraw(self, ask: Ask) -> None:
+        self.drop(ask)
 
-    def forsake(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """Take out whatever an ask has. What is asked next comes after it; and if the session ends before that is
         sent, all it had ends with it. So nobody needs to wait for it."""
         key = key_of(ask.name)
@@ -178,7 +178,7 @@ class AdvisoryStore:
     # Seeing.
 
     async def look(self, name: str) -> Explanation:
-        holders: list[Seen] = []
+        holders: list[SeenHolder] = []
         for stamped, mode, since_s, pid, _, application in await self._ask(self._notes.look, key_of(name)):
             said = stamped.decode() if stamped is not None else _stranger(pid, application)
             kind = "S" if mode == b"ShareLock" else "X"
@@ -274,7 +274,7 @@ class AdvisoryStore:
 
     def _end_in(self, ask: Ask, ttl: float) -> None:
         self._cancel_timer(ask.token)
-        self._timers[ask.token] = asyncio.get_running_loop().call_later(ttl, self.forsake, ask)
+        self._timers[ask.token] = asyncio.get_running_loop().call_later(ttl, self.drop, ask)
 
     def _cancel_timer(self, token: str) -> None:
         timer = self._timers.pop(token, None)
@@ -286,7 +286,7 @@ class AdvisoryStore:
         ask = self._asks.get(token)
         if ask is not None and is_broken:
             self.on_gone(token, "it was taken away by an operator")
-            self.forsake(ask)
+            self.drop(ask)
         elif ask is not None:
             self.on_wake(ask.name, token)
 

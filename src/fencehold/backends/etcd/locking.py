@@ -15,8 +15,6 @@ from contextlib import suppress
 from math import inf
 from typing import cast
 
-from fencehold.backends import seen
-from fencehold.backends.chores import Chores
 from fencehold.backends.etcd import looking, queues
 from fencehold.backends.etcd.batches import Batches
 from fencehold.backends.etcd.keys import Keys, token_in
@@ -24,7 +22,9 @@ from fencehold.backends.etcd.session import Session, Sessions, ttl_s_of
 from fencehold.backends.etcd.sweeping import Sweeper
 from fencehold.backends.etcd.turns import Calls, Over, Turn
 from fencehold.backends.etcd.watches import Watches
-from fencehold.backends.leases import Leases
+from fencehold.backends.lease import explanation as seen
+from fencehold.backends.lease.background import BackgroundRetries
+from fencehold.backends.lease.keeper import LeaseSet
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.cluster import Bounds, Cluster, NoLease
@@ -86,8 +86,8 @@ class EtcdBackend:
         self._loop = asyncio.get_running_loop()
         self._watches = Watches(self._cluster)
         self._calls = Calls(self._cluster, Batches(self._cluster), self._watches)
-        self._leases = Leases(self._clock)
-        self._chores = Chores()
+        self._leases = LeaseSet(self._clock)
+        self._background = BackgroundRetries()
         self._sweeper = Sweeper(self._cluster, self._keys.locks, self._is_known)
         self._is_sweeping = False
         self._sessions = Sessions(self._new_session)
@@ -115,7 +115,7 @@ class EtcdBackend:
 
     async def _disconnect(self) -> None:
         await self._sessions.close()
-        await self._chores.end()
+        await self._background.end()
         await self._calls.batches.end()
         await self._watches.end()
         await self._cluster.close()
@@ -195,7 +195,7 @@ class EtcdBackend:
     def _withdraw(self, turn: Turn) -> None:
         is_left = turn.session.ending and (turn.is_kept or not turn.keeps)
         if not is_left and self._is_open:
-            self._chores.do(turn.leave, self._settings.ttl)
+            self._background.do(turn.leave, self._settings.ttl)
 
     # Having.
 
@@ -264,11 +264,11 @@ class EtcdBackend:
                 if turn.timer is not None:
                     turn.timer.cancel()
         self._turns = {token: turn for token, turn in self._turns.items() if turn.session is not session}
-        self._chores.do(lambda: self._cluster.revoke_lease(session.id), self._settings.ttl)
+        self._background.do(lambda: self._cluster.revoke_lease(session.id), self._settings.ttl)
 
     def on_taken(self, session: Session, token: str) -> None:
         """A hold was taken away."""
-        self._chores.do(
+        self._background.do(
             lambda: self._cluster.delete(self._keys.notice(session.id, token), b""), self._settings.ttl
         )
         for lease in self._leases:
@@ -277,7 +277,7 @@ class EtcdBackend:
 
     def on_beat(self, session: Session) -> None:
         """The session was renewed: see that all is as it should be."""
-        self._chores.do(lambda: self._sweep(session), self._settings.ttl)
+        self._background.do(lambda: self._sweep(session), self._settings.ttl)
 
     async def _sweep(self, session: Session) -> None:
         if self._is_sweeping:

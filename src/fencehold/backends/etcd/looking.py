@@ -7,9 +7,9 @@ lease, if it is never read. The tombstone of a name that is kept is taken away w
 import time
 from typing import NamedTuple
 
-from fencehold.backends import seen
 from fencehold.backends.etcd.keys import Keys, Span, client_in, is_tombstone, limit_in, token_in
 from fencehold.backends.etcd.records import Record, decode
+from fencehold.backends.lease import explanation as seen
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.cluster import Cluster, NoLease
 from fencehold.drivers.etcd.transactions import delete, is_created_at, put, transaction
@@ -117,7 +117,7 @@ def _kept(stander: Stander) -> Kept:
     return Kept(said.party, stander.fence, max(0.0, now - since), max(0.0, (ends or now) - now), said.meta)
 
 
-def _holder(stander: Stander) -> seen.Seen:
+def _holder(stander: Stander) -> seen.SeenHolder:
     stamp, since, ends = stander.record
     return seen.holder(
         stamp,

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
+from fencehold.backends.lease.explanation import SeenHolder, explanation, holder, stamp_of, waiting
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.postgres.tables import VERSION, is_made, making
-from fencehold.backends.seen import Seen, explanation, holder, stamp_of, waiting
-from fencehold.backends.store import Busy, Taken
 from fencehold.drivers.address import Scheme, identifier, whole, word
 from fencehold.drivers.postgres.address import FORM, POOLERS, PostgresAddress
 from fencehold.drivers.postgres.failures import AGAIN, Rejected, refusal
@@ -61,7 +61,7 @@ SCHEME = Scheme(
 class PostgresStore:
     """Belongs to the event loop it was opened on."""
 
-    asker = None
+    thread_store = None
 
     def __init__(self, address: PostgresAddress, settings: Settings) -> None:
         self.on_wake: Callable[[str, str], None] = _nobody
@@ -161,18 +161,18 @@ class PostgresStore:
         there = {_text(token) for (token,) in rows}
         return [lease.ask.token in there for lease in leases]
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         token = lease.ask.token
         ((was_there,),) = await self._step(self._give, lease.ask.name, token, token=token)
         return was_there == b"t"
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         self._waiting.pop(ask.token, None)
         pipeline = self._unanswered.pop(ask.token, None)
         await self._step(self._leave, ask.name, ask.token, pipeline=pipeline)
 
     async def look(self, name: str) -> Explanation:
-        holders: list[Seen] = []
+        holders: list[SeenHolder] = []
         queue: list[Waiting] = []
         for what, stamped, fence, mode, limit, since_s, left_s, _ in await self._step(self._look, _checked(name)):
             text, kind, since, left = _text(stamped), _text(mode), float(since_s or 0), float(left_s or 0)

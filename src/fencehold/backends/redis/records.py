@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fencehold.backends import seen
+from fencehold.backends.lease import explanation as seen
 from fencehold.locks.views import Explanation, Waiting
 
 _HOLDER_WORDS = 4
@@ -19,7 +19,7 @@ def explained(name: str, reply: Any) -> Explanation:
     )
 
 
-def _holder(value: str, left_ms: int, at_ms: int, limit: int) -> seen.Seen:
+def _holder(value: str, left_ms: int, at_ms: int, limit: int) -> seen.SeenHolder:
     words = value.split(" ", _HOLDER_WORDS - 1)
     left = left_ms / 1000 if left_ms >= 0 else None
     mode = "P" if limit else "X"

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from fencehold.backends.lease.explanation import stamp
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redis import scripts
-from fencehold.backends.redis.asker import RedisAsker, Step, Steps
 from fencehold.backends.redis.records import explained
-from fencehold.backends.seen import stamp
-from fencehold.backends.store import Busy, Taken
+from fencehold.backends.redis.thread_store import RedisThreadStore, ScriptCall, ScriptCalls
 from fencehold.drivers.resp.address import RedisAddress
 from fencehold.drivers.resp.client import RespClient, Script
 from fencehold.drivers.resp.connection import Connect, RespConnection, SentinelConnect, Word, ask, connect
@@ -54,7 +54,7 @@ class RedisStore:
         self._waiting: dict[str, str] = {}
         """The names of those who wait, by token."""
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
-        self.asker = self._make_asker()
+        self.thread_store = self._make_thread_store()
         """For threads that ask by themselves; not where sentinels know whom to ask."""
 
     @property
@@ -109,10 +109,10 @@ class RedisStore:
                 kept |= zip(some, await self._renew(script, some, ttl), strict=True)
         return [kept[lease] for lease in leases]
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         return bool(await self._client.run(*self._freeing(lease.ask)))
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         self._waiting.pop(ask.token, None)
         await self._client.run(*self._freeing(ask))
 
@@ -134,15 +134,15 @@ class RedisStore:
             *self._counter,
         )
 
-    def _taking(self, ask: Ask, ttl: float, *, waits: bool = False) -> Step:
+    def _taking(self, ask: Ask, ttl: float, *, waits: bool = False) -> ScriptCall:
         """A take."""
         terms = ask.terms
         words: list[Word] = [ask.token, ms_of(ttl), int(waits), self._channel, ask.name]
         words.append(_stamp(self._settings.who, ask.owner, terms.meta, terms.at_least))
         if not terms.limit:
-            return Step(scripts.TAKE, self._keys(ask.name), words)
+            return ScriptCall(scripts.TAKE, self._keys(ask.name), words)
         words.append(terms.limit)
-        return Step(scripts.TAKE_PERMIT, self._keys(ask.name), words)
+        return ScriptCall(scripts.TAKE_PERMIT, self._keys(ask.name), words)
 
     def _taken(self, ask: Ask, reply: Any) -> Taken | Busy:
         """What the answer to it says."""
@@ -165,18 +165,18 @@ class RedisStore:
         kept = await self._client.run(script, keys, (ms_of(ttl), *(lease.ask.token for lease in leases)))
         return [bool(each) for each in kept]
 
-    def _freeing(self, ask: Ask) -> Step:
+    def _freeing(self, ask: Ask) -> ScriptCall:
         """A release, or a withdrawal."""
         script = scripts.FREE_PERMIT if ask.terms.limit else scripts.FREE
-        return Step(script, self._keys(ask.name), (ask.token, ask.name))
+        return ScriptCall(script, self._keys(ask.name), (ask.token, ask.name))
 
     # The client.
 
-    def _make_asker(self) -> RedisAsker | None:
+    def _make_thread_store(self) -> RedisThreadStore | None:
         if self._address.sentinels:
             return None
-        steps = Steps(self._taking, self._taken, self._freeing)
-        return RedisAsker(self._address.server, steps, self._settings.connect_timeout, self._answer_s())
+        steps = ScriptCalls(self._taking, self._taken, self._freeing)
+        return RedisThreadStore(self._address.server, steps, self._settings.connect_timeout, self._answer_s())
 
     def _answer_s(self) -> float:
         return min(self._settings.connect_timeout, max(self._settings.ttl / 3, _ANSWER_S_MIN))

@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from fencehold.backends import seen
+from fencehold.backends.lease import explanation as seen
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redlock import scripts
 from fencehold.backends.redlock.firsts import Firsts
 from fencehold.backends.redlock.poll import Poll, Question, Votes, failure
-from fencehold.backends.store import Busy, Taken
 from fencehold.drivers.resp.address import RedlockAddress
 from fencehold.drivers.resp.client import RespClient
 from fencehold.drivers.resp.connection import connect
@@ -53,7 +53,7 @@ _VALUE_WORDS = 4
 class RedlockStore:
     """A store in the sense of `store`."""
 
-    asker = None
+    thread_store = None
 
     def __init__(self, address: RedlockAddress, settings: Settings) -> None:
         self._address = address
@@ -143,13 +143,13 @@ class RedlockStore:
             kept += await self._renew(leases[at : at + _RENEWED_AT_ONCE], ttl)
         return kept
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         votes = await self._free(lease.ask, lease.ask.token, self._is_settled)
         if not self._is_settled(votes.answers):
             raise failure(votes, self._quorum)
         return votes.yes() >= self._quorum
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         if not self._firsts.leave(ask):
             return
         self._has_most(await self._free(ask, ask.token, lambda _: False))
@@ -256,7 +256,7 @@ def _owner(value: bytes) -> bytes:
     return value.partition(b" ")[0]
 
 
-def _holder(seen_by: list[Any], quorum: int) -> seen.Seen:
+def _holder(seen_by: list[Any], quorum: int) -> seen.SeenHolder:
     """Whom a majority has under a name. It is free as soon as a majority has it no more."""
     left_ms = sorted((left for _, left, _ in seen_by), reverse=True)[quorum - 1]
     at_ms, _, value = seen_by[0]

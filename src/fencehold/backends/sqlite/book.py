@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fencehold.backends.store import Busy, Taken
-from fencehold.backends.turns import ALIVE_S, Standing, retry_after
+from fencehold.backends.lease.queue_order import ALIVE_S, QueueStanding, retry_after
+from fencehold.backends.lease.store import Busy, Taken
 
 NS = 1_000_000_000
 _ALIVE_NS = int(ALIVE_S * NS)
@@ -142,14 +142,14 @@ class Book:
             (self._now + ttl_ns, name, token, self._now),
         )
 
-    def give(self, name: str, token: str) -> bool:
+    def release(self, name: str, token: str) -> bool:
         """Free a name; says whether it was had."""
         was_there = self._changed(
             "DELETE FROM fencehold_holds WHERE name = ? AND token = ? AND expires > ?", (name, token, self._now)
         )
         return was_there or self._drop(name, token)
 
-    def leave(self, name: str, token: str) -> None:
+    def withdraw(self, name: str, token: str) -> None:
         """Take out all that an ask has."""
         self._drop(name, token)
         self._db.execute("DELETE FROM fencehold_queue WHERE name = ? AND token = ?", (name, token))
@@ -190,13 +190,13 @@ class Book:
         ).fetchone()
         return row or (_LAST, 0, self._now)
 
-    def _standing(self, wanted: Wanted, ticket: int) -> Standing:
+    def _standing(self, wanted: Wanted, ticket: int) -> QueueStanding:
         asked = {"name": wanted.name, "permits": wanted.permits, "now": self._now, "ticket": ticket}
         holders, locks_held, held_limit = self._db.execute(_HELD, asked).fetchone()
         ahead, locks_ahead, other_limit = self._db.execute(_AHEAD, asked).fetchone()
-        return Standing(holders, locks_held, ahead, locks_ahead, held_limit or other_limit)
+        return QueueStanding(holders, locks_held, ahead, locks_ahead, held_limit or other_limit)
 
-    def _busy(self, wanted: Wanted, standing: Standing, since: int) -> Busy:
+    def _busy(self, wanted: Wanted, standing: QueueStanding, since: int) -> Busy:
         return Busy(retry_after(standing.ahead, (self._now - since) / NS)) if wanted.waits else Busy()
 
     def _grant(self, wanted: Wanted, *, is_queued: bool) -> Taken:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
+from fencehold.backends.lease.explanation import explanation, holder, stamp_of, waiting
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import explanation, holder, stamp_of, waiting
 from fencehold.backends.sqlite.address import SqliteAddress
 from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
 from fencehold.backends.sqlite.file import File
 from fencehold.backends.sqlite.worker import Worker
-from fencehold.backends.store import Busy, Taken
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
 from fencehold.locks.views import Explanation
@@ -25,7 +25,7 @@ _SLACK_S = 3.0
 class SqliteStore:
     """One file, one thread."""
 
-    asker = None
+    thread_store = None
 
     def __init__(self, address: SqliteAddress, settings: Settings) -> None:
         self._address = address
@@ -75,13 +75,13 @@ class SqliteStore:
                 raise OutcomeUnknown(f"only {begin} leases were renewed: {error}") if begin else error from error
         return kept
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         name = lease.ask.name
         was_there, next_token = await self._at.do(partial(_give, name, lease.ask.token))
         self._wake(name, next_token)
         return bool(was_there)
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         self._wake(ask.name, await self._at.do(partial(_leave, ask.name, ask.token)))
 
     async def look(self, name: str) -> Explanation:
@@ -134,11 +134,11 @@ def _renew(some: Sequence[tuple[str, str]], ttl_ns: int, book: Book) -> list[boo
 
 
 def _give(name: str, token: str, book: Book) -> tuple[bool, str]:
-    return book.give(name, token), book.next_token(name)
+    return book.release(name, token), book.next_token(name)
 
 
 def _leave(name: str, token: str, book: Book) -> str:
-    book.leave(name, token)
+    book.withdraw(name, token)
     return book.next_token(name)
 
 

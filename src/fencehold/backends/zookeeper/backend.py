@@ -17,9 +17,9 @@ import asyncio
 from functools import partial
 from math import inf
 
-from fencehold.backends.leases import Leases
+from fencehold.backends.lease.explanation import stamp
+from fencehold.backends.lease.keeper import LeaseSet
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import stamp
 from fencehold.backends.zookeeper.entry import Entry
 from fencehold.backends.zookeeper.leaving import Leaving
 from fencehold.backends.zookeeper.link import Link
@@ -41,8 +41,8 @@ _GONE = "its place was removed: it was taken away, or its session was ended"
 _OVER = "the session it lived with has ended"
 
 
-class _Holds(Leases):
-    """Leases that leave their place when they are lost."""
+class _Holds(LeaseSet):
+    """LeaseSet that leave their place when they are lost."""
 
     def __init__(self, clock: Clock, leaving: Leaving) -> None:
         super().__init__(clock)
@@ -108,7 +108,7 @@ class ZookeeperBackend:
             entry_of(lease).unwatch()
             lease.lose(CLOSED)
         await self._link.close()
-        await self._leaving.chores.end()
+        await self._leaving.background.end()
 
     async def acquire(self, ask: Ask) -> Lease | None:
         terms = ask.terms

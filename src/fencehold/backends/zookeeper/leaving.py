@@ -14,7 +14,7 @@ An ephemeral node goes with its session only, and a session may last for years. 
 import asyncio
 from functools import partial
 
-from fencehold.backends.chores import Chores
+from fencehold.backends.lease.background import BackgroundRetries
 from fencehold.backends.zookeeper.entry import Entry
 from fencehold.backends.zookeeper.requests import Answer, children, delete, proof
 from fencehold.backends.zookeeper.session import Session
@@ -28,7 +28,7 @@ class Leaving:
     """Of one backend."""
 
     def __init__(self, root: str, seconds: float) -> None:
-        self.chores = Chores()
+        self.background = BackgroundRetries()
         self._root = root
         self._seconds = seconds
         self._doomed: dict[str, Entry] = {}
@@ -55,7 +55,7 @@ class Leaving:
         self._doomed[entry.ask.token] = entry
         if not self._is_sweeping:
             self._is_sweeping = True
-            self.chores.do(self._sweep, _WHILE_IT_LASTS_S)
+            self.background.do(self._sweep, _WHILE_IT_LASTS_S)
 
     async def _sweep(self) -> None:
         while self._drop_the_gone():

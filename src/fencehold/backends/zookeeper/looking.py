@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.seen import Seen, explanation, holder, waiting
+from fencehold.backends.lease.explanation import SeenHolder, explanation, holder, waiting
 from fencehold.backends.zookeeper.places import Place, holders, in_order
 from fencehold.backends.zookeeper.requests import Answer, children, delete, exists, get, proof, sync
 from fencehold.backends.zookeeper.session import Session
@@ -53,7 +53,7 @@ def _there(places: Sequence[Place], seen: Sequence[Answer]) -> list[tuple[Place,
     return [(place, answer) for place, answer in zip(places, seen, strict=False) if answer.error is None]
 
 
-def _holder(place: Place, answer: Answer) -> Seen:
+def _holder(place: Place, answer: Answer) -> SeenHolder:
     data, stat = answer.value
     mode, limit = place.mode.upper(), place.limit
     return holder(_text(data), fence=stat.czxid, mode=mode, limit=limit, held_for=_age(stat), left=None)

@@ -2,7 +2,7 @@
 
 1. A step that was begun is ended, whether or not anybody waits for it: a connection is never left in the middle.
 2. A step has a bound. What was not sent by then is not sent (`Unavailable`); else its outcome is unknown.
-3. A deadlock, or a lock that is long in coming, is tried again a few times: the server did nothing.
+3. A deadlock, or a lock that is not granted in time, is tried again a few times: the server did nothing.
 4. A connection that failed is not used again, and neither is one that the server has closed or that was idle for
    long.
 5. A child process has none of them. It must not close them either: what it would tell the server, and the event
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import aiomysql
 import pymysql
 
-from fencehold.backends.mysql.statements import SESSION
 from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.drivers.mysql.failures import is_lost, is_passing, refusal, words_of
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, Unsupported
@@ -30,21 +29,21 @@ _IDLE_S_MAX = 120.0
 _CLOSING_S = 1.0
 
 
-class Answer(NamedTuple):
+class MysqlAnswer(NamedTuple):
     """What one statement gave."""
 
     rows: tuple[tuple[Any, ...], ...]
     changed: int
 
 
-class _Line:
+class _MysqlConnection:
     """One connection."""
 
     def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._loop = loop
         self._used_at = loop.time()
-        _lines.add(self)
+        _connections.add(self)
 
     @property
     def is_fresh(self) -> bool:
@@ -57,14 +56,14 @@ class _Line:
             and self._loop.time() - self._used_at < _IDLE_S_MAX
         )
 
-    async def run(self, sql: str) -> list[Answer]:
+    async def run(self, sql: str) -> list[MysqlAnswer]:
         """The answers to all statements of a text. Not by a cursor: that would ask for every warning, too."""
         connection = self._connection
         answers = []
         await connection.query(sql)
         while True:
             result = connection._result
-            answers.append(Answer(result.rows or (), result.affected_rows or 0))
+            answers.append(MysqlAnswer(result.rows or (), result.affected_rows or 0))
             if not result.has_next:
                 self._used_at = self._loop.time()
                 return answers
@@ -72,11 +71,11 @@ class _Line:
 
     def cut(self) -> None:
         """End it at once."""
-        _lines.discard(self)
+        _connections.discard(self)
         self._connection.close()
 
     async def close(self) -> None:
-        """Say good-bye, and end it."""
+        """Tell the server, and disconnect."""
         writer = self._connection._writer
         with suppress(Exception):
             async with asyncio.timeout(_CLOSING_S):
@@ -85,22 +84,24 @@ class _Line:
         self.cut()
 
 
-_lines: set[_Line] = set()
+_connections: set[_MysqlConnection] = set()
 """All of this process. In a child they stay here, never used and never closed."""
 
 
-class Lines:
+class MysqlPool:
     """All connections of one client. Belongs to the event loop it was made on."""
 
-    def __init__(self, address: MysqlAddress, connect_timeout: float) -> None:
+    def __init__(self, address: MysqlAddress, connect_timeout: float, session: str) -> None:
+        """`session` is the SQL that each connection begins with."""
         self._address = address
         self._connect_timeout = connect_timeout
+        self._session = session
         self._loop = asyncio.get_running_loop()
-        self._places = asyncio.Semaphore(address.connections)
-        self._idle: deque[_Line] = deque()
+        self._slots = asyncio.Semaphore(address.connections)
+        self._idle: deque[_MysqlConnection] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def begin(self, sql: str, *, is_read: bool = False) -> "asyncio.Task[list[Answer]]":
+    def begin(self, sql: str, *, is_read: bool = False) -> "asyncio.Task[list[MysqlAnswer]]":
         """Have a step done; await the task behind a shield.
 
         It raises:
@@ -112,17 +113,17 @@ class Lines:
         task.add_done_callback(self._on_done)
         return task
 
-    async def do(self, sql: str, *, is_read: bool = False) -> list[Answer]:
+    async def do(self, sql: str, *, is_read: bool = False) -> list[MysqlAnswer]:
         """Begin a step, and wait for its answers."""
         return await asyncio.shield(self.begin(sql, is_read=is_read))
 
-    def after(self, sql: str, then: Callable[[list[Answer]], str]) -> None:
-        """Read something, and do what follows from it, if anything: at leisure, and for nobody."""
-        task = self._loop.create_task(self._at_leisure(sql, then))
+    def after(self, sql: str, then: Callable[[list[MysqlAnswer]], str]) -> None:
+        """Read something, and do what follows from it, if anything: in the background, and for nobody."""
+        task = self._loop.create_task(self._in_background(sql, then))
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 
-    async def _at_leisure(self, sql: str, then: Callable[[list[Answer]], str]) -> None:
+    async def _in_background(self, sql: str, then: Callable[[list[MysqlAnswer]], str]) -> None:
         text = then(await self._run(sql, is_read=True))
         if text:
             await self._run(text, is_read=False)
@@ -145,13 +146,13 @@ class Lines:
             # Whoever waits for it is told; if nobody does, there is nobody to tell.
             task.exception()
 
-    async def _run(self, sql: str, *, is_read: bool) -> list[Answer]:
+    async def _run(self, sql: str, *, is_read: bool) -> list[MysqlAnswer]:
         is_sent = False
         try:
-            async with asyncio.timeout(self._address.timeout), self._places:
-                line = await self._line()
+            async with asyncio.timeout(self._address.timeout), self._slots:
+                connection = await self._connection()
                 is_sent = True
-                return await self._patiently(line, sql, is_read=is_read)
+                return await self._run_on(connection, sql, is_read=is_read)
         except TimeoutError as error:
             said = f"{self._address} did not answer in {self._address.timeout:g} s"
             raise self._doubt(said, is_read or not is_sent) from error
@@ -160,60 +161,60 @@ class Lines:
                 raise self._doubt(f"{self._address}: {words_of(error)}", is_read) from error
             raise refusal(error, self._address) from error
 
-    async def _patiently(self, line: _Line, sql: str, *, is_read: bool) -> list[Answer]:
+    async def _run_on(self, connection: _MysqlConnection, sql: str, *, is_read: bool) -> list[MysqlAnswer]:
         tries = 1
         while True:
             try:
-                answers = await line.run(sql)
+                answers = await connection.run(sql)
             except pymysql.err.MySQLError as error:
                 if is_lost(error):
-                    self._lost(line)
+                    self._lost(connection)
                     if is_read and tries == 1:
                         # Reading twice does no harm.
-                        return await self._patiently(await self._dial(), sql, is_read=False)
+                        return await self._run_on(await self._connect(), sql, is_read=False)
                     raise
-                await self._roll_back(line)
+                await self._roll_back(connection)
                 if not is_passing(error) or tries == _TRIES:
-                    self._idle.append(line)
+                    self._idle.append(connection)
                     raise
             except BaseException:
-                line.cut()
+                connection.cut()
                 raise
             else:
-                self._idle.append(line)
+                self._idle.append(connection)
                 return answers
-            await _pausing(line, tries)
+            await _pause(connection, tries)
             tries += 1
 
-    def _lost(self, line: _Line) -> None:
+    def _lost(self, connection: _MysqlConnection) -> None:
         """With one connection the others are gone as a rule, and just do not know it yet."""
-        line.cut()
+        connection.cut()
         while self._idle:
             self._idle.pop().cut()
 
-    async def _roll_back(self, line: _Line) -> None:
+    async def _roll_back(self, connection: _MysqlConnection) -> None:
         """After an error the transaction it was in is open still: end it, or the connection with it."""
         try:
-            await line.run("ROLLBACK")
+            await connection.run("ROLLBACK")
         except BaseException:
-            line.cut()
+            connection.cut()
             raise
 
-    async def _line(self) -> _Line:
+    async def _connection(self) -> _MysqlConnection:
         while self._idle:
             # The one used last: what is not needed grows old, and is closed.
-            line = self._idle.pop()
-            if line.is_fresh:
-                return line
-            line.cut()
-        return await self._dial()
+            connection = self._idle.pop()
+            if connection.is_fresh:
+                return connection
+            connection.cut()
+        return await self._connect()
 
-    async def _dial(self) -> _Line:
+    async def _connect(self) -> _MysqlConnection:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 arguments = self._address.arguments()
-                line = _Line(await aiomysql.connect(autocommit=None, **arguments), self._loop)
-                return await _cut_unless_done(line, lambda: line.run(SESSION))
+                connection = _MysqlConnection(await aiomysql.connect(autocommit=None, **arguments), self._loop)
+                return await _cut_unless_done(connection, lambda: connection.run(self._session))
         except TimeoutError as error:
             raise Unavailable(f"{self._address} was not reached in {self._connect_timeout:g} s") from error
         except (pymysql.err.MySQLError, OSError) as error:
@@ -230,18 +231,18 @@ class Lines:
         return Unavailable(said) if is_nothing else OutcomeUnknown(f"{said}: it may have been done")
 
 
-async def _cut_unless_done(line: _Line, step: Callable[[], Any]) -> _Line:
+async def _cut_unless_done(connection: _MysqlConnection, step: Callable[[], Any]) -> _MysqlConnection:
     try:
         await step()
     except BaseException:
-        line.cut()
+        connection.cut()
         raise
-    return line
+    return connection
 
 
-async def _pausing(line: _Line, tries: int) -> None:
+async def _pause(connection: _MysqlConnection, tries: int) -> None:
     try:
         await asyncio.sleep(_PAUSE_S * tries * random.uniform(0.5, 1.5))
     except BaseException:
-        line.cut()
+        connection.cut()
         raise

@@ -8,7 +8,7 @@ from fencehold.backends.port import Ask
 from fencehold.locks.views import Explanation, Holder, Kept, Party, Waiting, party
 
 
-class Seen(NamedTuple):
+class SeenHolder(NamedTuple):
     """What a record says: who holds a name; and for whom it is kept for a least time, if it is."""
 
     holder: Holder
@@ -26,7 +26,9 @@ def stamp_of(who: str, ask: Ask) -> str:
     return stamp(who, ask.owner, ask.terms.meta, ask.terms.at_least)
 
 
-def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float | None, left: float | None) -> Seen:
+def holder(
+    stamped: str, *, fence: int, mode: str, limit: int, held_for: float | None, left: float | None
+) -> SeenHolder:
     """A holder, of whom a backend keeps what `stamp` made; somebody unknown, if it is something else.
 
     `held_for` is None if the backend does not know since when.
@@ -35,7 +37,7 @@ def holder(stamped: str, *, fence: int, mode: str, limit: int, held_for: float |
     age, since = held_for or 0.0, _since(held_for)
     least_s = at_least - age
     kept = Kept(whose, fence, age, least_s, meta, since, age) if least_s > 0 else None
-    return Seen(Holder(whose, fence, mode, limit, age, left, meta, since, age), kept)
+    return SeenHolder(Holder(whose, fence, mode, limit, age, left, meta, since, age), kept)
 
 
 def waiting(place: int, stamped: str, *, mode: str, name: str, waited_for: float, left: float | None) -> Waiting:
@@ -44,7 +46,7 @@ def waiting(place: int, stamped: str, *, mode: str, name: str, waited_for: float
     return Waiting(place, whose, mode, (name,), waited_for, left, _since(waited_for), waited_for)
 
 
-def explanation(name: str, held: list[Seen], queue: list[Waiting] | None = None) -> Explanation:
+def explanation(name: str, held: list[SeenHolder], queue: list[Waiting] | None = None) -> Explanation:
     """All of a name."""
     kept = next((each.kept for each in held if each.kept is not None), None)
     return Explanation(name, tuple(each.holder for each in held), tuple(queue or ()), 0.0, kept)

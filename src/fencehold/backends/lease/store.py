@@ -1,6 +1,6 @@
 """The port of stores: where a lease is a record with an owner and an expiry, changed by one atomic step each.
 
-What such a backend is made of, `leasing` does once for all of them: waiting, keeping alive, trust, withdrawal.
+What is the same for all of them, `backend` does once: waiting, keeping alive, trust, withdrawal.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ class Busy(NamedTuple):
     """The name is another's, or others wait before this ask."""
 
     retry_after: float | None = None
-    """Seconds after which to try again at the latest, if nothing is heard before; None: sooner, and ever later."""
+    """Seconds after which to try again at the latest, if nothing is heard before; None: exponential back-off."""
 
 
-class Asker(Protocol):
+class ThreadStore(Protocol):
     """A store, as far as it can be asked by any thread, each on a connection of its own. Every call is bounded."""
 
     def take(self, ask: Ask, ttl: float) -> Taken | Busy:
-        """As `Store.take` does for an ask that does not wait.
+        """As `LeaseStore.take` does for an ask that does not wait.
 
         Raises:
             Unavailable: nothing changed.
@@ -39,24 +39,24 @@ class Asker(Protocol):
             Refused, UsageError: as the store says.
         """
 
-    def give(self, lease: Lease) -> bool:
-        """As `Store.give` does."""
+    def release(self, lease: Lease) -> bool:
+        """As `LeaseStore.give` does."""
 
     def close(self) -> None:
         """Disconnect all threads."""
 
 
-class Store(Protocol):
+class LeaseStore(Protocol):
     """Belongs to the event loop it was opened on. Every call is bounded in time by the store itself."""
 
     on_wake: Callable[[str, str], None]
-    """Called with a name, and a token or "", when it may be had now: by the ask with that token, or by any."""
+    """Called with a name, and a token or "", when it may be free now: for the ask with that token, or for any."""
 
     @property
     def guarantees(self) -> Guarantees: ...
 
     @property
-    def asker(self) -> Asker | None:
+    def thread_store(self) -> ThreadStore | None:
         """For threads that ask by themselves; None where the loop has to be asked."""
 
     async def open(self) -> None:
@@ -64,7 +64,7 @@ class Store(Protocol):
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         """In one step: grant the name for `ttl` seconds, if it is free or its lease has expired; else, where the
-        store keeps a queue and the ask `waits`, have it stand there, in the order of the first asking.
+        store keeps a queue and the ask `waits`, put it there, in the order of the first asking.
 
         An ask that has the name already is granted again, with the same fence and from now on.
 
@@ -84,18 +84,18 @@ class Store(Protocol):
             OutcomeUnknown: some may have been.
         """
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         """Free a name, if the lease still has it, and tell who is next; says whether it had.
 
         Raises:
-            Unavailable, OutcomeUnknown: as ever.
+            Unavailable, OutcomeUnknown: as above.
         """
 
-    async def leave(self, ask: Ask) -> None:
-        """Take out whatever an ask has: its place in the queue, or the name. Done twice it does nothing more.
+    async def withdraw(self, ask: Ask) -> None:
+        """Remove all that an ask has: its place in the queue, or the name. Done twice it does nothing more.
 
         Raises:
-            Unavailable, OutcomeUnknown: as ever.
+            Unavailable, OutcomeUnknown: as above.
         """
 
     async def look(self, name: str) -> Explanation:

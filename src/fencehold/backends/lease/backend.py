@@ -1,11 +1,11 @@
-"""Leasing: a backend made of a store, where a lease is a record that expires.
+"""A backend over a store, where a lease is a record that expires.
 
-1. *Waiting is no polling.* Who waits tries again when the store says that the name may be had, and otherwise only
-   as often as the store needs, drawn by lot so that those who wait do not come in waves. A wake-up that was for
+1. *Waiting is no polling.* Who waits tries again when the store says that the name may be free, and otherwise only
+   as often as the store needs, with jitter, so that those who wait do not come in waves. A wake-up that was for
    someone who has stopped waiting is handed on.
 2. *Trust counts from when a request was sent*; from when an earlier one was, if that may be the one that
-   counted. A grant that came so late that it cannot be trusted is given back, and is none.
-3. *What was granted is kept* (`keeping`): renewed while the client lives, and lost when it is gone.
+   counted. A grant that came so late that it cannot be trusted is released, and is none.
+3. *What was granted is kept alive* (`keeper`): renewed while the client lives, and lost when it is gone.
 4. *An ask that ends without a grant is withdrawn*, whatever ended it; if the store cannot be reached, later.
 5. *A least time is kept by the record*: it was made to last for longer, so a crash leaves it; a release before
    then does not delete it, but has it run out when the least time is over.
@@ -18,11 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
-from fencehold.backends.at_once import AtOnce
-from fencehold.backends.chores import Chores
-from fencehold.backends.keeping import Keeping
+from fencehold.backends.lease.background import BackgroundRetries
+from fencehold.backends.lease.keeper import LeaseKeeper
+from fencehold.backends.lease.store import Busy, LeaseStore, Taken
+from fencehold.backends.lease.thread_path import ThreadPath
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.store import Busy, Store, Taken
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.clock import Clock, clock
@@ -34,7 +34,7 @@ _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 0.25
 _RETRY_S = 0.05
 _CLOSING_S = 2.0
-_GIVING_BACK_S = 10.0
+_RELEASING_S = 10.0
 _AT_A_TIME = 64
 
 
@@ -51,17 +51,17 @@ class _Waiter:
     failing_since: float | None = None
 
 
-class Leasing:
+class LeaseBackend:
     """A backend over a store."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock = clock) -> None:
+    def __init__(self, store: LeaseStore, settings: Settings, clock: Clock = clock) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._waiting: dict[str, list[_Waiter]] = {}
         self._is_open = False
-        self.at_once: AtOnce | None = None
-        """For stores that any thread may ask: they have an `asker`."""
+        self.at_once: ThreadPath | None = None
+        """For stores that any thread may ask: they have an `thread_store`."""
         store.on_wake = self._on_wake
 
     @property
@@ -72,10 +72,10 @@ class Leasing:
         if self._is_open:
             return
         await self._store.open()
-        self.keeping = Keeping(self._store, self._settings, self._clock)
-        self._chores = Chores()
-        asker = self._store.asker
-        self.at_once = None if asker is None else AtOnce(self, asker, self._settings.ttl)
+        self.keeper = LeaseKeeper(self._store, self._settings, self._clock)
+        self._background = BackgroundRetries()
+        thread_store = self._store.thread_store
+        self.at_once = None if thread_store is None else ThreadPath(self, thread_store, self._settings.ttl)
         self._is_open = True
 
     async def close(self) -> None:
@@ -84,31 +84,31 @@ class Leasing:
         self._is_open = False
         if self.at_once is not None:
             self.at_once.close()
-        left = await self.keeping.stop()
-        await self._dismiss_waiting()
-        await self._give_back(left)
-        await self._chores.end()
+        left = await self.keeper.stop()
+        await self._wake_waiters()
+        await self._release_all(left)
+        await self._background.end()
         await self._store.close()
 
-    async def _give_back(self, leases: list[Lease]) -> None:
+    async def _release_all(self, leases: list[Lease]) -> None:
         """Free all of them, some at a time, for as long as closing may take; the rest run out by themselves."""
         gate = asyncio.Semaphore(_AT_A_TIME)
 
-        async def leave(lease: Lease) -> None:
+        async def free(lease: Lease) -> None:
             async with gate:
                 with suppress(FenceholdError):
-                    await self._leave(lease)
+                    await self._free(lease)
 
         with suppress(TimeoutError):
-            async with asyncio.timeout(_GIVING_BACK_S):
-                await asyncio.gather(*map(leave, leases))
+            async with asyncio.timeout(_RELEASING_S):
+                await asyncio.gather(*map(free, leases))
 
-    async def _leave(self, lease: Lease) -> None:
+    async def _free(self, lease: Lease) -> None:
         """Free a name, or leave it for its least time, whatever there is of the lease."""
         if lease.least_s(self._clock()):
-            await self.keeping.leave_least(lease)
+            await self.keeper.expire_at_least_time(lease)
         else:
-            await self._store.leave(lease.ask)
+            await self._store.withdraw(lease.ask)
 
     # Acquiring.
 
@@ -122,7 +122,7 @@ class Leasing:
         finally:
             self._stop_waiting(waiter)
             if lease is None and waiter.may_be_there:
-                self.withdraw(ask, ttl)
+                self.withdraw_later(ask, ttl)
         return lease
 
     async def _take_in_time(self, waiter: _Waiter, ttl: float) -> Lease | None:
@@ -152,11 +152,11 @@ class Leasing:
             outcome = await self._store.take(ask, ttl, waits=waits)
         except Unavailable as error:
             waiter.may_be_there = was_there
-            return self._bear(waiter, error, sent_at)
+            return self._tolerate(waiter, error, sent_at)
         except OutcomeUnknown as error:
             # The same ask again tells what became of it; but its time may have begun to run now.
             waiter.doubted_at = waiter.doubted_at or sent_at
-            return self._bear(waiter, error, sent_at)
+            return self._tolerate(waiter, error, sent_at)
         asked_at = waiter.doubted_at or sent_at
         waiter.doubted_at = waiter.failing_since = None
         if isinstance(outcome, Busy):
@@ -164,7 +164,7 @@ class Leasing:
             return outcome
         return self._granted(ask, outcome, ttl, asked_at) or Busy(0.0)
 
-    def _bear(self, waiter: _Waiter, error: FenceholdError, sent_at: float) -> Busy:
+    def _tolerate(self, waiter: _Waiter, error: FenceholdError, sent_at: float) -> Busy:
         """A store that fails is tried again for a while by those who wait, or whose outcome is unknown."""
         if isinstance(error, Unavailable) and not waiter.may_be_there:
             raise error
@@ -177,30 +177,30 @@ class Leasing:
 
     def _granted(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
         """The lease, unless it came so late that it is worth nothing."""
-        lease = self.keeping.leased(ask, taken, ttl, sent_at)
+        lease = self.keeper.leased(ask, taken, ttl, sent_at)
         if lease is not None:
-            self.take_over(lease)
+            self.adopt(lease)
         return lease
 
-    def take_over(self, lease: Lease) -> None:
+    def adopt(self, lease: Lease) -> None:
         """Look after a lease from now on; give it back, if the client was closed meanwhile."""
         if self._is_open:
-            self.keeping.take(lease)
+            self.keeper.take(lease)
         else:
             lease.lose(CLOSED)
-            self.withdraw(lease.ask, lease.ttl)
+            self.withdraw_later(lease.ask, lease.ttl)
 
     def is_awaited(self, name: str) -> bool:
         """Whether anybody here waits for a name."""
         return name in self._waiting
 
     def wake(self, name: str) -> None:
-        """A name may be had now."""
+        """A name may be free now."""
         self._on_wake(name, "")
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         """Withdraw an ask now."""
-        await self._store.leave(ask)
+        await self._store.withdraw(ask)
 
     def _stop_waiting(self, waiter: _Waiter) -> None:
         waiters = self._waiting[waiter.ask.name]
@@ -210,7 +210,7 @@ class Leasing:
         elif waiter.woken.is_set():
             waiters[0].woken.set()
 
-    async def _dismiss_waiting(self) -> None:
+    async def _wake_waiters(self) -> None:
         """Have those who wait hear that the client is closed, and withdraw what they asked for."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_S):
@@ -226,34 +226,34 @@ class Leasing:
                 waiter.woken.set()
                 return
 
-    def withdraw(self, ask: Ask, ttl: float) -> None:
+    def withdraw_later(self, ask: Ask, ttl: float) -> None:
         """Have an ask withdrawn, as soon as that can be done."""
 
-        async def leave() -> None:
+        async def withdraw() -> None:
             # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
             with suppress(UsageError, PermissionDenied):
-                await self._store.leave(ask)
+                await self._store.withdraw(ask)
 
-        self._chores.do(leave, ttl)
+        self._background.do(withdraw, ttl)
 
-    def forsake(self, ask: Ask, ttl: float) -> None:
+    def drop(self, ask: Ask, ttl: float) -> None:
         """Have an ask withdrawn that nobody waits for any more; it may have been granted."""
-        for lease in self.keeping.leases:
+        for lease in self.keeper.leases:
             if lease.ask.token == ask.token:
-                self.keeping.leases.lose(lease, "nobody waited for it any more")
-        self.withdraw(ask, ttl)
+                self.keeper.leases.lose(lease, "nobody waited for it any more")
+        self.withdraw_later(ask, ttl)
 
-    # Having.
+    # Holding.
 
     async def release(self, lease: Lease) -> None:
         if lease.ending:
             raise lease.why()
-        self.keeping.let_go(lease)
+        self.keeper.remove(lease)
         try:
             is_least = lease.least_s(self._clock()) > 0
-            was_there = await (self.keeping.leave_least(lease) if is_least else self._store.give(lease))
+            was_there = await (self.keeper.expire_at_least_time(lease) if is_least else self._store.release(lease))
         except (FenceholdError, asyncio.CancelledError) as error:
-            self._chores.do(lambda: self._leave(lease), lease.ttl)
+            self._background.do(lambda: self._free(lease), lease.ttl)
             if isinstance(error, Unavailable):
                 raise OutcomeUnknown(
                     f"{lease.terms.label} is freed as soon as it can be, or by its ttl: {error}"
@@ -268,7 +268,7 @@ class Leasing:
             self._on_wake(lease.ask.name, "")
 
     async def extend(self, lease: Lease, ttl: float | None) -> None:
-        await self.keeping.extend(lease, ttl)
+        await self.keeper.extend(lease, ttl)
 
     async def look(self, name: str) -> Explanation:
         return await self._store.look(name)

@@ -15,15 +15,15 @@ from weakref import WeakSet
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease
-from fencehold.backends.store import Busy, Taken
 from fencehold.drivers.resp.address import RedisServer
 from fencehold.drivers.resp.client import Script
 from fencehold.drivers.resp.connection import Word
 from fencehold.drivers.resp.failures import Refusal, answered, unanswered, unreached
 
 
-class Step(NamedTuple):
+class ScriptCall(NamedTuple):
     """One script, and what it is about."""
 
     script: Script
@@ -31,22 +31,22 @@ class Step(NamedTuple):
     words: Sequence[Word]
 
 
-class Steps(NamedTuple):
+class ScriptCalls(NamedTuple):
     """How a store takes and frees names, whoever carries it."""
 
-    taking: Callable[[Ask, float], Step]
+    taking: Callable[[Ask, float], ScriptCall]
     taken: Callable[[Ask, Any], Taken | Busy]
-    freeing: Callable[[Ask], Step]
+    freeing: Callable[[Ask], ScriptCall]
 
 
 Maker: TypeAlias = Callable[[], Any]
 """Makes a connection of redis-py, which has no types."""
 
 
-class RedisAsker:
+class RedisThreadStore:
     """For any thread."""
 
-    def __init__(self, server: RedisServer, steps: Steps, connect_s: float, answer_s: float) -> None:
+    def __init__(self, server: RedisServer, steps: ScriptCalls, connect_s: float, answer_s: float) -> None:
         self._name = str(server)
         self._steps = steps
         self._make = _maker(server, connect_s, answer_s)
@@ -60,7 +60,7 @@ class RedisAsker:
     def take(self, ask: Ask, ttl: float) -> Taken | Busy:
         return self._steps.taken(ask, self._run(self._steps.taking(ask, ttl)))
 
-    def give(self, lease: Lease) -> bool:
+    def release(self, lease: Lease) -> bool:
         return bool(self._run(self._steps.freeing(lease.ask)))
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class RedisAsker:
             if connection not in self._busy:
                 connection.disconnect()
 
-    def _run(self, step: Step) -> Any:
+    def _run(self, step: ScriptCall) -> Any:
         connection = self._connection()
         try:
             self._busy.add(connection)

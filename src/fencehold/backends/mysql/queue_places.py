@@ -10,10 +10,10 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
+from fencehold.backends.lease.queue_order import ALIVE_S, QueueStanding
 from fencehold.backends.mysql import statements
 from fencehold.backends.mysql.statements import Wanted
-from fencehold.backends.turns import ALIVE_S, Standing
-from fencehold.drivers.mysql.lines import Lines
+from fencehold.drivers.mysql.pool import MysqlPool
 from fencehold.errors import FenceholdError
 
 FALLBACK_S = 3.0
@@ -26,11 +26,11 @@ _KEEP_S = ALIVE_S / 4
 _TOGETHER_MAX = 200
 
 
-class Places:
+class QueuePlaces:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, lines: Lines, on_turn: Callable[[str, str], None]) -> None:
-        self._lines = lines
+    def __init__(self, pool: MysqlPool, on_turn: Callable[[str, str], None]) -> None:
+        self._pool = pool
         self._on_turn = on_turn
         self._loop = asyncio.get_running_loop()
         self._names: dict[str, dict[str, Wanted]] = {}
@@ -97,15 +97,15 @@ class Places:
         if self._loop.time() - self._kept_at > _KEEP_S:
             self._kept_at = self._loop.time()
             for tokens in _parts(self._asked_at):
-                await self._lines.do(statements.stay(tokens))
+                await self._pool.do(statements.stay(tokens))
         firsts = {next(iter(asks)): name for name, asks in self._names.items()}
         for tokens in _parts(firsts):
-            (answer,) = await self._lines.do(statements.standings(tokens), is_read=True)
-            found = {bytes(token).decode(): Standing(*map(int, counts)) for token, *counts in answer.rows}
+            (answer,) = await self._pool.do(statements.standings(tokens), is_read=True)
+            found = {bytes(token).decode(): QueueStanding(*map(int, counts)) for token, *counts in answer.rows}
             for token in tokens:
                 self._tell(firsts[token], token, found.get(token))
 
-    def _tell(self, name: str, token: str, standing: Standing | None) -> None:
+    def _tell(self, name: str, token: str, standing: QueueStanding | None) -> None:
         wanted = self._names.get(name, {}).get(token)
         if wanted is not None and (standing is None or standing.is_turn(wanted.permits)):
             self.call(name, token)

@@ -1,19 +1,27 @@
-"""Keeping leases: renewed while their client lives, extended when it says so, lost when they are gone.
+"""The leases a client has on a backend: renewed while it lives, extended when it asks, lost when they are gone.
 
-1. *What is kept alive is renewed when a third of its ttl has passed*, many at once. A renewal that fails is tried
-   again until the trust is over; a lease that is not there any more is lost at once, and never taken anew.
+1. *A lease that is kept alive is renewed when a third of its ttl has passed*, many at once. A renewal that fails
+   is tried again until the trust is over; a lease that is not there any more is lost at once, and never taken
+   anew.
 2. *One at a time.* No extension overtakes a renewal, or the later of them might not be the one that counts. After
    a renewal whose outcome is unknown, which may come about yet, nothing is trusted for longer than it would give.
-3. A lease that was granted to another thread is looked after from the next beat on.
-4. *No record ends before its least time*, however short the lease is to be: it stays, and nobody trusts it.
+3. *A lease is lost when its trust is over*, also if nobody looks and the backend hangs: a timer sees to it.
+4. A lease that was lost or released is not found here any more.
+5. A lease that was granted to another thread is looked after from the next heartbeat on. Timers are the loop's:
+   other threads add leases and remove them, but cancel nothing.
+6. *No record ends before its least time*, however short the lease is to be: it stays, and nobody trusts it.
+7. A child process inherits no lease: all of its parent's are lost there, and nobody is told.
 """
 
 import asyncio
 import logging
+import os
+from collections.abc import Iterator
+from typing import cast
+from weakref import WeakSet
 
-from fencehold.backends.leases import Leases
+from fencehold.backends.lease.store import LeaseStore, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.store import Store, Taken
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.locks.clock import Clock
 from fencehold.locks.trust import CLOSED, Trust, margin
@@ -25,16 +33,16 @@ _LEAST_S = 0.001
 _GONE = "it had expired, or was taken away"
 
 
-class Keeping:
+class LeaseKeeper:
     """The leases of one client on one store."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+    def __init__(self, store: LeaseStore, settings: Settings, clock: Clock) -> None:
         self._store = store
         self._ttl = settings.ttl
         self.clock = clock
-        self.leases = Leases(clock)
+        self.leases = LeaseSet(clock)
         self._renewing = asyncio.Lock()
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
         self._arming: asyncio.TimerHandle | None = None
 
     def leased(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
@@ -54,23 +62,23 @@ class Keeping:
         """Look after a lease from now on."""
         if not lease.ending:
             self.leases.add(lease)
-        if lease.is_kept and self._beating is None:
-            self._beating = asyncio.create_task(self._beat())
+        if lease.is_kept and self._heartbeat is None:
+            self._heartbeat = asyncio.create_task(self._renew_due())
             self._arm()
 
     def adopt(self, lease: Lease) -> bool:
         """Look after a lease that was granted to another thread; says whether that will do with no turn of the
         loop, or it is to be taken there, too."""
         self.leases.adopt(lease)
-        return lease.is_kept and self._beating is not None
+        return lease.is_kept and self._heartbeat is not None
 
-    def let_go(self, lease: Lease) -> None:
+    def remove(self, lease: Lease) -> None:
         """Look after it no longer: it is being released."""
         self.leases.remove(lease)
         lease.ending = "released"
 
-    def hand_back(self, lease: Lease) -> asyncio.TimerHandle | None:
-        """As `let_go`, by another thread; returns what the loop is to cancel."""
+    def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
+        """As `remove`, by another thread; returns what the loop is to cancel."""
         timer = self.leases.detach(lease)
         lease.ending = "released"
         return timer
@@ -84,10 +92,10 @@ class Keeping:
         async with self._renewing:
             await self._extend(lease, asked_s, is_kept=ttl is None)
 
-    async def leave_least(self, lease: Lease) -> bool:
+    async def expire_at_least_time(self, lease: Lease) -> bool:
         """Let a lease that is over run out when its least time is; says whether it was there.
 
-        Raises: as `Store.renew`.
+        Raises: as `LeaseStore.renew`.
         """
         async with self._renewing:
             (was_there,) = await self._store.renew([lease], max(lease.least_s(self.clock()), _LEAST_S))
@@ -95,9 +103,9 @@ class Keeping:
 
     async def stop(self) -> list[Lease]:
         """Keep nothing alive any more; returns what there was."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            await asyncio.gather(self._heartbeat, return_exceptions=True)
         if self._arming is not None:
             self._arming.cancel()
         left = list(self.leases)
@@ -133,7 +141,7 @@ class Keeping:
         self.leases.arm(self.clock() + self._ttl / 2)
         self._arming = asyncio.get_running_loop().call_later(self._ttl / _BEATS_PER_TTL, self._arm)
 
-    async def _beat(self) -> None:
+    async def _renew_due(self) -> None:
         ttl = self._ttl
         while True:
             await asyncio.sleep(ttl / _BEATS_PER_TTL)
@@ -178,3 +186,95 @@ def _trusted_s(lease: Lease, seconds: float) -> float:
     """For how long a lease is trusted that was told to last so long."""
     lasting_s = min(seconds, lease.doubted_s)
     return lasting_s - margin(lasting_s)
+
+
+_EARLY_S = 0.001
+"""A timer that fires that much too early has fired in time."""
+_ABSENT = object()
+
+
+class LeaseSet:
+    """All of one backend on one loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[Lease, asyncio.TimerHandle | None] = {}
+        _all.add(self)
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(tuple(self._timers))
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def add(self, lease: Lease) -> None:
+        """It was granted."""
+        _cancel(self._timers.get(lease))
+        self._timers[lease] = self._loop.call_later(lease.safe_for(self._clock()), self._look, lease)
+
+    def adopt(self, lease: Lease) -> None:
+        """It was granted to another thread, which may say so itself. Its timer is set by `arm`, in time."""
+        self._timers[lease] = None
+
+    def arm(self, before: float) -> None:
+        """Set the timers of those whose trust may be over before that time, and who have none."""
+        for lease in self:
+            if lease.trust.end < before and self._timers.get(lease, _ABSENT) is None:
+                self.add(lease)
+
+    def remove(self, lease: Lease) -> bool:
+        """It is given back; says whether it was there."""
+        timer = self._timers.pop(lease, _ABSENT)
+        _cancel(timer)
+        return timer is not _ABSENT
+
+    def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
+        """It is given back by another thread, which may say so itself; returns what the loop is to cancel."""
+        return self._timers.pop(lease, None)
+
+    def on_forked(self) -> None:
+        """In a child: nothing here is its own."""
+        for lease in self:
+            # Whoever is to be told of losses lives in the parent.
+            lease.on_lost = None
+            lease.lose("it is the parent's: a child process inherits no hold")
+
+    def moved(self, lease: Lease) -> None:
+        """Its end was moved, perhaps closer: look again then."""
+        if self.remove(lease):
+            self.add(lease)
+
+    def lose(self, lease: Lease, reason: str) -> None:
+        """It is gone."""
+        self.remove(lease)
+        lease.lose(reason)
+
+    def lose_all(self, reason: str) -> None:
+        """All are gone, with the session they lived with."""
+        for lease in self:
+            self.lose(lease, reason)
+
+    def _look(self, lease: Lease) -> None:
+        left_s = lease.safe_for(self._clock())
+        if left_s > _EARLY_S:
+            self._timers[lease] = self._loop.call_later(left_s, self._look, lease)
+        else:
+            self.lose(lease, "its ttl ran out" if not lease.is_kept else "no renewal was answered in time")
+
+
+def _cancel(timer: object) -> None:
+    # Not by its class: the timers of other loops than asyncio's own have another.
+    if timer is not None and timer is not _ABSENT:
+        cast(asyncio.TimerHandle, timer).cancel()
+
+
+_all: WeakSet[LeaseSet] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for leases in list(_all):
+        leases.on_forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,7 +1,8 @@
-"""Chores: what is to be done after somebody has stopped waiting for it.
+"""Background retries: what is still to be done after everybody has stopped waiting for it.
 
-1. A withdrawal is tried again until it is done or its time is over: what it is for has run out by itself then.
-2. There are only so many. Beyond that, what should be withdrawn runs out by itself, too.
+1. A withdrawal is tried again, with back-off, until it is done or its time is over: what it is for has expired
+   then.
+2. There are only so many. Beyond that, what should be withdrawn expires by itself, too.
 3. When the client is closed, they get a moment to end, and no more.
 """
 
@@ -11,22 +12,22 @@ from contextlib import suppress
 
 from fencehold.errors import FenceholdError
 
-_CHORES_MAX = 1_024
+_TASKS_MAX = 1_024
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
 _CLOSING_S = 2.0
 
 
-class Chores:
+class BackgroundRetries:
     """Those of one backend."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def do(self, chore: Callable[[], Awaitable[object]], seconds: float) -> None:
+    def do(self, work: Callable[[], Awaitable[object]], seconds: float) -> None:
         """Have it done, for so long at most."""
-        if len(self._tasks) < _CHORES_MAX:
-            task = asyncio.create_task(_until_done(chore, seconds))
+        if len(self._tasks) < _TASKS_MAX:
+            task = asyncio.create_task(_until_done(work, seconds))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -39,13 +40,13 @@ class Chores:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _until_done(chore: Callable[[], Awaitable[object]], seconds: float) -> None:
+async def _until_done(work: Callable[[], Awaitable[object]], seconds: float) -> None:
     pause_s = _PAUSE_S
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
                 try:
-                    await chore()
+                    await work()
                     return
                 except FenceholdError:
                     await asyncio.sleep(pause_s)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fencehold.backends.mysql import statements
 from fencehold.backends.mysql.statements import Wanted
-from fencehold.drivers.mysql.lines import Answer, Lines
+from fencehold.drivers.mysql.pool import MysqlAnswer, MysqlPool
 from fencehold.errors import Unavailable
 
 _TOGETHER_MAX = 32
@@ -20,7 +20,7 @@ _AT_ONCE_MAX = 2
 """Transactions: more would wait for one another at the counters."""
 
 
-class Asked(NamedTuple):
+class AskOutcome(NamedTuple):
     """What became of an ask."""
 
     fence: int
@@ -30,44 +30,44 @@ class Asked(NamedTuple):
     """Of those who have or want permits, if it is another one than the ask's."""
 
 
-class _Waiting(NamedTuple):
+class _Unsent(NamedTuple):
     wanted: Wanted
-    answered: "asyncio.Future[Asked]"
+    answered: "asyncio.Future[AskOutcome]"
     until: float
 
 
-class Asking:
+class AskBatches:
     """All asks of one client."""
 
-    def __init__(self, lines: Lines, bound_s: float) -> None:
-        self._lines = lines
+    def __init__(self, pool: MysqlPool, bound_s: float) -> None:
+        self._pool = pool
         self._free = _AT_ONCE_MAX
         self._bound_s = bound_s
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Unsent] = deque()
 
-    def ask(self, wanted: Wanted) -> "asyncio.Future[Asked]":
+    def ask(self, wanted: Wanted) -> "asyncio.Future[AskOutcome]":
         """Have an ask sent; await it behind a shield.
 
         It raises:
             Unavailable, PermissionDenied, UsageError: nothing happened.
             OutcomeUnknown: it may have, or may yet.
         """
-        answered: asyncio.Future[Asked] = self._loop.create_future()
+        answered: asyncio.Future[AskOutcome] = self._loop.create_future()
         # Whoever waits for it is told; if nobody does, there is nobody to tell.
         answered.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._waiting.append(_Waiting(wanted, answered, self._loop.time() + self._bound_s))
+        self._waiting.append(_Unsent(wanted, answered, self._loop.time() + self._bound_s))
         self._send()
         return answered
 
     def _send(self) -> None:
         while self._free and (some := self._gathered()):
             self._free -= 1
-            task = self._lines.begin(statements.take([each.wanted for each in some]))
+            task = self._pool.begin(statements.take([each.wanted for each in some]))
             task.add_done_callback(partial(self._on_done, some))
 
-    def _gathered(self) -> list[_Waiting]:
-        some: list[_Waiting] = []
+    def _gathered(self) -> list[_Unsent]:
+        some: list[_Unsent] = []
         now = self._loop.time()
         while self._waiting and len(some) < _TOGETHER_MAX:
             each = self._waiting.popleft()
@@ -78,7 +78,7 @@ class Asking:
         # Counters are locked in one order by all: no two transactions wait for one another.
         return sorted(some, key=lambda each: statements.counter(each.wanted.name))
 
-    def _on_done(self, some: list[_Waiting], task: "asyncio.Task[list[Answer]]") -> None:
+    def _on_done(self, some: list[_Unsent], task: "asyncio.Task[list[MysqlAnswer]]") -> None:
         self._free += 1
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         answers = [] if error is not None else [row for answer in task.result() for row in answer.rows]
@@ -88,11 +88,11 @@ class Asking:
             elif error is not None:
                 each.answered.set_exception(error)
             else:
-                each.answered.set_result(_asked(answers[place]))
+                each.answered.set_result(_outcome(answers[place]))
         if not task.cancelled():
             self._send()
 
 
-def _asked(row: tuple[Any, ...]) -> Asked:
+def _outcome(row: tuple[Any, ...]) -> AskOutcome:
     text = row[0] if isinstance(row[0], str) else row[0].decode()
-    return Asked(*map(int, text.split(",")))
+    return AskOutcome(*map(int, text.split(",")))

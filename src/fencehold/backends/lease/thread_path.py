@@ -1,13 +1,13 @@
-"""Asking a store at once, by the thread that asks: for blocking clients, whose thread would only wait meanwhile.
+"""The thread path: how a thread of a blocking client asks a store by itself.
 
 To hand every acquire to the thread of the event loop costs two changes of threads, more than a quick store takes
 to answer. So a thread tries first by itself, on a connection of its own, and hands over only what has to wait:
 
-1. Only a grant, or that the name is another's, is known so. Whatever else happens is for the loop to find out:
-   what may have been granted is withdrawn first, and then it is asked for anew.
-2. A thread that is interrupted leaves nothing behind: its connection is given up, and what it asked for withdrawn.
-3. A lease that was had so is kept alive, and lost, on the loop, as every other is.
-4. What is granted to a thread while the client is closed, that thread gives back.
+1. Only a grant, or that the name is another's, is known so. Anything else is for the loop to find out: what may
+   have been granted is withdrawn first, and then it is asked for anew.
+2. A thread that is interrupted leaves nothing behind: its connection is closed, and what it asked for withdrawn.
+3. A lease that was granted so is kept alive, and lost, on the loop, as every other is.
+4. What is granted to a thread while the client is being closed, that thread releases.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from fencehold.backends.lease.store import Busy, ThreadStore
 from fencehold.backends.port import Ask, Lease
-from fencehold.backends.store import Asker, Busy
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.locks.carrier import Answer
 from fencehold.locks.identity import Who, name_of
@@ -26,19 +26,19 @@ from fencehold.locks.terms import Terms
 from fencehold.locks.trust import CLOSED, NEVER, Grant
 
 if TYPE_CHECKING:
-    from fencehold.backends.leasing import Leasing
+    from fencehold.backends.lease.backend import LeaseBackend
 
 UNKNOWN = Answer(None, is_known=False)
 BUSY = Answer(None, is_known=True)
 _WITHDRAWAL_S = 2.0
 
 
-class AtOnce:
+class ThreadPath:
     """The short way to one store."""
 
-    def __init__(self, leasing: "Leasing", asker: Asker, ttl: float) -> None:
-        self._leasing = leasing
-        self._asker = asker
+    def __init__(self, backend: "LeaseBackend", thread_store: ThreadStore, ttl: float) -> None:
+        self._backend = backend
+        self._thread_store = thread_store
         self._ttl = ttl
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
@@ -51,7 +51,7 @@ class AtOnce:
             return self._acquire(ask, ttl)
         except BaseException:
             # An interrupt, wherever it came: there may be a lease that nobody knows of.
-            self._later(self._leasing.forsake, ask, ttl)
+            self._later(self._backend.drop, ask, ttl)
             raise
 
     def release(self, grant: Grant) -> bool:
@@ -61,40 +61,40 @@ class AtOnce:
             HoldLost: it was not there any more.
         """
         lease = cast(Lease, grant)
-        now = self._leasing.keeping.clock()
+        now = self._backend.keeper.clock()
         if lease.ending or lease.safe_for(now) <= 0 or lease.least_s(now):
             return False
         try:
-            self._hand_back(lease)
-            was_there = self._asker.give(lease)
+            self._detach(lease)
+            was_there = self._thread_store.release(lease)
         except FenceholdError as error:
             self._on_not_given(lease, error)
             return False
         except BaseException:
-            self._later(self._leasing.withdraw, lease.ask, lease.ttl)
+            self._later(self._backend.withdraw_later, lease.ask, lease.ttl)
             raise
         if not was_there:
             lease.ending = "it was gone when it was released: it had expired, or was taken away"
             raise lease.why()
-        if self._leasing.is_awaited(lease.ask.name):
-            self._later(self._leasing.wake, lease.ask.name)
+        if self._backend.is_awaited(lease.ask.name):
+            self._later(self._backend.wake, lease.ask.name)
         return True
 
     def abandon(self, grant: Grant) -> None:
         """Have a grant given back, by the loop."""
         lease = cast(Lease, grant)
-        self._later(self._leasing.forsake, lease.ask, lease.ttl)
+        self._later(self._backend.drop, lease.ask, lease.ttl)
 
     def close(self) -> None:
         """Disconnect."""
         self._is_closed = True
-        self._asker.close()
+        self._thread_store.close()
 
     def _acquire(self, ask: Ask, ttl: float) -> Answer:
-        keeping = self._leasing.keeping
-        sent_at = keeping.clock()
+        keeper = self._backend.keeper
+        sent_at = keeper.clock()
         try:
-            outcome = self._asker.take(ask, ttl)
+            outcome = self._thread_store.take(ask, ttl)
         except Unavailable:
             return UNKNOWN
         except FenceholdError:
@@ -102,12 +102,12 @@ class AtOnce:
             return UNKNOWN
         if isinstance(outcome, Busy):
             return BUSY
-        lease = keeping.leased(ask, outcome, ttl, sent_at)
+        lease = keeper.leased(ask, outcome, ttl, sent_at)
         if lease is None:
             self._withdraw_now(ask, ttl)
             return UNKNOWN
-        if not keeping.adopt(lease):
-            self._later(self._leasing.take_over, lease)
+        if not keeper.adopt(lease):
+            self._later(self._backend.adopt, lease)
         if self._is_closed:
             # After it was noted: either it is seen here, or the lease is seen by who closes.
             return self._too_late(lease)
@@ -116,11 +116,11 @@ class AtOnce:
     def _too_late(self, lease: Lease) -> Answer:
         lease.lose(CLOSED)
         with suppress(FenceholdError):
-            self._asker.give(lease)
+            self._thread_store.release(lease)
         return UNKNOWN
 
-    def _hand_back(self, lease: Lease) -> None:
-        timer = self._leasing.keeping.hand_back(lease)
+    def _detach(self, lease: Lease) -> None:
+        timer = self._backend.keeper.detach(lease)
         if timer is not None:
             self._later(timer.cancel)
 
@@ -138,14 +138,14 @@ class AtOnce:
 
     def _withdraw_now(self, ask: Ask, ttl: float) -> None:
         """Wait until it is withdrawn, if that is quick: whoever asks anew must not find itself in the way."""
-        leaving = self._leasing.leave(ask)
+        withdrawal = self._backend.withdraw(ask)
         try:
-            done: Future[None] = asyncio.run_coroutine_threadsafe(leaving, self._loop)
+            done: Future[None] = asyncio.run_coroutine_threadsafe(withdrawal, self._loop)
         except RuntimeError:
             # The loop is closed: it runs out by itself.
-            leaving.close()
+            withdrawal.close()
             return
         try:
             done.result(_WITHDRAWAL_S)
         except (FenceholdError, Late, CancelledError):
-            self._later(self._leasing.withdraw, ask, ttl)
+            self._later(self._backend.withdraw_later, ask, ttl)

@@ -17,7 +17,7 @@ ALIVE_S = 5.0
 """A place in the queue is lost by who did not look for so long: nobody waits for one who is gone."""
 
 
-class Standing(NamedTuple):
+class QueueStanding(NamedTuple):
     """How many stand before an ask, counted without itself."""
 
     holders: int = 0
