@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.client import AnswerLost
 from fencehold.engines.zookeeper import ZookeeperJournal
-from fencehold.engines.zookeeper.link import Lost
 from fencehold.errors import Unavailable
 from rig.zookeeper import ZookeeperEnsemble
 from tests.contract.engines.embedded import OneFault
@@ -68,7 +68,7 @@ class ZookeeperHarness:
     quick_handle = handle
 
     def lose_next_reply(self) -> None:
-        self._faults.armed = ("append.stored", Lost("injected"))
+        self._faults.armed = ("append.stored", AnswerLost("injected"))
 
     def fail_next_append(self) -> None:
         self._faults.armed = ("append.before", Unavailable("injected"))

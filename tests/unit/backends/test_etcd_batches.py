@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from fencehold.backends.etcd.batches import Batches
+from fencehold.backends.etcd.calls import Batches
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.cluster import Answer
+from fencehold.drivers.etcd.client import EtcdAnswer
 from fencehold.drivers.etcd.transactions import Message, put, transaction
 from fencehold.errors import Unavailable
 
@@ -21,7 +21,7 @@ class Members:
         self.may_answer = asyncio.Event()
         self.error: Exception | None = None
 
-    async def transact(self, request: Message) -> Answer:
+    async def transact(self, request: Message) -> EtcdAnswer:
         nested = [each.request_txn for each in request.success if each.HasField("request_txn")]
         self.calls.append(len(nested) or 1)
         await self.may_answer.wait()
@@ -29,7 +29,7 @@ class Members:
             raise self.error
         each = [messages.ResponseOp(response_txn=messages.TxnResponse(succeeded=True)) for _ in nested]
         header = messages.ResponseHeader(revision=9)
-        return Answer(messages.TxnResponse(succeeded=True, header=header, responses=each), False)
+        return EtcdAnswer(messages.TxnResponse(succeeded=True, header=header, responses=each), False)
 
 
 def request(size: int = 1) -> Message:

@@ -4,27 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.backends.etcd import backend, records
-from fencehold.backends.etcd.keys import Keys, limit_in, place, token_in
-from fencehold.backends.etcd.queues import Seen, awaited, is_had
+from fencehold.backends.etcd import backend, queues
+from fencehold.backends.etcd.queues import LockKeys, QueueSight, awaited, entry_key, is_granted, limit_in, token_in
 from fencehold.backends.port import Settings
 from fencehold.errors import UsageError
 
-KEYS = Keys("/app/")
+KEYS = LockKeys("/app/")
 QUEUE = KEYS.queue("name")
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1)
 
 
 def key(number: int, limit: int = 0) -> bytes:
-    return place(QUEUE, 7, f"token{number}", limit)
+    return entry_key(QUEUE, 7, f"token{number}", limit)
 
 
 @given(NAMES, NAMES)
 def test_the_range_of_a_name_has_the_keys_of_that_name_only(one: str, other: str) -> None:
     """Whatever is in the names: slashes, per cent signs, what sorts before and after them."""
     start, end = KEYS.queue(one)
-    assert start <= place(KEYS.queue(one), 1, "token", 0) < end
-    assert (start <= place(KEYS.queue(other), 1, "token", 0) < end) == (one == other)
+    assert start <= entry_key(KEYS.queue(one), 1, "token", 0) < end
+    assert (start <= entry_key(KEYS.queue(other), 1, "token", 0) < end) == (one == other)
 
 
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a", "a%2Fb"), ("a/b", "a%2Fb"), ("a", "a0"), ("a", "a/")])
@@ -44,36 +43,36 @@ def test_a_key_says_which_ask_and_how_many_permits() -> None:
 
 def test_a_plain_lock_is_had_by_the_first() -> None:
     """The others wait for the one before them, and for nobody else."""
-    assert is_had(Seen(9, (), 9), 0)
-    seen = Seen(9, (key(2), key(1)), 9)
-    assert not is_had(seen, 0)
+    assert is_granted(QueueSight(9, (), 9), 0)
+    seen = QueueSight(9, (key(2), key(1)), 9)
+    assert not is_granted(seen, 0)
     assert awaited(QUEUE, seen, 0) == ((key(2), b""), frozenset(), False)
 
 
 def test_permits_are_had_by_so_many() -> None:
     """The first who waits hears of any that is given back; the one behind it, of it alone."""
     one, two, three = key(1, 2), key(2, 2), key(3, 2)
-    assert is_had(Seen(9, (one,), 9), 2)
-    first, second = Seen(9, (two, one), 9), Seen(9, (three, two, one), 9)
-    assert not is_had(first, 2)
+    assert is_granted(QueueSight(9, (one,), 9), 2)
+    first, second = QueueSight(9, (two, one), 9), QueueSight(9, (three, two, one), 9)
+    assert not is_granted(first, 2)
     assert awaited(QUEUE, first, 2) == (QUEUE, frozenset({one, two}), False)
     assert awaited(QUEUE, second, 2) == ((three, b""), frozenset(), True)
 
 
 def test_a_permit_is_not_had_beside_a_plain_lock() -> None:
     """However many permits there are."""
-    seen = Seen(9, (key(1),), 9)
-    assert not is_had(seen, 5)
+    seen = QueueSight(9, (key(1),), 9)
+    assert not is_granted(seen, 5)
     assert awaited(QUEUE, seen, 5) == ((key(1), b""), frozenset(), False)
 
 
 def test_what_is_shown_of_an_ask_is_read_again() -> None:
     """And what somebody else wrote there is nobody's."""
-    record = records.decode(records.encode("stamp", 5.0))
+    record = queues.decode_entry(queues.encode_entry("stamp", 5.0))
     assert record.stamp == "stamp"
     assert record.ends == pytest.approx(record.since + 5)
-    assert records.decode(records.encode("stamp", None)).ends is None
-    assert records.decode(b"by hand").stamp == ""
+    assert queues.decode_entry(queues.encode_entry("stamp", None)).ends is None
+    assert queues.decode_entry(b"by hand").stamp == ""
 
 
 @pytest.mark.parametrize(

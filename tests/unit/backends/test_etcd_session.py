@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace as Message
 from typing import Any, cast
 
-from fencehold.backends.etcd.keys import Keys
-from fencehold.backends.etcd.session import Session
-from fencehold.backends.etcd.watches import Watches
+from fencehold.backends.etcd.calls import KeyWatches
+from fencehold.backends.etcd.queues import LockKeys
+from fencehold.backends.etcd.session import EtcdSession
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.cluster import Answer
+from fencehold.drivers.etcd.client import EtcdAnswer
 from fencehold.errors import OutcomeUnknown
 from fencehold.locks.trust import margin
 from tests.behaviour.asking import until
@@ -41,8 +41,8 @@ class Members:
             raise OutcomeUnknown("no answer")
         return Message(TTL=self.ttl_s, header=_header(self.renewed_in))
 
-    async def transact(self, request: Any, within_s: float | None = None) -> Answer:
-        return Answer(Message(succeeded=self.has_witness, header=_header(self.agreed_in)), False)
+    async def transact(self, request: Any, within_s: float | None = None) -> EtcdAnswer:
+        return EtcdAnswer(Message(succeeded=self.has_witness, header=_header(self.agreed_in)), False)
 
     async def read(self, request: Any) -> Any:
         pairs = [messages.KeyValue(key=b"/app/clients/", create_revision=0)]
@@ -63,13 +63,13 @@ class Owner:
         self.reasons: list[str] = []
         self.beats = asyncio.Event()
 
-    def on_over(self, session: Session, reason: str) -> None:
+    def on_over(self, session: EtcdSession, reason: str) -> None:
         self.reasons.append(reason)
 
-    def on_taken(self, session: Session, token: str) -> None:
+    def on_taken(self, session: EtcdSession, token: str) -> None:
         """Not played here."""
 
-    def on_beat(self, session: Session) -> None:
+    def on_beat(self, session: EtcdSession) -> None:
         self.beats.set()
 
 
@@ -81,7 +81,7 @@ class Play:
         self.owner = Owner()
         self.now = 100.0
         cluster = cast(Any, self.members)
-        self.session = Session(cluster, Watches(cluster), Keys("/app/"), self.owner, lambda: self.now)
+        self.session = EtcdSession(cluster, KeyWatches(cluster), LockKeys("/app/"), self.owner, lambda: self.now)
 
 
 @asynccontextmanager

@@ -149,8 +149,8 @@ def withdraw(name: str, token: str, *, is_doubted: bool = False) -> str:
     if is_doubted:
         return ";\n".join([*_with_tombstone(name, token), _next(name)])
     mine = f"WHERE token = {_bytes(token)}"
-    no_tombstone = f"ticket < {_TOMBSTONE}"
-    return f"DELETE FROM fencehold_holds {mine};\nDELETE FROM fencehold_queue {mine} AND {no_tombstone};\n{_next(name)}"
+    place = f"{mine} AND ticket < {_TOMBSTONE}"
+    return f"DELETE FROM fencehold_holds {mine};\nDELETE FROM fencehold_queue {place};\n{_next(name)}"
 
 
 def _with_tombstone(name: str, token: str) -> list[str]:
@@ -159,8 +159,8 @@ def _with_tombstone(name: str, token: str) -> list[str]:
         "START TRANSACTION",
         _locked(name),
         f"DELETE FROM fencehold_holds WHERE token = {_bytes(token)}",
-        f"INSERT INTO fencehold_queue VALUES ({_bytes(token)}, {_bytes(name)}, 0, {_TOMBSTONE}, @now, {until}, '') "
-        f"ON DUPLICATE KEY UPDATE ticket = {_TOMBSTONE}, alive = {until}",
+        f"INSERT INTO fencehold_queue VALUES ({_bytes(token)}, {_bytes(name)}, 0, {_TOMBSTONE}, @now, {until}, '')"
+        f" ON DUPLICATE KEY UPDATE ticket = {_TOMBSTONE}, alive = {until}",
         "COMMIT",
     ]
 

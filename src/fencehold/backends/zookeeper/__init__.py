@@ -1,8 +1,9 @@
 """`zookeeper://`: locks in a ZooKeeper ensemble, without a server of ours.
 
-One queue of ephemeral znodes for each name: `places` says who is granted, `queueing` how one comes to stand there,
-`leaving` how nothing is left behind, `standing` for how long a session can be trusted, `session` and `link` how
-one gets it by kazoo, and `backend` puts them together.
+One queue of ephemeral znodes for each name: `queue` says who is granted, `acquisition` how an ask comes to stand
+there and how nothing is left behind, `session` for how long a session can be trusted, `session_keeper` how there
+is always one, `inspection` shows a name, and `backend` puts them together. kazoo is in
+`fencehold.drivers.zookeeper`.
 """
 
 from fencehold.backends.port import Settings

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.client import Bounds, EtcdClient
 from fencehold.errors import Unavailable
 from rig.etcd import EtcdCluster
 from rig.processes import free_port
@@ -28,7 +28,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
 
 async def use(address: EtcdAddress, bounds: Bounds = BOUNDS) -> None:
     """A lease, a key, a reading."""
-    cluster = Cluster(address, bounds)
+    cluster = EtcdClient(address, bounds)
     try:
         await cluster.grant_lease(7, 10)
         for _ in range(3):
@@ -69,7 +69,7 @@ def test_a_child_calls_after_its_parent_has(guarded: EtcdCluster) -> None:
     """Threads do not survive a fork; calls need none. The parent's own go on."""
 
     async def parent() -> int:
-        cluster = Cluster(EtcdAddress.parse(guarded.url()), BOUNDS)
+        cluster = EtcdClient(EtcdAddress.parse(guarded.url()), BOUNDS)
         await cluster.put(b"parent", b"before")
         pid = os.fork()
         if pid == 0:

@@ -7,8 +7,8 @@ import pytest
 
 from fencehold import aio
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
-from fencehold.drivers.etcd.http2 import line
+from fencehold.drivers.etcd.client import Bounds, EtcdClient
+from fencehold.drivers.etcd.http2 import connection as line
 from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.messages import WatchCreateRequest, WatchRequest
 from rig.etcd import EtcdCluster
@@ -35,7 +35,7 @@ def test_a_watch_that_is_cut_off_is_told_why(etcd: EtcdCluster) -> None:
     """etcd's own reason, and not only that it hung up."""
 
     async def main() -> None:
-        cluster = Cluster(EtcdAddress.parse(etcd.url()), Bounds(call_s=20.0))
+        cluster = EtcdClient(EtcdAddress.parse(etcd.url()), Bounds(call_s=20.0))
         await cluster.put(b"key", b"value")
         stream = cluster.stream()
         assert stream is not None

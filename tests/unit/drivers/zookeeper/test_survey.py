@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack
 import pytest
 
 from fencehold.drivers.zookeeper.address import ZookeeperAddress
-from fencehold.drivers.zookeeper.survey import Seen, survey
+from fencehold.drivers.zookeeper.survey import ZookeeperServerStatus, survey
 
 _LEADER = "Zookeeper version: 3.8.0\nLatency min/avg/max: 0/0.5/3\nMode: leader\nNode count: 5\n"
 _REFUSED = "srvr is not executed because it is not in the whitelist.\n"
 
 
-async def _seen(stack: AsyncExitStack, answers: list[str | None], within_s: float) -> list[Seen]:
+async def _seen(stack: AsyncExitStack, answers: list[str | None], within_s: float) -> list[ZookeeperServerStatus]:
     """Survey servers that give these answers; None says nothing at all."""
     hosts = []
     for answer in answers:

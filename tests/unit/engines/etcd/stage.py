@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.client import EtcdClient
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect
 from fencehold.engines.etcd import Bounds, EtcdJournal
-from fencehold.engines.etcd.keys import Keys
+from fencehold.engines.etcd.layout import JournalKeys
 from fencehold.types import Epoch
 
 
@@ -27,11 +27,11 @@ async def leading(
 
 
 @asynccontextmanager
-async def raw(address: EtcdAddress) -> AsyncIterator[tuple[Cluster, Keys]]:
+async def raw(address: EtcdAddress) -> AsyncIterator[tuple[EtcdClient, JournalKeys]]:
     """The keys of a journal, to look at and to spoil."""
-    cluster = Cluster(address, Bounds())
+    cluster = EtcdClient(address, Bounds())
     try:
-        yield cluster, Keys(address.prefix)
+        yield cluster, JournalKeys(address.prefix)
     finally:
         await cluster.close()
 

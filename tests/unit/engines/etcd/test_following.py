@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fencehold.drivers.etcd import messages
-from fencehold.engines.etcd import EtcdJournal, watch
-from fencehold.engines.etcd.records import encode
+from fencehold.engines.etcd import EtcdJournal
+from fencehold.engines.etcd import reader as watch
+from fencehold.engines.etcd.layout import encode_entry
 from fencehold.errors import Damaged, Unavailable
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
@@ -152,7 +153,7 @@ def test_an_entry_that_is_missing_without_a_snapshot_is_damage() -> None:
             await fill(journal, epoch, range(1, 4))
             follower = Follower(journal)
             await follower.until(3)
-            await cluster.put(keys.entry(Position(5)), encode(Position(5), epoch, b"by hand"))
+            await cluster.put(keys.entry(Position(5)), encode_entry(Position(5), epoch, b"by hand"))
             with pytest.raises(Damaged, match="position 4"):
                 await follower.task
             with pytest.raises(Damaged, match="position 4"):

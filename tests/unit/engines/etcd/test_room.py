@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.drivers.etcd.address import LOCKS, EtcdAddress
-from fencehold.drivers.etcd.storage import Storage, quota_in, quota_of
+from fencehold.drivers.etcd.survey import MemberStorage, quota_in, quota_of
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.room import DEFAULT_QUOTA_BYTES, room_of
 from fencehold.errors import OutcomeUnknown, UsageError
@@ -17,9 +17,9 @@ from tests.contract.harness import leading, opened, run
 MIB = 1 << 20
 
 
-def _member(size: int, in_use: int, quota: int | None, *, has_alarm: bool = False) -> Storage:
+def _member(size: int, in_use: int, quota: int | None, *, has_alarm: bool = False) -> MemberStorage:
     quota_bytes = None if quota is None else quota * MIB
-    return Storage("m:2379", size * MIB, in_use * MIB, quota_bytes, has_alarm)
+    return MemberStorage("m:2379", size * MIB, in_use * MIB, quota_bytes, has_alarm)
 
 
 def test_the_fullest_member_and_the_smallest_quota_count() -> None:

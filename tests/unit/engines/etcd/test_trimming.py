@@ -6,9 +6,9 @@ import pytest
 
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.cluster import Compacted
+from fencehold.drivers.etcd.client import Compacted
 from fencehold.engines.etcd import EtcdJournal
-from fencehold.engines.etcd.trimming import STEP_ENTRIES
+from fencehold.engines.etcd.snapshots import STEP_ENTRIES
 from fencehold.journal.port import Snapshot
 from fencehold.types import Epoch, Position
 from rig.etcd import EtcdCluster

@@ -203,7 +203,7 @@ async def unlinked(journal: ZookeeperJournal) -> None:
 
     async def is_unlinked() -> bool:
         try:
-            await running.link.ready(0)
+            await running.client.ready(0)
         except TimeoutError:
             return True
         return False

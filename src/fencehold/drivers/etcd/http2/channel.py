@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.drivers.etcd.http2 import dial
+from fencehold.drivers.etcd.http2 import connection as dial
+from fencehold.drivers.etcd.http2.connection import Line, Pace
 from fencehold.drivers.etcd.http2.conversation import Stream
 from fencehold.drivers.etcd.http2.frames import Metadata, request_block
-from fencehold.drivers.etcd.http2.line import Line, Pace
 from fencehold.drivers.etcd.http2.status import CallFailed, Code, Status, failed
 
 _CONNECT_S = 5.0

@@ -9,8 +9,8 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, DataReceived, Event, PingReceived, RequestReceived, StreamReset
 
+from fencehold.drivers.etcd.http2 import connection as lines
 from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2 import line as lines
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.frames import message
 from fencehold.drivers.etcd.http2.status import CallFailed, Code

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fencehold.drivers.etcd.http2 import dial
-from fencehold.drivers.etcd.http2.dial import HostAddress, interleaved
+from fencehold.drivers.etcd.http2 import connection as dial
+from fencehold.drivers.etcd.http2.connection import HostAddress, interleaved
 from tests.unit.drivers.etcd.http2.server import Server, call, serving
 
 LIVE, DEAD, GONE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
