@@ -45,7 +45,7 @@ def session_of(client: aio.Client) -> Any:
     while not isinstance(carrier, DirectCarrier):
         carrier = carrier.within
     backend: Any = carrier._backend
-    return backend._link._session
+    return backend._sessions._session
 
 
 def member_of(client: aio.Client, ensemble: ZookeeperEnsemble) -> int:

@@ -10,7 +10,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.backends.sqlite.address import SqliteAddress
+from fencehold.backends.sqlite.file import SqliteAddress
 from fencehold.cli.options import duration
 from fencehold.client.configuring import Said, planned, read
 from fencehold.client.sources import ServiceSource

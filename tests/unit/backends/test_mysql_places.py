@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, cast
 
-from fencehold.backends.mysql.queue_places import QueuePlaces
+from fencehold.backends.mysql.queue_watch import QueueWatch
 from fencehold.backends.mysql.statements import Wanted
 from fencehold.drivers.mysql.pool import MysqlAnswer, MysqlPool
 
@@ -39,7 +39,7 @@ def test_only_the_first_of_a_name_is_looked_after_and_told() -> None:
             called.append((name, token))
             told.set()
 
-        places = QueuePlaces(cast(MysqlPool, lines), on_turn)
+        places = QueueWatch(cast(MysqlPool, lines), on_turn)
         places.add(_wanted("1"))
         places.add(_wanted("2"))
         assert places.waits("1")
@@ -61,7 +61,7 @@ def test_who_waits_no_longer_is_forgotten() -> None:
 
     async def main() -> None:
         lines = _Lines()
-        places = QueuePlaces(cast(MysqlPool, lines), lambda name, token: None)
+        places = QueueWatch(cast(MysqlPool, lines), lambda name, token: None)
         places.add(_wanted("1"))
         places.remove("a", "1")
         places.remove("a", "1")

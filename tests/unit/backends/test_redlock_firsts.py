@@ -1,7 +1,7 @@
 """Who asks for all that wait in one client."""
 
 from fencehold.backends.port import Ask
-from fencehold.backends.redlock.firsts import Firsts
+from fencehold.backends.redlock.store import FrontWaiters
 from fencehold.locks.terms import Terms
 
 
@@ -18,7 +18,7 @@ def ask(token: str, name: str = "n") -> Ask:
 
 def test_the_first_asks_until_it_leaves() -> None:
     """Then another may; and names have nothing to do with one another."""
-    firsts = Firsts(1.0, Time())
+    firsts = FrontWaiters(1.0, Time())
     assert [firsts.may_ask(ask(token)) for token in ("a", "b", "a")] == [True, False, True]
     assert firsts.may_ask(ask("c", "other"))
     assert firsts.leave(ask("a"))
@@ -27,7 +27,7 @@ def test_the_first_asks_until_it_leaves() -> None:
 
 def test_of_one_that_never_asked_nothing_has_to_be_taken_back() -> None:
     """But of every other, also of one that is not known here."""
-    firsts = Firsts(1.0, Time())
+    firsts = FrontWaiters(1.0, Time())
     firsts.may_ask(ask("a"))
     firsts.may_ask(ask("b"))
     assert [firsts.leave(ask(token)) for token in ("b", "a", "stranger")] == [False, True, True]
@@ -41,7 +41,7 @@ def test_of_one_that_never_asked_nothing_has_to_be_taken_back() -> None:
 def test_one_that_is_not_heard_of_is_passed_over() -> None:
     """Whoever asks next is the first."""
     time = Time()
-    firsts = Firsts(1.0, time)
+    firsts = FrontWaiters(1.0, time)
     firsts.may_ask(ask("a"))
     assert firsts.asks(ask("a"))
     time.now = 0.9

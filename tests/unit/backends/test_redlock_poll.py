@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from fencehold.backends.redlock.poll import Poll, Question
+from fencehold.backends.redlock.quorum import QuorumPoll, QuorumQuestion
 from fencehold.drivers.resp.client import RespClient, Script
 from fencehold.drivers.resp.failures import Refusal, unanswered
 from fencehold.errors import Unavailable
 
-QUESTION = Question(Script("return 1"), ("n",))
+QUESTION = QuorumQuestion(Script("return 1"), ("n",))
 NOSCRIPT = Refusal("NOSCRIPT No matching script. Please use EVAL.")
 LOST = unanswered("127.0.0.1:1", "it closed the connection")
 
@@ -50,7 +50,7 @@ def is_most(answers: list[Any]) -> bool:
 async def asked_again(reply: object, late: "set[asyncio.Task[None]] | None" = None) -> list[int]:
     """How often each was asked again, if the third replies so when the two others have decided it."""
     nodes = [Node() for _ in range(3)]
-    poll = Poll(of(nodes), QUESTION, is_most, late)
+    poll = QuorumPoll(of(nodes), QUESTION, is_most, late)
     for node in nodes[:2]:
         node.asked.set_result(1)
     assert (await poll.result(10)).yes() == 2
@@ -79,7 +79,7 @@ def test_who_knows_no_script_is_sent_it_and_counts() -> None:
 
     async def scenario() -> None:
         nodes = [Node() for _ in range(3)]
-        poll = Poll(of(nodes), QUESTION, is_most)
+        poll = QuorumPoll(of(nodes), QUESTION, is_most)
         for node in nodes[1:]:
             node.asked.set_result(NOSCRIPT)
         votes = await poll.result(10)
@@ -95,7 +95,7 @@ def test_over_a_new_line_a_script_is_sent_whole() -> None:
     async def scenario() -> None:
         nodes = [Node() for _ in range(3)]
         nodes[0].is_new = True
-        Poll(of(nodes), QUESTION, is_most)
+        QuorumPoll(of(nodes), QUESTION, is_most)
         assert [b"EVALSHA" in node.said for node in nodes] == [False, True, True]
         assert QUESTION.script.source.encode() in nodes[0].said
 
@@ -107,7 +107,7 @@ def test_without_an_answer_it_is_not_known() -> None:
 
     async def scenario() -> None:
         nodes = [Node() for _ in range(3)]
-        poll = Poll(of(nodes), QUESTION, is_most)
+        poll = QuorumPoll(of(nodes), QUESTION, is_most)
         nodes[0].asked.set_result(1)
         nodes[1].asked.set_result(LOST)
         votes = await poll.result(0.01)

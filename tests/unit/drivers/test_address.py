@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.backends.advisory.store import SCHEME as ADVISORY
 from fencehold.backends.postgres.store import SCHEME as POSTGRES_LOCKS
-from fencehold.backends.sqlite.address import SCHEME as SQLITE
+from fencehold.backends.sqlite.file import SCHEME as SQLITE
 from fencehold.drivers.address import (
     TLS,
     Endpoint,

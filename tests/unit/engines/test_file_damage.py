@@ -9,8 +9,8 @@ from zlib import crc32
 import pytest
 
 from fencehold.engines.file.directory import Directory
-from fencehold.engines.file.records import encode
 from fencehold.engines.file.recovery import recover
+from fencehold.engines.file.segments import encode
 from fencehold.errors import Damaged
 from fencehold.journal.port import Opened, Record
 from fencehold.types import Position

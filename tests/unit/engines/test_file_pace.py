@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.pace import QUICK_S_MAX, SMALL_BYTES_MAX, THREADED_AFTER_SLOW, Pace
+from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, THREADED_AFTER_SLOW, Pace
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencehold.engines.file.directory import Directory
-from fencehold.engines.file.records import RECORD_BYTES
 from fencehold.engines.file.recovery import recover
+from fencehold.engines.file.segments import RECORD_BYTES
 from fencehold.errors import Damaged
 from tests.depth import deep
 from tests.unit.engines.wreck import UnsyncedDisk, append_all, open_and_read, opened_log

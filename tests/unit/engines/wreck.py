@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fencehold.engines.file.cursor import Cursor
 from fencehold.engines.file.directory import Directory
 from fencehold.engines.file.log import Log
+from fencehold.engines.file.segments import Cursor
 from fencehold.engines.file.snapshots import Draft
 from fencehold.journal.port import Opened, Record
 from fencehold.runtime.disk import Disk

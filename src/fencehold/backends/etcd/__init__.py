@@ -9,8 +9,8 @@ Under the prefix of the URL there is
     clients/<client>/<token>                a notice: an operator has taken that hold away
 
 and all of a client's keys go with its one lease. `queues` says where things are, how they look and who is next;
-`calls` carries transactions together and hears of changes, `session` is a client's lease, `queue_entry` is one ask;
-`inspection` shows names, and `backend` is the port.
+`calls` carries transactions together and hears of changes, `session` is a client's lease, `queue_entry` is one
+ask; `inspection` shows names, and `backend` is the port.
 """
 
 from fencehold.backends.etcd.backend import EtcdBackend

@@ -14,8 +14,8 @@
 6. *A tombstone keeps a name for a least time*: a key beside that of the ask, made at the same revision. So it is
    before all who come later, and never before its own ask. Once the name is granted it is on a lease of its own,
    which lasts for the least time.
-7. The value of a key is one line of JSON, to be shown and for nothing else. Its instants are by the asker's time of
-   day, so they are as good as two such clocks agree; nothing is decided by them.
+7. The value of a key is one line of JSON, to be shown and for nothing else. Its instants are by the asker's time
+   of day, so they are as good as two such clocks agree; nothing is decided by them.
 """
 
 import time

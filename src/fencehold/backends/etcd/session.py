@@ -12,9 +12,9 @@
    operator takes away, by a notice beside it.
 5. *Each time the lease is renewed, what etcd has of the client is compared with what the client knows of.* A hold
    whose key is gone is lost: somebody deleted it by hand. (A leader's memory only raises the doubt; a transaction
-   decides.) A key that nobody knows of is deleted when it is found so twice: a request that was held up on its way,
-   and arrived after its ask was withdrawn or its hold released, has put it there. Found once, it may be one that is
-   being deleted as it should be.
+   decides.) A key that nobody knows of is deleted when it is found so twice: a request that was held up on its
+   way, and arrived after its ask was withdrawn or its hold released, has put it there. Found once, it may be one
+   that is being deleted as it should be.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 1. A step of an ask that nobody waits for any more is let end; what it did is taken back after it.
 2. A step whose outcome is unknown may yet be done by the server: withdrawing it, or releasing what came of asking
    again, leaves a tombstone for it (see `statements`).
-3. Who waits is told by `queue_places` when to ask again, and asks without being told only now and then.
+3. Who waits is told by `queue_watch` when to ask again, and asks without being told only now and then.
 4. A commit that is answered is on disk: a server that answers before is refused, unless the URL says that what it
    grants protects no state.
 5. Tables are made when they are missing, if that is allowed; if not, the message has the SQL for somebody who may.
@@ -19,7 +19,7 @@ from fencehold.backends.lease.queue_order import QueueStanding
 from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.mysql import statements
 from fencehold.backends.mysql.batches import AskBatches, AskOutcome
-from fencehold.backends.mysql.queue_places import FALLBACK_S, QueuePlaces
+from fencehold.backends.mysql.queue_watch import FALLBACK_S, QueueWatch
 from fencehold.backends.mysql.statements import COUNTERS, NAME_BYTES_MAX, READY, TABLES, US, Wanted
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.drivers.mysql.address import MysqlAddress
@@ -49,12 +49,12 @@ class MysqlStore:
         self._address = address
         self._settings = settings
         self._pool: MysqlPool | None = None
-        self._asking: AskBatches | None = None
+        self._batches: AskBatches | None = None
         self._under_way: dict[str, asyncio.Future[AskOutcome]] = {}
         """Of asks, by token."""
         self._doubted: OrderedDict[str, None] = OrderedDict()
         """The tokens of asks that the server may yet come to."""
-        self._places: QueuePlaces | None = None
+        self._queue_watch: QueueWatch | None = None
         self._grants = 0
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
 
@@ -82,22 +82,22 @@ class MysqlStore:
         except BaseException:
             await pool.close()
             raise
-        self._asking = AskBatches(pool, self._address.timeout)
-        self._places = QueuePlaces(pool, self._on_turn)
+        self._batches = AskBatches(pool, self._address.timeout)
+        self._queue_watch = QueueWatch(pool, self._on_turn)
         self._pool = pool
 
     async def close(self) -> None:
-        pool, places = self._pool, self._places
-        self._pool = self._asking = self._places = None
-        if pool is not None and places is not None:
-            await places.close()
+        pool, watch = self._pool, self._queue_watch
+        self._pool = self._batches = self._queue_watch = None
+        if pool is not None and watch is not None:
+            await watch.close()
             await pool.close()
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         seen = stamp_of(self._settings.who, ask)
         wanted = Wanted(_checked(ask.name), ask.token, ask.terms.limit, ttl, seen, waits)
-        places = self._places
-        if places is not None and places.waits(ask.token):
+        watch = self._queue_watch
+        if watch is not None and watch.waits(ask.token):
             return Busy(FALLBACK_S)
         fence, _, other_limit = await self._asked(wanted)
         QueueStanding(other_limit=other_limit).check(wanted.name, wanted.permits)
@@ -169,18 +169,18 @@ class MysqlStore:
         return self._pool
 
     def _stand(self, wanted: Wanted, *, is_waiting: bool) -> None:
-        if self._places is None:
+        if self._queue_watch is None:
             return
         if is_waiting:
-            self._places.add(wanted)
+            self._queue_watch.add(wanted)
         else:
-            self._places.remove(wanted.name, wanted.token)
+            self._queue_watch.remove(wanted.name, wanted.token)
 
     async def _asked(self, wanted: Wanted) -> AskOutcome:
-        if self._asking is None:
+        if self._batches is None:
             raise Unavailable("the client is closed")
         token = wanted.token
-        asked = self._under_way[token] = self._asking.ask(wanted)
+        asked = self._under_way[token] = self._batches.ask(wanted)
         asked.add_done_callback(lambda done: self._on_asked(token, done))
         return await asyncio.shield(asked)
 
@@ -194,14 +194,14 @@ class MysqlStore:
 
     def _taken_out(self, name: str, token: str, following: MysqlAnswer) -> None:
         self._doubted.pop(token, None)
-        if self._places is not None:
-            self._places.remove(name, token)
+        if self._queue_watch is not None:
+            self._queue_watch.remove(name, token)
         self._wake(name, following)
 
     def _wake(self, name: str, following: MysqlAnswer) -> None:
         for (token,) in following.rows:
-            if self._places is not None:
-                self._places.call(name, _text(token))
+            if self._queue_watch is not None:
+                self._queue_watch.call(name, _text(token))
 
     def _on_turn(self, name: str, token: str) -> None:
         self.on_wake(name, token)

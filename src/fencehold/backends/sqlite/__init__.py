@@ -2,7 +2,7 @@
 
 from fencehold.backends.lease.backend import LeaseBackend
 from fencehold.backends.port import Settings
-from fencehold.backends.sqlite.address import SqliteAddress
+from fencehold.backends.sqlite.file import SqliteAddress
 from fencehold.backends.sqlite.store import SqliteStore
 
 

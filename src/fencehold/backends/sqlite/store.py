@@ -8,9 +8,8 @@ from typing import cast
 from fencehold.backends.lease.explanation import explanation, holder, stamp_of, waiting
 from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.sqlite.address import SqliteAddress
-from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
-from fencehold.backends.sqlite.file import File
+from fencehold.backends.sqlite.file import LeaseFile, SqliteAddress
+from fencehold.backends.sqlite.rows import NS, LeaseRows, SeenRow, WantedLease
 from fencehold.backends.sqlite.worker import Worker
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
@@ -46,9 +45,9 @@ class SqliteStore:
         )
 
     async def open(self) -> None:
-        worker = Worker(File(self._address), self._address.timeout + _SLACK_S)
+        worker = Worker(LeaseFile(self._address), self._address.timeout + _SLACK_S)
         try:
-            await worker.do(glance=lambda book: book.next_token(""))
+            await worker.do(glance=lambda rows: rows.next_token(""))
         except BaseException:
             await asyncio.shield(worker.end())
             raise
@@ -61,7 +60,7 @@ class SqliteStore:
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         seen = stamp_of(self._who, ask)
-        wanted = Wanted(ask.name, ask.token, ask.terms.limit, int(ttl * NS), seen, waits)
+        wanted = WantedLease(ask.name, ask.token, ask.terms.limit, int(ttl * NS), seen, waits)
         outcome = await self._at.do(partial(_take, wanted), glance=partial(_glance, wanted))
         return cast("Taken | Busy", outcome)
 
@@ -85,7 +84,7 @@ class SqliteStore:
         self._wake(ask.name, await self._at.do(partial(_leave, ask.name, ask.token)))
 
     async def look(self, name: str) -> Explanation:
-        holders, queue = await self._at.do(glance=lambda book: (book.holders(name), book.queue(name)))
+        holders, queue = await self._at.do(glance=lambda rows: (rows.holders(name), rows.queue(name)))
         return explanation(
             name,
             [
@@ -121,30 +120,30 @@ class SqliteStore:
             self.on_wake(name, token)
 
 
-def _glance(wanted: Wanted, book: Book) -> Busy | None:
-    return book.glance(wanted)
+def _glance(wanted: WantedLease, rows: LeaseRows) -> Busy | None:
+    return rows.glance(wanted)
 
 
-def _take(wanted: Wanted, book: Book) -> Taken | Busy:
-    return book.take(wanted)
+def _take(wanted: WantedLease, rows: LeaseRows) -> Taken | Busy:
+    return rows.take(wanted)
 
 
-def _renew(some: Sequence[tuple[str, str]], ttl_ns: int, book: Book) -> list[bool]:
-    return [book.renew(name, token, ttl_ns) for name, token in some]
+def _renew(some: Sequence[tuple[str, str]], ttl_ns: int, rows: LeaseRows) -> list[bool]:
+    return [rows.renew(name, token, ttl_ns) for name, token in some]
 
 
-def _give(name: str, token: str, book: Book) -> tuple[bool, str]:
-    return book.release(name, token), book.next_token(name)
+def _give(name: str, token: str, rows: LeaseRows) -> tuple[bool, str]:
+    return rows.release(name, token), rows.next_token(name)
 
 
-def _leave(name: str, token: str, book: Book) -> str:
-    book.withdraw(name, token)
-    return book.next_token(name)
+def _leave(name: str, token: str, rows: LeaseRows) -> str:
+    rows.withdraw(name, token)
+    return rows.next_token(name)
 
 
-def _break(name: str, fence: int, book: Book) -> tuple[int, str]:
-    return book.break_hold(name, fence), book.next_token(name)
+def _break(name: str, fence: int, rows: LeaseRows) -> tuple[int, str]:
+    return rows.break_hold(name, fence), rows.next_token(name)
 
 
-def _mode(row: Row) -> str:
+def _mode(row: SeenRow) -> str:
     return "P" if row.permits else "X"

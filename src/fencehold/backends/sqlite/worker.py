@@ -18,7 +18,7 @@ from threading import Lock, Thread
 from typing import Any
 from weakref import WeakSet
 
-from fencehold.backends.sqlite.file import File, Part
+from fencehold.backends.sqlite.file import LeaseFile, Part
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 _TOGETHER_MAX = 128
@@ -50,7 +50,7 @@ class _Work:
 class Worker:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, file: File, bound_s: float) -> None:
+    def __init__(self, file: LeaseFile, bound_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._file = file
         self._bound_s = bound_s

@@ -3,10 +3,10 @@
 1. A member that did not answer lately is greeted before anything is asked of it: a greeting changes nothing, so
    what fails there is certain to have done nothing, and a member that hangs costs a greeting and not the call.
 2. Leases are renewed in a stream that is kept from one renewal to the next. A stream answers in the order of what
-   was asked, and does not say to what. So *an answer belongs to the renewal before it, or to none*: trust in a lease
-   counts from when its renewal was sent, and the late answer of an earlier one must not pass for that of a later
-   one. A stream in which a renewal was not answered is given up, and so is one in which something was said that
-   nobody had asked.
+   was asked, and does not say to what. So *an answer belongs to the renewal before it, or to none*: trust in a
+   lease counts from when its renewal was sent, and the late answer of an earlier one must not pass for that of a
+   later one. A stream in which a renewal was not answered is given up, and so is one in which something was said
+   that nobody had asked.
 """
 
 import ssl

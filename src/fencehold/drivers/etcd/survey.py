@@ -1,8 +1,8 @@
 """A survey of the members of an etcd: who there is, who answers, who leads; how full each is, and may get.
 
-1. A survey has connections of its own, made for it and closed after it: no call of a journal or a lock waits for it.
-   Asked are the members that the URL names, and those that they name in turn. What only administrators may know
-   stays out.
+1. A survey has connections of its own, made for it and closed after it: no call of a journal or a lock waits for
+   it. Asked are the members that the URL names, and those that they name in turn. What only administrators may
+   know stays out.
 2. A member says how large its database is and, from etcd 3.6 on, its quota. Before that the quota is only in its
    metrics, which it serves at the address of its clients unless somebody has put them elsewhere. They are long,
    and a quota changes only with a restart: they are asked for seldom.

@@ -5,8 +5,8 @@
 2. A page is bounded in bytes: it is sized by the entries seen so far, and one that is larger than an answer may
    be is asked for again in halves.
 3. A watch only makes a tail quick. When it breaks, skips, was compacted or has been silent for a while, a read
-   tells what there is; if that finds what the watch did not tell, the watch is made anew. So a member that hangs, or
-   was cut off from the others, delays a tail and cannot deceive it.
+   tells what there is; if that finds what the watch did not tell, the watch is made anew. So a member that hangs,
+   or was cut off from the others, delays a tail and cannot deceive it.
 4. An entry is handed on once, in its order, whatever a watch repeats.
 5. A watch is for quiet times. It wakes this process, and costs etcd a message, for every entry; when they come
    fast, they are read by the page instead, every so often, until they come slowly again.

@@ -9,8 +9,8 @@
    may be deleted at any time. A name's chunks are deleted at once or not at all, so the first one tells for all
    of them.
 4. Entries are trimmed from the first on, in steps, so there is never a gap, and no step holds up appends for long.
-   The entry at the snapshot's position stays: the next append wants its predecessor present, and a late request for
-   a position that is gone must find none.
+   The entry at the snapshot's position stays: the next append wants its predecessor present, and a late request
+   for a position that is gone must find none.
 5. etcd keeps what was deleted until it is told to compact. It is told so up to where the trim before this one
    ended: who reads or watches a little behind loses nothing, and the database holds about two snapshots' worth
    of entries. Where room is scarce it is told so up to this one: who was just behind reads on by the page, or

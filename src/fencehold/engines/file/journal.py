@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 
-from fencehold.engines.file.cursor import Cursor
 from fencehold.engines.file.directory import Directory, seed_name
 from fencehold.engines.file.log import Log
-from fencehold.engines.file.pace import Pace
+from fencehold.engines.file.segments import Cursor
 from fencehold.engines.file.snapshots import Draft, trim
-from fencehold.engines.file.worker import Worker
+from fencehold.engines.file.worker import Pace, Worker
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record

@@ -26,7 +26,7 @@ _KEEP_S = ALIVE_S / 4
 _TOGETHER_MAX = 200
 
 
-class QueuePlaces:
+class QueueWatch:
     """Belongs to the event loop it was made on."""
 
     def __init__(self, pool: MysqlPool, on_turn: Callable[[str, str], None]) -> None:

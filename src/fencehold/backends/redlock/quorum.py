@@ -19,7 +19,7 @@ from fencehold.drivers.resp.failures import Refusal, answered, final_among
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 
-class Question(NamedTuple):
+class QuorumQuestion(NamedTuple):
     """A script, and what it is given."""
 
     script: Script
@@ -43,13 +43,13 @@ class Votes(NamedTuple):
         return sum(1 for each in self.answers if each)
 
 
-class Poll:
+class QuorumPoll:
     """One question, under way."""
 
     def __init__(
         self,
         clients: Sequence[RespClient],
-        question: Question,
+        question: QuorumQuestion,
         is_decided: Callable[[list[Any]], bool],
         late: "set[asyncio.Task[None]] | None" = None,
     ) -> None:

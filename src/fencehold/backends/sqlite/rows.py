@@ -1,10 +1,10 @@
-"""The book: who has which name, and who waits, as rows of one file. Each method is a part of one transaction.
+"""The rows: who has which name, and who waits, as rows of one file. Each method is a part of one transaction.
 
 1. A fence is the one counter, raised in the transaction that grants. It is never set back, not by a release, not
    by a restart; a new file begins at the time of day in microseconds, so a file that was lost does not set it
    back, either. Places in the queue are counted by it, too.
 2. A row whose time is over counts as none. It is deleted by the next one to have the name, or by a purge.
-3. All times are the machine's (see `machine`), read after the file's lock was taken: they only grow from one
+3. All times are the machine's (see `boot_clock`), read after the file's lock was taken: they only grow from one
    transaction to the next.
 """
 
@@ -44,7 +44,7 @@ _AHEAD = """SELECT count(*), coalesce(sum(permits = 0), 0),
 _LAST = (1 << 63) - 1
 
 
-class Wanted(NamedTuple):
+class WantedLease(NamedTuple):
     """What one acquire wants."""
 
     name: str
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
     waits: bool
 
 
-class Row(NamedTuple):
+class SeenRow(NamedTuple):
     """A holder, or one who waits, as anybody may see it."""
 
     stamp: str
@@ -66,7 +66,7 @@ class Row(NamedTuple):
     left: float
 
 
-class Book:
+class LeaseRows:
     """The rows at one moment; `save` writes the counter back, if it was raised."""
 
     def __init__(self, db: sqlite3.Connection, now: int, fence: int = 0) -> None:
@@ -76,7 +76,7 @@ class Book:
 
     # Reading only.
 
-    def glance(self, wanted: Wanted) -> Busy | None:
+    def glance(self, wanted: WantedLease) -> Busy | None:
         """The answer to an acquire, if it is a no that changes nothing."""
         found = self._find(wanted)
         if found is not None:
@@ -88,7 +88,7 @@ class Book:
             return None
         return self._busy(wanted, standing, since)
 
-    def holders(self, name: str) -> list[Row]:
+    def holders(self, name: str) -> list[SeenRow]:
         """Who has a name."""
         rows = self._db.execute(
             "SELECT stamp, permits, fence, since, expires FROM fencehold_holds WHERE name = ? AND expires > ? "
@@ -97,7 +97,7 @@ class Book:
         )
         return [self._row(*row) for row in rows]
 
-    def queue(self, name: str) -> list[Row]:
+    def queue(self, name: str) -> list[SeenRow]:
         """Who waits for a name, the next one first."""
         rows = self._db.execute(
             "SELECT stamp, permits, ticket, since, alive FROM fencehold_queue WHERE name = ? AND alive > ? "
@@ -116,7 +116,7 @@ class Book:
 
     # Changing.
 
-    def take(self, wanted: Wanted) -> Taken | Busy:
+    def take(self, wanted: WantedLease) -> Taken | Busy:
         """Grant a name, or have the ask stand in the queue.
 
         Raises:
@@ -175,14 +175,14 @@ class Book:
 
     # How.
 
-    def _find(self, wanted: Wanted) -> int | None:
+    def _find(self, wanted: WantedLease) -> int | None:
         row = self._db.execute(
             "SELECT fence FROM fencehold_holds WHERE name = ? AND token = ? AND expires > ?",
             (wanted.name, wanted.token, self._now),
         ).fetchone()
         return row[0] if row else None
 
-    def _place(self, wanted: Wanted) -> tuple[int, int, int]:
+    def _place(self, wanted: WantedLease) -> tuple[int, int, int]:
         """The ticket of an ask, until when and since when it counts; the last of all, if it has no place."""
         row = self._db.execute(
             "SELECT ticket, alive, since FROM fencehold_queue WHERE name = ? AND token = ? AND alive > ?",
@@ -190,16 +190,16 @@ class Book:
         ).fetchone()
         return row or (_LAST, 0, self._now)
 
-    def _standing(self, wanted: Wanted, ticket: int) -> QueueStanding:
+    def _standing(self, wanted: WantedLease, ticket: int) -> QueueStanding:
         asked = {"name": wanted.name, "permits": wanted.permits, "now": self._now, "ticket": ticket}
         holders, locks_held, held_limit = self._db.execute(_HELD, asked).fetchone()
         ahead, locks_ahead, other_limit = self._db.execute(_AHEAD, asked).fetchone()
         return QueueStanding(holders, locks_held, ahead, locks_ahead, held_limit or other_limit)
 
-    def _busy(self, wanted: Wanted, standing: QueueStanding, since: int) -> Busy:
+    def _busy(self, wanted: WantedLease, standing: QueueStanding, since: int) -> Busy:
         return Busy(retry_after(standing.ahead, (self._now - since) / NS)) if wanted.waits else Busy()
 
-    def _grant(self, wanted: Wanted, *, is_queued: bool) -> Taken:
+    def _grant(self, wanted: WantedLease, *, is_queued: bool) -> Taken:
         self._db.execute("DELETE FROM fencehold_holds WHERE name = ? AND expires <= ?", (wanted.name, self._now))
         if is_queued:
             # And all before it, who are gone: those still there would have had their turn.
@@ -222,7 +222,7 @@ class Book:
         )
         return Taken(fence)
 
-    def _stand(self, wanted: Wanted, ticket: int) -> None:
+    def _stand(self, wanted: WantedLease, ticket: int) -> None:
         alive = self._now + _ALIVE_NS
         if ticket == _LAST:
             # One that was there and was taken for gone stands behind all others now.
@@ -247,5 +247,5 @@ class Book:
     def _changed(self, sql: str, values: Sequence[object]) -> bool:
         return self._db.execute(sql, values).rowcount > 0
 
-    def _row(self, stamp: str, permits: int, fence: int, since: int, end: int) -> Row:
-        return Row(stamp, permits, fence, (self._now - since) / NS, (end - self._now) / NS)
+    def _row(self, stamp: str, permits: int, fence: int, since: int, end: int) -> SeenRow:
+        return SeenRow(stamp, permits, fence, (self._now - since) / NS, (end - self._now) / NS)
