@@ -17,7 +17,7 @@ from fencehold.backends.etcd.queues import LockKeys, is_tombstone
 from fencehold.backends.port import Ask, Settings
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.client import Bounds, EtcdClient
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.locks.terms import Terms
 from rig.etcd import EtcdCluster
@@ -62,7 +62,7 @@ class Raw:
 @asynccontextmanager
 async def raw(ground: Ground) -> AsyncIterator[Raw]:
     address = EtcdAddress.parse(ground.url)
-    cluster = EtcdClient(address, Bounds(call_s=5.0))
+    cluster = EtcdClient(address, EtcdBounds(call_s=5.0))
     try:
         yield Raw(cluster, address.prefix)
     finally:

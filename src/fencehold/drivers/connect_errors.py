@@ -1,6 +1,6 @@
 """Troubles: why a connection could not be made, in words that say what to look at.
 
-Whoever cannot reach a service wants to know more than that: nothing listens there, the name is unknown, the other
+That a service cannot be reached is not enough to know: nothing listens there, the name is unknown, the other
 side does not speak TLS or its certificate is not trusted. What a node says once it is connected `reach` tells.
 """
 

@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 
 from fencehold.drivers.postgres.failures import ReplyLost
-from fencehold.engines.postgres import Bounds, PostgresJournal
+from fencehold.engines.postgres import PostgresBounds, PostgresJournal
 from fencehold.engines.postgres.address import PostgresJournalAddress
 from fencehold.errors import Unavailable
 from rig.postgres import Postgres, reachable_folder
 from tests.contract.engines.embedded import OneFault
 from tests.contract.harness import Cluster
 
-BOUNDS = Bounds(append_s=3.0)
+BOUNDS = PostgresBounds(append_s=3.0)
 """More than the default: machines that run tests are busy."""
 _numbers = itertools.count(1)
 

@@ -24,7 +24,7 @@ from fencehold.errors import FenceholdError, PermissionDenied, Unsupported
 PING = b"SELECT 1"
 _POOLED = (
     "there is a pooler in between, and with one that lends connections to others after each transaction locks are "
-    "held by whoever comes next: connect to the server itself; or, if it keeps a connection for each client, say "
+    "held by the next client: connect to the server itself; or, if it keeps a connection for each client, say "
     "pooler=session in the URL"
 )
 
@@ -144,8 +144,8 @@ class Session:
             await ask_safely(pipeline, self._address, self._notes.making)
         except PermissionDenied as error:
             raise PermissionDenied(
-                f"{error}; the table {self._notes.name} is not there, and this user may not make it: have whoever "
-                f"may run this, and grant its use:\n{self._notes.script}"
+                f"{error}; the table {self._notes.name} is not there, and this user may not make it: have "
+                f"somebody who may run this, and grant its use:\n{self._notes.script}"
             ) from error
 
     async def _beat(self) -> None:

@@ -2,7 +2,7 @@
 
 1. *A name is its queue*: one key for each who has it or wants it, all of a client under its one lease. A free name
    has no keys.
-2. *Whoever has to wait waits in its session.* If that ends, it asks again in the next, at the end of the queue; it
+2. *Who has to wait waits in its session.* If that ends, it asks again in the next, at the end of the queue; it
    is never granted on a lease that is gone.
 3. *A ttl of its own is kept by the client*: it lets go, and then deletes the key. If it crashes, its lease does.
 4. *Whatever ends without a grant is withdrawn*, and a session that is over is revoked, as soon as etcd is reached.
@@ -25,7 +25,7 @@ from fencehold.backends.lease.background import BackgroundRetries
 from fencehold.backends.lease.keeper import LeaseSet
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.client import Bounds, EtcdClient, NoLease
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient, NoLease
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect
 from fencehold.drivers.etcd.transactions import is_created_at, keys_in, newest, transaction
@@ -79,7 +79,7 @@ class EtcdBackend:
             return
         call_s, ttl_s = self._settings.connect_timeout, ttl_s_of(self._settings.ttl)
         # A renewal has the time to ask a second member, if the first one hangs.
-        bounds = Bounds(call_s=call_s, try_s=min(_TRY_S_MAX, call_s, ttl_s / 6))
+        bounds = EtcdBounds(call_s=call_s, try_s=min(_TRY_S_MAX, call_s, ttl_s / 6))
         self._cluster = EtcdClient(self._address, bounds, self._connect)
         self._loop = asyncio.get_running_loop()
         self._watches = KeyWatches(self._cluster)

@@ -137,7 +137,7 @@ def _call_back(items: list[_Item]) -> None:
 def _fail(told: "asyncio.Future[TransactionResult]", error: FenceholdError) -> None:
     if not told.done():
         told.set_exception(error)
-        # Whoever waits for it is told; if nobody does any more, there is nobody to tell.
+        # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
         told.exception()
 
 
@@ -159,7 +159,7 @@ class WatchedKeys(NamedTuple):
 
 
 class KeyWatch:
-    """Something that is watched for. It belongs to whoever opened it, who closes it."""
+    """Something that is watched for. Its opener closes it."""
 
     __slots__ = ("_woken", "events", "is_broken", "wanted")
 

@@ -1,4 +1,4 @@
-"""Looking at a name, and taking it from whoever has it.
+"""Inspecting a name, and force-releasing it.
 
 A hold that is taken away leaves a notice where its holder hears of it at once. The notice goes with the holder's
 lease, if it is never read. The tombstone of a name that is kept is taken away with its hold, or after it.
@@ -92,7 +92,7 @@ async def break_hold(cluster: EtcdClient, keys: LockKeys, queue: KeyRange, fence
     broken = [each for each in (*holding, *kept) if not fence or each.fence <= fence]
     for each in broken:
         await _break(cluster, keys, each)
-    # Whoever waits came after them, and has a fence as high as this or higher.
+    # Those who wait came after them, and has a fence as high as this or higher.
     return max((each.fence + 1 for each in broken), default=0)
 
 

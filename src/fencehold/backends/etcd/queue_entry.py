@@ -1,7 +1,7 @@
 """A queue entry: one ask in one session, from the first request to the grant.
 
 1. *A free name is granted in one step*, and so is the place in the queue of one that is not.
-2. Whoever waits watches one key, and looks when that changes, or when it cannot be sure to hear of it.
+2. Who waits watches one key, and looks when that changes, or when it cannot be sure to hear of it.
 3. *The first request is not called back.* It may arrive all the same, after whatever would undo it: so who stops
    waiting lets it end, and then undoes it.
 4. *A least time is kept by a tombstone*, which is on the session's lease while the ask waits, and goes with it.

@@ -3,10 +3,10 @@
 1. *Trust counts from when a renewal was sent* that was answered with a time to live.
 2. *An answer is not believed by itself.* A member that led once, and was cut off or paused, may answer a renewal
    of a lease that is long gone. So a transaction follows, which etcd's members must agree upon: it finds the
-   client's witness there, and was answered by the same member in the same term as the renewal. Then whoever
-   renewed the lease was the leader still after it had done so.
+   client's witness there, and was answered by the same member in the same term as the renewal. Then the member
+   that renewed the lease was the leader still after it had done so.
 3. *A session that is over stays over*: its lease was revoked or has expired, or the trust in it ran out. Its lease
-   is revoked then, so that what it had is free as soon as etcd hears of it. A hold is never taken anew; whoever
+   is revoked then, so that what it had is free as soon as etcd hears of it. A hold is never taken anew; who
    asks next has another session.
 4. *The end is heard of at once*, by a watch on the witness, which goes with the lease; and so is a hold that an
    operator takes away, by a notice beside it.
@@ -225,12 +225,12 @@ class EtcdSessions:
         """The one there is, or another.
 
         Raises:
-            Unavailable: there is none to be had.
+            Unavailable: there is none, and none can be made.
         """
         while (session := self.living) is None:
             if self._making is None:
                 self._making = asyncio.create_task(self._made())
-            # One for all who ask; whoever of them stops waiting does not stop it.
+            # One for all who ask; that one of them stops waiting does not stop it.
             making = self._making
             await asyncio.wait({making})
             if making.cancelled():

@@ -236,7 +236,7 @@ class LeaseSet:
     def on_forked(self) -> None:
         """In a child: nothing here is its own."""
         for lease in self:
-            # Whoever is to be told of losses lives in the parent.
+            # Those who are to be told of losses live in the parent.
             lease.on_lost = None
             lease.lose("it is the parent's: a child process inherits no hold")
 

@@ -137,7 +137,7 @@ class ThreadPath:
             self._loop.call_soon_threadsafe(call, *args)  # type: ignore[arg-type]
 
     def _withdraw_now(self, ask: Ask, ttl: float) -> None:
-        """Wait until it is withdrawn, if that is quick: whoever asks anew must not find itself in the way."""
+        """Wait until it is withdrawn, if that is quick: who asks anew must not find itself in the way."""
         withdrawal = self._backend.withdraw(ask)
         try:
             done: Future[None] = asyncio.run_coroutine_threadsafe(withdrawal, self._loop)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fencehold.backends.mysql import statements
-from fencehold.backends.mysql.statements import Wanted
+from fencehold.backends.mysql.statements import WantedLease
 from fencehold.drivers.mysql.pool import MysqlAnswer, MysqlPool
 from fencehold.errors import Unavailable
 
@@ -31,7 +31,7 @@ class AskOutcome(NamedTuple):
 
 
 class _Unsent(NamedTuple):
-    wanted: Wanted
+    wanted: WantedLease
     answered: "asyncio.Future[AskOutcome]"
     until: float
 
@@ -46,7 +46,7 @@ class AskBatches:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Unsent] = deque()
 
-    def ask(self, wanted: Wanted) -> "asyncio.Future[AskOutcome]":
+    def ask(self, wanted: WantedLease) -> "asyncio.Future[AskOutcome]":
         """Have an ask sent; await it behind a shield.
 
         It raises:
@@ -54,7 +54,7 @@ class AskBatches:
             OutcomeUnknown: it may have, or may yet.
         """
         answered: asyncio.Future[AskOutcome] = self._loop.create_future()
-        # Whoever waits for it is told; if nobody does, there is nobody to tell.
+        # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
         answered.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._waiting.append(_Unsent(wanted, answered, self._loop.time() + self._bound_s))
         self._send()

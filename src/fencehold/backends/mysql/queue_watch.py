@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from fencehold.backends.lease.queue_order import ALIVE_S, QueueStanding
 from fencehold.backends.mysql import statements
-from fencehold.backends.mysql.statements import Wanted
+from fencehold.backends.mysql.statements import WantedLease
 from fencehold.drivers.mysql.pool import MysqlPool
 from fencehold.errors import FenceholdError
 
@@ -33,14 +33,14 @@ class QueueWatch:
         self._pool = pool
         self._on_turn = on_turn
         self._loop = asyncio.get_running_loop()
-        self._names: dict[str, dict[str, Wanted]] = {}
+        self._names: dict[str, dict[str, WantedLease]] = {}
         """The asks of each name, by token, in the order in which they came."""
         self._asked_at: dict[str, float] = {}
         self._called: set[str] = set()
         self._kept_at = self._moved_at = self._loop.time()
         self._watching: asyncio.Task[None] | None = None
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, wanted: WantedLease) -> None:
         """An ask was told to wait, just now."""
         if wanted.token not in self._asked_at:
             self._moved_at = self._loop.time()

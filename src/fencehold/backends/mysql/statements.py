@@ -54,7 +54,7 @@ SESSION = (
 )
 
 
-class Wanted(NamedTuple):
+class WantedLease(NamedTuple):
     """What one acquire wants."""
 
     name: str
@@ -66,14 +66,14 @@ class Wanted(NamedTuple):
     waits: bool
 
 
-def take(asks: Sequence[Wanted]) -> str:
+def take(asks: Sequence[WantedLease]) -> str:
     """Grant names, or have asks stand in the queue. Each gives one row: the fence or 0, how many are ahead, and
     another limit, with commas between."""
     steps = [step for wanted in asks for step in _take(wanted)]
     return ";\n".join(["START TRANSACTION", *steps, "COMMIT"])
 
 
-def _take(wanted: Wanted) -> list[str]:
+def _take(wanted: WantedLease) -> list[str]:
     name, token, ttl, stamp = _bytes(wanted.name), _bytes(wanted.token), _us(wanted.ttl), _bytes(wanted.stamp)
     place = f"(SELECT ticket FROM fencehold_queue WHERE token = {token} AND alive > @now)"
     queues = f"@mine IS NULL AND NOT @grant AND @other = 0 AND {int(wanted.waits)}"

@@ -20,7 +20,7 @@ from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.mysql import statements
 from fencehold.backends.mysql.batches import AskBatches, AskOutcome
 from fencehold.backends.mysql.queue_watch import FALLBACK_S, QueueWatch
-from fencehold.backends.mysql.statements import COUNTERS, NAME_BYTES_MAX, READY, TABLES, US, Wanted
+from fencehold.backends.mysql.statements import COUNTERS, NAME_BYTES_MAX, READY, TABLES, US, WantedLease
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.drivers.mysql.failures import NO_TABLE, code_of
@@ -95,7 +95,7 @@ class MysqlStore:
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         seen = stamp_of(self._settings.who, ask)
-        wanted = Wanted(_checked(ask.name), ask.token, ask.terms.limit, ttl, seen, waits)
+        wanted = WantedLease(_checked(ask.name), ask.token, ask.terms.limit, ttl, seen, waits)
         watch = self._queue_watch
         if watch is not None and watch.waits(ask.token):
             return Busy(FALLBACK_S)
@@ -168,7 +168,7 @@ class MysqlStore:
             raise Unavailable("the client is closed")
         return self._pool
 
-    def _stand(self, wanted: Wanted, *, is_waiting: bool) -> None:
+    def _stand(self, wanted: WantedLease, *, is_waiting: bool) -> None:
         if self._queue_watch is None:
             return
         if is_waiting:
@@ -176,7 +176,7 @@ class MysqlStore:
         else:
             self._queue_watch.remove(wanted.name, wanted.token)
 
-    async def _asked(self, wanted: Wanted) -> AskOutcome:
+    async def _asked(self, wanted: WantedLease) -> AskOutcome:
         if self._batches is None:
             raise Unavailable("the client is closed")
         token = wanted.token

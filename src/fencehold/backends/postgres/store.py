@@ -250,8 +250,8 @@ class PostgresStore:
             await ask_safely(pipeline, self._address, making(schema, table))
         except PermissionDenied as error:
             raise PermissionDenied(
-                f"{error}; the tables are not there, and this user may not make them: have whoever may run what "
-                f"this prints: python -m fencehold.backends.postgres {schema} {table}"
+                f"{error}; the tables are not there, and this user may not make them: have somebody who may run "
+                f"what this prints: python -m fencehold.backends.postgres {schema} {table}"
             ) from error
 
     async def _sweep_now_and_then(self) -> None:

@@ -1,7 +1,7 @@
 """What Redis keeps for names, and the parts that its scripts are made of.
 
 A lock is a string under its name: the token of the ask that has it (32 characters), its fence, when it was
-granted, and whose it is. It expires by itself. So we and whoever else sets a key only if it is absent, as other
+granted, and whose it is. It expires by itself. So we and all others who set a key only if it is absent, as other
 libraries do, exclude one another.
 
 A semaphore is a sorted set under its name: the tokens that have a permit, by when they expire. A hash beside it

@@ -3,7 +3,7 @@
 1. *A lock is a key of that name*, set only if it is absent, with the ask's token in it and a time after which
    Redis deletes it: other libraries that lock the same key so exclude us, and we them.
 2. *Every step is one script*, so it is done whole or not at all, in one round trip.
-3. *Those who wait stand in a queue in Redis.* A name that is free is granted to the first of them only; whoever
+3. *Those who wait stand in a queue in Redis.* A name that is free is granted to the first of them only; who
    frees it calls that one, by a message on the one channel of its client, on the connection that carries its
    commands, too. Who is not connected any more is passed over then. One who hangs is after two seconds, by the
    next who asks; those who wait ask every two seconds. So one that died costs the next nothing, and one that hangs
@@ -70,7 +70,7 @@ _RENEWED_AT_ONCE = 256
 """One script renews no more: Redis does nothing else while it runs."""
 _ANSWER_S_MIN = 0.25
 _JITTER = 1.25
-"""Whoever waits adds up to a quarter to what it is told: so that it is not late, it is told less."""
+"""Who waits adds up to a quarter to what it is told, as jitter: so that it is not late, it is told less."""
 
 
 class RedisStore:
@@ -127,7 +127,7 @@ class RedisStore:
         try:
             reply = await self._client.run(*self._taking(ask, ttl, waits=waits))
         except BaseException:
-            # Whoever waits on tries again soon without being told.
+            # Who goes on waiting tries again soon without being told.
             self._waiting.pop(ask.token, None)
             raise
         return self._taken(ask, reply)

@@ -3,7 +3,7 @@
 1. A connection is used by one thread, with one command under way. Whatever goes wrong with it, an interrupt too,
    it is given up: an answer that comes late must not be taken for that of another command.
 2. A thread that ends takes its connection with it. There are no more connections than threads that ask.
-3. Whoever asks while this is closed is answered; then its connection is given up, too.
+3. A thread that asks while this is closed is answered; then its connection is closed, too.
 """
 
 import threading
@@ -32,7 +32,7 @@ class ScriptCall(NamedTuple):
 
 
 class ScriptCalls(NamedTuple):
-    """How a store takes and frees names, whoever carries it."""
+    """How a store takes and frees names, on the loop and on threads."""
 
     taking: Callable[[Ask, float], ScriptCall]
     taken: Callable[[Ask, Any], Taken | Busy]

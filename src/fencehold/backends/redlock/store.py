@@ -1,7 +1,7 @@
 """Locks in the majority of several Redises: the algorithm that is known as Redlock.
 
-1. *A name is had by whoever has it in a majority.* All are asked at once, each for a time that is small against
-   the ttl, and nobody waits for those who are late once a majority has decided.
+1. *A name is held by the client that has it in a majority.* All are asked at once, each for a time that is small
+   against the ttl, and nobody waits for those who are late once a majority has decided.
 2. *A grant is trusted for its ttl from before the first was asked, less what clocks may drift*: a hundredth and
    two milliseconds, as published, and a little more, as everywhere here.
 3. *An attempt that failed is taken back from all*, also from those who did not answer, before the next; and the

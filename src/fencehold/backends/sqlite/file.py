@@ -204,7 +204,7 @@ class LeaseFile:
 
     def _open(self) -> sqlite3.Connection:
         boot_clock.check_is_local(self._path)
-        # Used by its thread only; but closed by whoever forks.
+        # Used by its thread only; but closed by a thread that forks.
         self._db = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._patiently(self._prepare, self._db)

@@ -10,7 +10,7 @@ from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.sqlite.file import LeaseFile, SqliteAddress
 from fencehold.backends.sqlite.rows import NS, LeaseRows, SeenRow, WantedLease
-from fencehold.backends.sqlite.worker import Worker
+from fencehold.backends.sqlite.worker import SqliteWorker
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
 from fencehold.locks.views import Explanation
@@ -29,7 +29,7 @@ class SqliteStore:
     def __init__(self, address: SqliteAddress, settings: Settings) -> None:
         self._address = address
         self._who = settings.who
-        self._worker: Worker | None = None
+        self._worker: SqliteWorker | None = None
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
         self.guarantees = Guarantees(
             backend="sqlite",
@@ -45,7 +45,7 @@ class SqliteStore:
         )
 
     async def open(self) -> None:
-        worker = Worker(LeaseFile(self._address), self._address.timeout + _SLACK_S)
+        worker = SqliteWorker(LeaseFile(self._address), self._address.timeout + _SLACK_S)
         try:
             await worker.do(glance=lambda rows: rows.next_token(""))
         except BaseException:
@@ -110,7 +110,7 @@ class SqliteStore:
         return int(above)
 
     @property
-    def _at(self) -> Worker:
+    def _at(self) -> SqliteWorker:
         if self._worker is None:
             raise Unavailable("the client is closed")
         return self._worker

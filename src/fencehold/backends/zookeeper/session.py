@@ -199,7 +199,7 @@ class ZookeeperSession:
 
     @contextlib.contextmanager
     def watching(self, paths: Iterable[str], told: Told) -> Iterator[Callable[[Any], None]]:
-        """Have it told of these nodes, if whoever asks for them hands over the watcher that this gives."""
+        """Have it told of these nodes, if the request for them hands over the watcher that this gives."""
         for path in paths:
             self.watch(path, told)
         try:

@@ -1,4 +1,4 @@
-"""Calls to etcd, whichever of its members answers.
+"""Calls to etcd, by any of its members that answers.
 
 1.  *Every request may be sent twice.* All that is sent here is written so that a second arrival changes nothing:
     a transaction whose condition its own effect makes false, a put of the same value, a deletion. So a request
@@ -45,7 +45,7 @@ _KEEP_ALIVE: Method = attrgetter("renewals.renew")
 _TIME_TO_LIVE: Method = attrgetter("leases.LeaseTimeToLive")
 
 
-class Bounds(NamedTuple):
+class EtcdBounds(NamedTuple):
     """How long things may take."""
 
     call_s: float = 1.5
@@ -66,7 +66,7 @@ class EtcdAnswer(NamedTuple):
     """An earlier try may have arrived, and may be what this answer found."""
 
 
-class TooMuch(FenceholdError):
+class AnswerTooLarge(FenceholdError):
     """The answer is larger than this side takes: ask for less."""
 
 
@@ -84,7 +84,7 @@ class EtcdClient:
     def __init__(
         self,
         address: EtcdAddress,
-        bounds: Bounds,
+        bounds: EtcdBounds,
         connect: Connect = Channel,
         denied: type[FenceholdError] = PermissionDenied,
     ) -> None:
@@ -142,7 +142,7 @@ class EtcdClient:
         await self._call(_COMPACT, messages.CompactionRequest(revision=revision))
 
     async def read(self, request: Message) -> Message:
-        """A range, or a transaction that only reads: as of now, whichever member answers.
+        """A range, or a transaction that only reads: as of now, by any member that answers.
 
         Raises:
             Unavailable: nobody answered.
@@ -245,7 +245,7 @@ class EtcdClient:
             # Of an earlier try as well: what it may have put has gone with the lease.
             raise NoLease(failure.text)
         if failure.meaning is Meaning.TOO_MUCH and is_read:
-            raise TooMuch(failure.text)
+            raise AnswerTooLarge(failure.text)
         is_over = self._left_s(until) <= self.bounds.pause_s
         if is_doubted:
             if failure.kind is LeaseExists:
@@ -288,7 +288,8 @@ class EtcdClient:
         return self._chosen
 
     async def _joined(self, what: str, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """Do what all calls need that are under way: once for all of them, whoever of them stops waiting."""
+        """Do what all calls need that are under way: once for all of them, and though one of them stops
+        waiting."""
         task = self._work.get(what)
         if task is None:
             task = self._work[what] = asyncio.create_task(work())
@@ -301,7 +302,7 @@ class EtcdClient:
     def _on_work_done(self, what: str, task: "asyncio.Task[object]") -> None:
         del self._work[what]
         if not task.cancelled():
-            # Whoever waits for it is told; if nobody does any more, there is nobody to tell.
+            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
             task.exception()
 
     async def _log_in(self, until: float) -> None:

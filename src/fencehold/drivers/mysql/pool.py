@@ -143,7 +143,7 @@ class MysqlPool:
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Whoever waits for it is told; if nobody does, there is nobody to tell.
+            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
             task.exception()
 
     async def _run(self, sql: str, *, is_read: bool) -> list[MysqlAnswer]:

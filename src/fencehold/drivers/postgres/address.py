@@ -36,7 +36,7 @@ class PostgresAddress(NamedTuple):
     params: dict[str, Any]
     """Libpq's."""
     options: Mapping[str, Any]
-    """Our own, by the table of whoever reads it."""
+    """Our own, as the table has them."""
 
     @classmethod
     def parse(cls, url: str, table: Scheme) -> Self:

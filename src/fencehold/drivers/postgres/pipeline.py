@@ -229,7 +229,7 @@ def _nothing(_: str) -> None:
 _QUESTION = f"SELECT {FACTS}".encode()
 
 
-class Opened(NamedTuple):
+class OpenedPipeline(NamedTuple):
     """A pipeline, and what is at its other end."""
 
     pipeline: Pipeline
@@ -238,7 +238,7 @@ class Opened(NamedTuple):
     """Whether a pooler is in between."""
 
 
-async def open_pipeline(address: PostgresAddress, connect_s: float, answer_s: float) -> Opened:
+async def open_pipeline(address: PostgresAddress, connect_s: float, answer_s: float) -> OpenedPipeline:
     """Connect; the caller ends the pipeline.
 
     Raises:
@@ -264,7 +264,7 @@ async def open_pipeline(address: PostgresAddress, connect_s: float, answer_s: fl
         facts.check(address)
         is_pooled = facts.pid != shown_pid
         pipeline.prepares = not is_pooled and address.options.get("pooler") != "transaction"
-        return Opened(pipeline, facts, is_pooled)
+        return OpenedPipeline(pipeline, facts, is_pooled)
     except BaseException:
         pipeline.end("it was not wanted")
         raise

@@ -120,7 +120,7 @@ class RespConnection(asyncio.Protocol):
     def _on_reply(self, reply: Any) -> None:
         if isinstance(reply, list) and _is_push(reply):
             if reply[0] == b"message":
-                # Behind whoever waits for an answer that came with it: what they do may make the message needless.
+                # After those who wait for an answer that came with it: what they do may make the message needless.
                 self._loop.call_soon(self.on_message, reply[2])
             return
         if not self._pending:

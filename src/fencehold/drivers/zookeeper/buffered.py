@@ -94,7 +94,7 @@ class Wakeup:
 
     def send(self, message: bytes) -> int:
         """Ring."""
-        # In this order: whoever is about to fall asleep says so first, and looks for rings then.
+        # In this order: a thread that is about to fall asleep says so first, and looks for rings then.
         self._rings.append(None)
         if self._is_asleep:
             self._is_asleep = False

@@ -10,7 +10,7 @@ The rules it obeys:
 3. A server that keeps silent is left for another. kazoo alone would wait for two thirds of the session's timeout.
 4. `AnswerLost` says that there will be no answer, and nothing else. An answer that nobody can read is as good as
    none.
-5. A session carries nothing of ours but watches. When it ends, whoever waits for one is rung, and looks again.
+5. A session carries nothing of ours but watches. When it ends, all who wait for one are woken, and look again.
 6. After `stop`, no thread of kazoo's is left.
 """
 

@@ -88,7 +88,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
             connection.connect(address)
             if self._tls is not None:
                 self._socket = connection = self._tls.wrap_socket(connection, server_hostname=hostname)
-            # Whoever hung up meanwhile may have met the socket before it could be cut.
+            # A thread that hung up meanwhile may have met the socket before it could be cut.
             if self._hung_up:
                 raise ConnectionAbortedError("hung up")
         except BaseException:

@@ -14,7 +14,7 @@ Calls to etcd are made by `fencehold.drivers.etcd`. Here `layout` says how thing
 follows, `snapshots` keeps and trims, `room` says how full etcd is, and `journal` is the port.
 """
 
-from fencehold.drivers.etcd.client import Bounds
+from fencehold.drivers.etcd.client import EtcdBounds
 from fencehold.engines.etcd.journal import EtcdJournal
 
-__all__ = ["Bounds", "EtcdJournal"]
+__all__ = ["EtcdBounds", "EtcdJournal"]

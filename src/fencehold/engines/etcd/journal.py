@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple, Self
 
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.client import Bounds, EtcdAnswer, EtcdClient
+from fencehold.drivers.etcd.client import EtcdAnswer, EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect, MemberStanding
 from fencehold.drivers.etcd.survey import EtcdMemberStatus, survey
@@ -38,7 +38,7 @@ from fencehold.engines.etcd import snapshots
 from fencehold.engines.etcd.layout import POSITION_MAX, JournalKeys, encode_beginning, encode_entry
 from fencehold.engines.etcd.reader import EntryPages, JournalTail
 from fencehold.engines.etcd.room import Gauge
-from fencehold.engines.etcd.snapshots import Pointer, Trimmer, load, pointer_of
+from fencehold.engines.etcd.snapshots import EtcdTrimmer, Pointer, load, pointer_of
 from fencehold.errors import Damaged, NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
@@ -117,10 +117,12 @@ class EtcdJournal:
 
     declared = Declared(engine="etcd", durable=True, shared=True, entry_bytes_max=1 << 20)
 
-    def __init__(self, address: EtcdAddress, *, bounds: Bounds | None = None, connect: Connect = Channel) -> None:
+    def __init__(
+        self, address: EtcdAddress, *, bounds: EtcdBounds | None = None, connect: Connect = Channel
+    ) -> None:
         """With a `connect` of its own, a test makes calls go wrong."""
         self._address = address
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or EtcdBounds()
         self._connect = connect
         self._keys = JournalKeys(address.prefix)
         self._running: _Running | None = None
@@ -227,7 +229,7 @@ class _Running:
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, epoch: Epoch, address: EtcdAddress) -> None:
         self.cluster = cluster
-        self.trimmer = Trimmer(cluster, keys, compacts=address.compact)
+        self.trimmer = EtcdTrimmer(cluster, keys, compacts=address.compact)
         self.gauge = Gauge(cluster, address)
         self.tails: set[JournalTail] = set()
         self._keys = keys

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.client import EtcdClient, TooMuch
+from fencehold.drivers.etcd.client import AnswerTooLarge, EtcdClient
 from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.transactions import Message
 from fencehold.engines.etcd.layout import JournalKeys, decode_entry
@@ -83,7 +83,7 @@ class EntryPages:
             request = messages.RangeRequest(key=start, range_end=self._keys.entries_end, limit=self._entries_max)
             try:
                 return await self._cluster.read(request)
-            except TooMuch:
+            except AnswerTooLarge:
                 self._entries_max = max(1, self._entries_max // 2)
 
     def _adapt(self, page: list[Record]) -> None:

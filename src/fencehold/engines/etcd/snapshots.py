@@ -108,7 +108,7 @@ async def save(cluster: EtcdClient, keys: JournalKeys, position: Position, chunk
     _refuse_older(position, pointer_of(stands))
     if not count_in(entry):
         raise UsageError(f"a snapshot at {position} would be after the end of the journal")
-    draft = Draft(cluster, keys, position)
+    draft = SnapshotDraft(cluster, keys, position)
     await draft.write(chunks)
     await draft.publish(revision_in(stands))
 
@@ -118,12 +118,12 @@ async def seed(cluster: EtcdClient, keys: JournalKeys, position: Position, chunk
     if not BEGINNING < position <= POSITION_MAX:
         raise UsageError(f"a journal is seeded at a position above 0, not {position}")
     await _refuse_unless_empty(cluster, keys)
-    draft = Draft(cluster, keys, position)
+    draft = SnapshotDraft(cluster, keys, position)
     await draft.write(chunks)
     await draft.begin()
 
 
-class Draft:
+class SnapshotDraft:
     """A snapshot under way, under a name of its own."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, position: Position) -> None:
@@ -223,7 +223,7 @@ def _not_empty() -> UsageError:
 STEP_ENTRIES = 1_000
 
 
-class Trimmer:
+class EtcdTrimmer:
     """Trims one journal, time and again."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, *, compacts: bool) -> None:

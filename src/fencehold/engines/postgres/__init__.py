@@ -11,6 +11,6 @@ How Postgres is reached is in `fencehold.drivers.postgres`.
 """
 
 from fencehold.engines.postgres.address import PostgresJournalAddress
-from fencehold.engines.postgres.journal import Bounds, PostgresJournal
+from fencehold.engines.postgres.journal import PostgresBounds, PostgresJournal
 
-__all__ = ["Bounds", "PostgresJournal", "PostgresJournalAddress"]
+__all__ = ["PostgresBounds", "PostgresJournal", "PostgresJournalAddress"]

@@ -2,7 +2,7 @@
 
 1. Three connections: one appends and leads, one reads, saves and trims, one is for those who wait at the end. So
    no append waits behind a snapshot or a reader.
-2. Giving up a call is not undoing it: a statement that was sent goes on, and whoever comes next waits for its end.
+2. Giving up a call is not undoing it: a statement that was sent goes on, and the next call waits for its end.
 3. Those who wait at the end look every 50 ms, or when this handle has appended. They are not notified: a server
    lets only one transaction that uses NOTIFY commit at a time. Beside four applications that use it, an append
    with NOTIFY took about twice as long as one without: 8.6 ms against 3.8, 16.4 against 7.5, 17.2 against 9.7, in
@@ -38,7 +38,7 @@ _SERVERS_SHARE = 0.8
 """
 
 
-class Bounds(NamedTuple):
+class PostgresBounds(NamedTuple):
     """How long things may take, in seconds."""
 
     append_s: float = 1.5
@@ -53,11 +53,11 @@ class PostgresJournal:
     """A journal in a schema of a database, for any number of handles."""
 
     def __init__(
-        self, address: PostgresJournalAddress, *, bounds: Bounds | None = None, faults: Faults = NO_FAULTS
+        self, address: PostgresJournalAddress, *, bounds: PostgresBounds | None = None, faults: Faults = NO_FAULTS
     ) -> None:
         self.declared = Declared(engine="postgres", durable="fsync" not in address.unsafe, shared=True)
         self._address = address
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or PostgresBounds()
         self._faults = faults
         self._running: _Running | None = None
 
@@ -160,7 +160,7 @@ def connection_to(address: PostgresJournalAddress, statement_timeout_s: float) -
 class _Running:
     """What an open journal has and a closed one has not: connections, and who waits for news."""
 
-    def __init__(self, address: PostgresJournalAddress, bounds: Bounds, faults: Faults) -> None:
+    def __init__(self, address: PostgresJournalAddress, bounds: PostgresBounds, faults: Faults) -> None:
         statements = statements_on(address.schema)
         writer = connection_to(address, bounds.append_s * _SERVERS_SHARE)
         side = connection_to(address, bounds.side_s)

@@ -75,7 +75,7 @@ class ShieldedTasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
 
-class State(NamedTuple):
+class JournalState(NamedTuple):
     """Where a journal is."""
 
     epoch: Epoch
@@ -120,7 +120,7 @@ class Queries:
 
         self._tasks.begin(quietly())
 
-    async def state(self, position: int = 0) -> State:
+    async def state(self, position: int = 0) -> JournalState:
         """Where the journal is, and what is at a position. Raises as `ask`."""
         rows = await self.ask(self.statements.state, position)
         if not rows:
@@ -131,7 +131,7 @@ class Queries:
                 f"the tables are of format {version}, but only {FORMAT} is known here: "
                 "run the program that made them"
             )
-        return State(*rest)
+        return JournalState(*rest)
 
     async def _twice(self, call: Callable[[float], Awaitable[T]]) -> T:
         until = asyncio.get_running_loop().time() + self._timeout_s

@@ -27,7 +27,7 @@ _CHUNKS_AT_ONCE = 16
 _TRIES_MAX = 5
 
 
-class Kept(NamedTuple):
+class KeptSnapshot(NamedTuple):
     """A snapshot in the tables; id 0 if there is none."""
 
     id: int
@@ -85,14 +85,14 @@ async def seed(queries: Queries, position: Position, chunks: Iterable[bytes]) ->
         raise UsageError("only an empty journal can be seeded, and this one is not empty any more")
 
 
-async def _standing(queries: Queries) -> Kept:
+async def _standing(queries: Queries) -> KeptSnapshot:
     rows = await queries.ask(queries.statements.stands)
     if not rows:
         raise Damaged("the row of the snapshot is gone: its table was emptied; restore the tables from a copy")
-    return Kept(*rows[0])
+    return KeptSnapshot(*rows[0])
 
 
-async def _read(queries: Queries, kept: Kept) -> Snapshot | None:
+async def _read(queries: Queries, kept: KeptSnapshot) -> Snapshot | None:
     """The snapshot; None if it is not whole, or there is none."""
     data, number = bytearray(), 0
     while number < kept.chunks:
@@ -105,7 +105,7 @@ async def _read(queries: Queries, kept: Kept) -> Snapshot | None:
     return Snapshot(kept.position, bytes(data)) if is_whole else None
 
 
-async def _draft(queries: Queries, position: Position, chunks: Iterable[bytes]) -> Kept:
+async def _draft(queries: Queries, position: Position, chunks: Iterable[bytes]) -> KeptSnapshot:
     """Write a snapshot that does not stand yet."""
     ((made,),) = await queries.ask(queries.statements.begin_draft)
     number = size = 0
@@ -123,10 +123,10 @@ async def _draft(queries: Queries, position: Position, chunks: Iterable[bytes]) 
     except BaseException:
         queries.begin(queries.statements.discard, made)
         raise
-    return Kept(made, position, number + 1, size + len(gathered))
+    return KeptSnapshot(made, position, number + 1, size + len(gathered))
 
 
-async def _put(queries: Queries, draft: Kept, publication: Awaitable[object]) -> Kept:
+async def _put(queries: Queries, draft: KeptSnapshot, publication: Awaitable[object]) -> KeptSnapshot:
     """Have a draft take its place; returns what stands then.
 
     Raises:

@@ -17,7 +17,7 @@ from fencehold.engines.zookeeper.layout import Layout
 from fencehold.engines.zookeeper.log import Entries, Epochs, create
 from fencehold.engines.zookeeper.reader import EntryReader
 from fencehold.engines.zookeeper.retries import RetryingClient
-from fencehold.engines.zookeeper.snapshots import Snapshots, Trimmer
+from fencehold.engines.zookeeper.snapshots import ZookeeperSnapshots, ZookeeperTrimmer
 from fencehold.errors import Unavailable, UsageError
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
@@ -157,8 +157,8 @@ class _Running:
         self.epochs = Epochs(self._retries, layout)
         self.entries = Entries(self._retries, layout, self.epochs)
         self.reader = EntryReader(self._retries, layout)
-        self.snapshots = Snapshots(self._retries, layout)
-        self.trimmer = Trimmer(self._retries, layout)
+        self.snapshots = ZookeeperSnapshots(self._retries, layout)
+        self.trimmer = ZookeeperTrimmer(self._retries, layout)
         self._appends = 0
         self._quiet = asyncio.Event()
         self._quiet.set()

@@ -50,7 +50,7 @@ _PAGE = 8
 _LOADS_MAX = 8
 
 
-class Snapshots:
+class ZookeeperSnapshots:
     """The snapshots of one journal."""
 
     def __init__(self, retries: RetryingClient, layout: Layout) -> None:
@@ -179,7 +179,7 @@ def _not_empty() -> UsageError:
 _BATCH = 250
 
 
-class Trimmer:
+class ZookeeperTrimmer:
     """Makes room in one journal."""
 
     def __init__(self, retries: RetryingClient, layout: Layout) -> None:

@@ -11,13 +11,13 @@ from contextlib import closing
 import pytest
 
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.client import Bounds, EtcdClient
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.errors import Unavailable
 from rig.etcd import EtcdCluster
 from rig.processes import free_port
 from tests.unit.drivers.etcd.guarded import with_tls
 
-BOUNDS = Bounds(call_s=3.0)
+BOUNDS = EtcdBounds(call_s=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
         yield etcd
 
 
-async def use(address: EtcdAddress, bounds: Bounds = BOUNDS) -> None:
+async def use(address: EtcdAddress, bounds: EtcdBounds = BOUNDS) -> None:
     """A lease, a key, a reading."""
     cluster = EtcdClient(address, bounds)
     try:
@@ -53,7 +53,7 @@ def test_nobody_there_is_told_at_once() -> None:
     """Refused connections leave nothing to wait for."""
     begun = time.monotonic()
     with pytest.raises(Unavailable, match="cannot be reached"):
-        asyncio.run(use(EtcdAddress((f"127.0.0.1:{free_port()}",)), Bounds(call_s=60.0)))
+        asyncio.run(use(EtcdAddress((f"127.0.0.1:{free_port()}",)), EtcdBounds(call_s=60.0)))
     assert time.monotonic() - begun < 30
 
 
@@ -62,7 +62,7 @@ def test_one_who_says_nothing_is_given_up() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
         address = EtcdAddress((f"127.0.0.1:{mute.getsockname()[1]}",))
         with pytest.raises(Unavailable, match="cannot be reached"):
-            asyncio.run(use(address, Bounds(call_s=0.3, try_s=0.1)))
+            asyncio.run(use(address, EtcdBounds(call_s=0.3, try_s=0.1)))
 
 
 def test_a_child_calls_after_its_parent_has(guarded: EtcdCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.client import Bounds, EtcdClient
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.errors import OutcomeUnknown, Unavailable
 
@@ -26,7 +26,7 @@ class Members:
     def cluster(self, *, user: str = "") -> EtcdClient:
         address = EtcdAddress(("a:1", "b:1"), user=user, password="secret" if user else "")
         connect: Any = lambda endpoint, _: Told(self, endpoint[0])  # noqa: E731
-        return EtcdClient(address, Bounds(), connect)
+        return EtcdClient(address, EtcdBounds(), connect)
 
     async def answer(self, member: str, verb: str, timeout: float) -> Any:  # noqa: ASYNC109
         self.asked.append((member, verb))

@@ -8,14 +8,14 @@ from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.client import EtcdClient
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect
-from fencehold.engines.etcd import Bounds, EtcdJournal
+from fencehold.engines.etcd import EtcdBounds, EtcdJournal
 from fencehold.engines.etcd.layout import JournalKeys
 from fencehold.types import Epoch
 
 
 @asynccontextmanager
 async def leading(
-    address: EtcdAddress, *, bounds: Bounds | None = None, connect: Connect = Channel
+    address: EtcdAddress, *, bounds: EtcdBounds | None = None, connect: Connect = Channel
 ) -> AsyncIterator[tuple[EtcdJournal, Epoch]]:
     """A handle that leads."""
     journal = EtcdJournal(address, bounds=bounds, connect=connect)
@@ -29,7 +29,7 @@ async def leading(
 @asynccontextmanager
 async def raw(address: EtcdAddress) -> AsyncIterator[tuple[EtcdClient, JournalKeys]]:
     """The keys of a journal, to look at and to spoil."""
-    cluster = EtcdClient(address, Bounds())
+    cluster = EtcdClient(address, EtcdBounds())
     try:
         yield cluster, JournalKeys(address.prefix)
     finally:

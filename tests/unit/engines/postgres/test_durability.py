@@ -7,7 +7,7 @@ from typing import LiteralString
 
 import pytest
 
-from fencehold.engines.postgres import Bounds, PostgresJournal
+from fencehold.engines.postgres import PostgresBounds, PostgresJournal
 from fencehold.engines.postgres.address import PostgresJournalAddress
 from fencehold.engines.postgres.journal import connection_to
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
@@ -108,7 +108,7 @@ def test_without_the_synchronous_standby_nothing_is_acknowledged(
 
     async def work() -> None:
         schema = fresh_schema()
-        async with leading(journal_at(schema, bounds=Bounds(append_s=2.0))) as (journal, epoch):
+        async with leading(journal_at(schema, bounds=PostgresBounds(append_s=2.0))) as (journal, epoch):
             records = await fill(journal, epoch, range(1, 4))
             standbys("nobody")
             appending = asyncio.ensure_future(journal.append(entry(4), epoch=epoch, position=Position(4)))

@@ -1,4 +1,4 @@
-"""A socket to a host, by whichever of its addresses answers first (RFC 8305).
+"""A socket to a host, by the one of its addresses that answers first (RFC 8305).
 
 A name may stand for several addresses, and one of them may swallow what is sent to it: a protocol that leads
 nowhere, a machine that is gone. So the next address is tried when the one before has failed, or has not answered
@@ -155,7 +155,7 @@ _FAREWELL_S = 1.0
 """How long who broke the rules has to read why it is left."""
 
 
-class Pace:
+class KeepAlivePace:
     """How long a connection may be silent before it is asked for a sign of life; one for all to a member."""
 
     def __init__(self) -> None:
@@ -166,10 +166,10 @@ class Pace:
         self.silence_s = min(2 * self.silence_s, _SILENCE_S_MAX)
 
 
-class Line(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """A connection to one member, used by the loop that made it."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: KeepAlivePace) -> None:
         self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._conversation = Conversation()
@@ -275,7 +275,7 @@ class Line(asyncio.Protocol):
         )
 
     def _break(self, why: str) -> None:
-        """The other side broke the rules: tell it, and whoever asked."""
+        """The other side broke the rules: tell it, and all who asked."""
         self._is_broken = True
         self._end(Code.UNAVAILABLE, why)
         if not self._transport.is_closing():

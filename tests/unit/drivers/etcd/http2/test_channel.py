@@ -476,7 +476,7 @@ def test_who_is_asked_too_often_is_asked_half_as_often(run: Any, monkeypatch: py
 
 def test_there_is_an_end_to_asking_less_often() -> None:
     """A server that is never content must not make a dead connection go unnoticed for ever."""
-    pace = lines.Pace()
+    pace = lines.KeepAlivePace()
     for _ in range(100):
         pace.slow_down()
     assert pace.silence_s == 320.0

@@ -13,8 +13,8 @@ from fencehold.engines.file.log import Log
 from fencehold.engines.file.snapshots import Draft, trim
 from fencehold.types import Epoch, Position
 from tests.depth import deep
-from tests.unit.engines.power import PowerDisk, PowerLost
-from tests.unit.engines.wreck import append_all, open_and_read, read_after
+from tests.unit.engines.file.power import PowerDisk, PowerLost
+from tests.unit.engines.file.wreck import append_all, open_and_read, read_after
 
 SEEDS = deep(60, 200)
 LOSSES_PER_SEED = 4

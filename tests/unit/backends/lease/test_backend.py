@@ -11,7 +11,7 @@ from fencehold.backends.port import Ask, Lease
 from fencehold.locks.clock import clock
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Trust
-from tests.unit.backends.shelf import Scene
+from tests.unit.backends.lease.shelf import Scene
 
 
 async def until(is_true: object, seconds: float = 5.0) -> None:

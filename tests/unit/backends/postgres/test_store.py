@@ -123,7 +123,7 @@ def test_a_connection_that_is_not_had_says_why(denied: bool, error: type[Fenceho
 
 def test_the_page_shows_the_tables_as_they_are_made() -> None:
     """Whoever makes them by hand makes the same."""
-    page = (Path(__file__).parents[3] / "docs/how-to/lock-on-postgres.md").read_text()
+    page = (Path(__file__).parents[4] / "docs/how-to/lock-on-postgres.md").read_text()
     made = script("fencehold", "locks") + Notes("fencehold", "advisory").script
     shown = re.findall(r"CREATE (?:UNLOGGED )?TABLE (?:.|\n)*?\n\)[^;]*;", page)
     assert [text for text in shown if text not in made] == []

@@ -22,8 +22,8 @@ from fencehold.locks.clock import clock
 from fencehold.locks.identity import this_thread
 from fencehold.locks.terms import Terms
 from rig.redis import Redis
-from tests.unit.backends.shelf import Scene
-from tests.unit.backends.test_leasing import granted, until
+from tests.unit.backends.lease.shelf import Scene
+from tests.unit.backends.lease.test_backend import granted, until
 
 
 class Desk:

@@ -10,7 +10,7 @@ from fencehold.engines.file.recovery import recover
 from fencehold.engines.file.segments import RECORD_BYTES
 from fencehold.errors import Damaged
 from tests.depth import deep
-from tests.unit.engines.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
+from tests.unit.engines.file.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
 
 TAIL_BYTES = 65_536
 SIZES = (1, 7, 300, 2_000, 4_096, 8_000, 12_000)

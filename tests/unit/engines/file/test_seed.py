@@ -19,9 +19,9 @@ from fencehold.errors import Damaged, FenceholdError, OutcomeUnknown, Unavailabl
 from fencehold.journal.port import Opened, Snapshot
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
-from tests.unit.engines.power import PowerDisk, PowerLost
-from tests.unit.engines.test_file_power_loss import Worst
-from tests.unit.engines.wreck import append_all, contents, open_and_read, opened_log, read_after, restore
+from tests.unit.engines.file.power import PowerDisk, PowerLost
+from tests.unit.engines.file.test_power_loss import Worst
+from tests.unit.engines.file.wreck import append_all, contents, open_and_read, opened_log, read_after, restore
 
 SEEDED = Snapshot(Position(41), b"the state after 41 " * 200)
 CALLS = range(1, 60)

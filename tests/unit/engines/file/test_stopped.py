@@ -9,8 +9,8 @@ from fencehold.engines.file.log import Log
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
-from tests.unit.engines.test_file_full_disk import OverwriteFails
-from tests.unit.engines.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
+from tests.unit.engines.file.test_full_disk import OverwriteFails
+from tests.unit.engines.file.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
 
 
 class SyncFails(Disk):

@@ -71,7 +71,7 @@ def test_less_is_guaranteed_where_standbys_lag() -> None:
 def test_values_cannot_be_taken_for_sql() -> None:
     """Whatever a name is, it travels as hexadecimal digits."""
     odd = "a'; DROP TABLE x; -- \\"
-    wanted = statements.Wanted(odd, odd, 2, 1.0, odd, True)
+    wanted = statements.WantedLease(odd, odd, 2, 1.0, odd, True)
     steps = [
         statements.take([wanted]),
         statements.standings([odd]),
@@ -87,7 +87,7 @@ def test_values_cannot_be_taken_for_sql() -> None:
 
 def test_a_step_is_sent_up_to_its_commit() -> None:
     """Whatever is begun in a text is ended in it."""
-    wanted = statements.Wanted("a", "b", 0, 1.0, "", True)
+    wanted = statements.WantedLease("a", "b", 0, 1.0, "", True)
     steps = [
         statements.take([wanted, wanted]),
         statements.renew(["b"], 1),

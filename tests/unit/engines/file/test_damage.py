@@ -15,7 +15,7 @@ from fencehold.errors import Damaged
 from fencehold.journal.port import Opened, Record
 from fencehold.types import Position
 from tests.depth import deep
-from tests.unit.engines.wreck import (
+from tests.unit.engines.file.wreck import (
     Contents,
     UnsyncedDisk,
     append_all,

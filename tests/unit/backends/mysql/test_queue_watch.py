@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from fencehold.backends.mysql.queue_watch import QueueWatch
-from fencehold.backends.mysql.statements import Wanted
+from fencehold.backends.mysql.statements import WantedLease
 from fencehold.drivers.mysql.pool import MysqlAnswer, MysqlPool
 
 
@@ -24,8 +24,8 @@ class _Lines:
         return [MysqlAnswer(rows, 0)]
 
 
-def _wanted(token: str) -> Wanted:
-    return Wanted("a", token, 0, 30.0, "", True)
+def _wanted(token: str) -> WantedLease:
+    return WantedLease("a", token, 0, 30.0, "", True)
 
 
 def test_only_the_first_of_a_name_is_looked_after_and_told() -> None:

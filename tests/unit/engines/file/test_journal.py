@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.worker import Threaded
+from fencehold.engines.file.worker import ThreadedPace
 from fencehold.errors import AlreadyOwned, Damaged, OutcomeUnknown, OutOfPlace, Unavailable
 from fencehold.journal.port import Record
 from fencehold.runtime.disk import Disk
 from fencehold.types import Epoch, Position
 from tests.contract.harness import fill, leading, run
-from tests.unit.engines.test_file_stopped import SyncFails
+from tests.unit.engines.file.test_stopped import SyncFails
 
 ONE, TWO, THREE = Position(1), Position(2), Position(3)
 
@@ -25,7 +25,7 @@ ONE, TWO, THREE = Position(1), Position(2), Position(3)
 class ThreadedJournal(FileJournal):
     """Appends on its thread only, however quick the disk: what is tested is the hand-over."""
 
-    pace = Threaded
+    pace = ThreadedPace
 
 
 class HeldDisk(Disk):

@@ -5,14 +5,14 @@ import threading
 from pathlib import Path
 
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, THREADED_AFTER_SLOW, Pace
+from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, THREADED_AFTER_SLOW, AppendPace
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
 
 
 def test_small_appends_are_made_on_the_loop_while_the_disk_is_quick() -> None:
     """The size decides, until a sync is slow."""
-    pace = Pace()
+    pace = AppendPace()
     assert pace.allows(1)
     assert pace.allows(SMALL_BYTES_MAX)
     assert not pace.allows(SMALL_BYTES_MAX + 1)
@@ -22,7 +22,7 @@ def test_small_appends_are_made_on_the_loop_while_the_disk_is_quick() -> None:
 
 def test_after_one_slow_sync_the_next_hundreds_go_to_the_thread() -> None:
     """A slow disk holds up the loop once in so many appends, not each time."""
-    pace = Pace()
+    pace = AppendPace()
     pace.took(QUICK_S_MAX * 1.1)
     assert [pace.allows(1) for _ in range(THREADED_AFTER_SLOW + 1)] == [False] * THREADED_AFTER_SLOW + [True]
 

@@ -13,7 +13,7 @@ from fencehold.errors import Overloaded, Unavailable
 from fencehold.journal.port import Record
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
-from tests.unit.engines.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
+from tests.unit.engines.file.wreck import UnsyncedDisk, append_all, open_and_read, opened_log
 
 SmallDisk = tuple[Path, Callable[[], None]]
 
