@@ -251,3 +251,14 @@ def test_what_is_written_is_read_again() -> None:
     assert "c/d" not in shown(url)
     assert "x&y" not in shown(url)
     assert written("redis", Login(), [Endpoint("h", 1)]) == "redis://h:1"
+
+
+def test_the_page_of_urls_names_every_scheme_and_option() -> None:
+    """In the row of its scheme."""
+    page = (Path(__file__).parents[3] / "docs/reference/urls.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    for table in (*TABLES.values(), SQLITE):
+        for name in (*table.names[:1], *table.secure):
+            assert f"`{name}://" in page
+        options = [f"`{option.name}=`" for option in table.options] + ["TLS"] * table.takes_tls
+        assert any(f"`{table.names[0]}://" in row and all(option in row for option in options) for row in rows)
