@@ -1,7 +1,7 @@
-"""Troubles: why a connection could not be made, in words that say what to look at.
+"""Why a connection could not be made, in words that say what to look at.
 
 That a service cannot be reached is not enough to know: nothing listens there, the name is unknown, the other
-side does not speak TLS or its certificate is not trusted. What a node says once it is connected `reach` tells.
+side does not speak TLS or its certificate is not trusted.
 """
 
 import os

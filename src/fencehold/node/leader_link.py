@@ -1,8 +1,8 @@
-"""The line: a standby's connection to the leader's door, and the little that is said on it.
+"""The link to the leader: a standby's connection to the leader's RESP listener, and the little that is said on it.
 
 1. The standby says `NODE.FOLLOW name address position` every beat, and is answered its rank.
 2. The leader pushes `goodbye` before it stops. A node that does not lead answers `NOTLEADER`, or `UNAVAILABLE`.
-3. A line that is silent is no news: `suspicion` counts since when. A line that breaks is.
+3. A link that is silent is no news: `suspicion` counts since when. A link that breaks is.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _NOTHING = object()
 
 
 class LeaderLink:
-    """Makes lines for one node."""
+    """Makes links for one node."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -48,7 +48,7 @@ class LeaderLink:
 
 
 class _LeaderConnection(asyncio.Protocol):
-    """One line."""
+    """One link."""
 
     def __init__(self, on_heard: Callable[[int], None]) -> None:
         self._on_heard = on_heard

@@ -1,4 +1,4 @@
-"""What Redis keeps for names, and the parts that its scripts are made of.
+"""The steps that Redis does at once, in its own language; what it keeps for names, and the parts of scripts.
 
 A lock is a string under its name: the token of the ask that has it (32 characters), its fence, when it was
 granted, and whose it is. It expires by itself. So we and all others who set a key only if it is absent, as other
@@ -13,8 +13,6 @@ who it is. All of these expire by themselves.
 
 The keys of a script are, in this order: the name, its queue, who waits in it, the permits, and the counter of
 fences, where there is one.
-
-The steps that Redis does at once, in its own language. What they are about, `parts` says.
 """
 
 from fencehold.drivers.resp.client import Script

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from fencehold.backends.lease import explanation as seen
 from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.redlock import scripts
+from fencehold.backends.redlock import quorum
 from fencehold.backends.redlock.quorum import QuorumPoll, QuorumQuestion, Votes, failure
 from fencehold.drivers.resp.address import RedlockAddress
 from fencehold.drivers.resp.client import RespClient
@@ -175,7 +175,7 @@ class RedlockStore:
         terms = ask.terms
         stamped = _stamp(self._settings.who, ask.owner, terms.meta, terms.at_least)
         words = (ask.token, attempt, ms_of(ttl), stamped)
-        votes = await self._poll(QuorumQuestion(scripts.TAKE, (self._key(ask.name),), words), self._is_settled)
+        votes = await self._poll(QuorumQuestion(quorum.TAKE, (self._key(ask.name),), words), self._is_settled)
         if votes.yes() >= self._quorum:
             return Taken(validity=ttl - max(margin(ttl), drift(ttl)))
         await self._take_back(ask, attempt, votes.yes())
@@ -201,7 +201,7 @@ class RedlockStore:
         self._has_most(await self._free(ask, ask.token, lambda _: False))
 
     async def look(self, name: str) -> Explanation:
-        votes = self._has_most(await self._poll(QuorumQuestion(scripts.LOOK, (self._key(name),)), lambda _: False))
+        votes = self._has_most(await self._poll(QuorumQuestion(quorum.LOOK, (self._key(name),)), lambda _: False))
         owners = Counter(_owner(value) for _, _, value in votes.answers if value)
         for owner, count in owners.items():
             if count >= self._quorum:
@@ -210,7 +210,7 @@ class RedlockStore:
         return seen.explanation(name, [])
 
     async def break_hold(self, name: str, fence: int) -> int:
-        self._has_most(await self._poll(QuorumQuestion(scripts.BREAK, (self._key(name),)), lambda _: False))
+        self._has_most(await self._poll(QuorumQuestion(quorum.BREAK, (self._key(name),)), lambda _: False))
         return 0
 
     # Inside.
@@ -228,7 +228,7 @@ class RedlockStore:
 
     async def _free(self, ask: Ask, begins: str, is_decided: Callable[[list[Any]], bool]) -> Votes:
         """Have the name free in all, if what is there begins so: a token, or that and an attempt."""
-        question = QuorumQuestion(scripts.FREE, (self._key(ask.name),), (begins,))
+        question = QuorumQuestion(quorum.FREE, (self._key(ask.name),), (begins,))
         return await QuorumPoll(self._clients, question, is_decided, self._late).result(self._node_s)
 
     async def _take_back(self, ask: Ask, attempt: int, count: int) -> None:
@@ -255,7 +255,7 @@ class RedlockStore:
         def is_decided(answers: list[Any]) -> bool:
             return len(answers) >= self._quorum and all(map(self._is_settled, per_lease(answers)))
 
-        votes = await self._poll(QuorumQuestion(scripts.RENEW, keys, words), is_decided)
+        votes = await self._poll(QuorumQuestion(quorum.RENEW, keys, words), is_decided)
         if not is_decided(votes.answers):
             raise failure(votes, self._quorum)
         return [sum(each) >= self._quorum for each in per_lease(votes.answers)]

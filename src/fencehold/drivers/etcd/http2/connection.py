@@ -1,10 +1,8 @@
-"""A socket to a host, by the one of its addresses that answers first (RFC 8305).
+"""A connection: a conversation with a socket and a clock, and how the socket is found (RFC 8305).
 
 A name may stand for several addresses, and one of them may swallow what is sent to it: a protocol that leads
 nowhere, a machine that is gone. So the next address is tried when the one before has failed, or has not answered
 for a moment, and the first that answers is taken. How long all of it may take is the caller's to say.
-
-One connection: a conversation with a socket and a clock.
 
 Calls are written at once, and answered from within the reading; a call makes one future and one timer. A
 connection on which nothing is heard while somebody waits is asked for a sign of life, and given up without one.
