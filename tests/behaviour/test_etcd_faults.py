@@ -13,11 +13,11 @@ import pytest
 
 from fencehold import HoldLost, OutcomeUnknown, Unavailable, UsageError, aio
 from fencehold.backends.etcd import EtcdBackend
-from fencehold.backends.etcd.keys import Keys, is_tombstone
+from fencehold.backends.etcd.queues import LockKeys, is_tombstone
 from fencehold.backends.port import Ask, Settings
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import parse
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.locks.terms import Terms
 from rig.etcd import EtcdCluster
@@ -41,9 +41,9 @@ def etcd(ground: Ground) -> Iterator[EtcdCluster]:
 class Raw:
     """What is in etcd, looked at and spoilt by hand."""
 
-    def __init__(self, cluster: Cluster, prefix: str) -> None:
+    def __init__(self, cluster: EtcdClient, prefix: str) -> None:
         self.cluster = cluster
-        self._keys = Keys(prefix)
+        self._keys = LockKeys(prefix)
 
     async def queue(self, name: str) -> list[Any]:
         """All keys of a name, first come first."""
@@ -61,8 +61,8 @@ class Raw:
 
 @asynccontextmanager
 async def raw(ground: Ground) -> AsyncIterator[Raw]:
-    address = parse(ground.url)
-    cluster = Cluster(address, Bounds(call_s=5.0))
+    address = EtcdAddress.parse(ground.url)
+    cluster = EtcdClient(address, EtcdBounds(call_s=5.0))
     try:
         yield Raw(cluster, address.prefix)
     finally:
@@ -271,7 +271,7 @@ def _is_ask(path: str, request: Any) -> bool:
 
 @asynccontextmanager
 async def behind(middle: Middle, ground: Ground, ttl: float = TTL_S) -> AsyncIterator[EtcdBackend]:
-    backend = EtcdBackend(parse(ground.url), Settings(ttl, 2.0), connect=middle.connect)
+    backend = EtcdBackend(EtcdAddress.parse(ground.url), Settings(ttl, 2.0), connect=middle.connect)
     await backend.open()
     try:
         yield backend

@@ -19,10 +19,10 @@ from fencehold import (
     UsageError,
     aio,
 )
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Ask, Settings
-from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.mysql.address import parse
+from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.locks.terms import Terms
 from rig.mariadb import DATABASE, READER, MariaDB
 from rig.postgres import reachable_folder
@@ -191,12 +191,12 @@ def test_an_ask_that_arrives_after_it_was_withdrawn_is_not_granted(server: Maria
     """A packet may be read by the server long after the client has given it up: it finds a grave."""
 
     async def main() -> None:
-        store = MysqlStore(parse(server.url()), Settings())
+        store = MysqlStore(MysqlAddress.parse(server.url()), Settings())
         await store.open()
         try:
             ask = _ask(name, "late")
             store._doubted["late"] = None
-            await store.leave(ask)
+            await store.withdraw(ask)
             for waits in (False, True):
                 assert isinstance(await store.take(ask, 30, waits=waits), Busy)
             assert isinstance(await store.take(_ask(name, "next"), 30, waits=False), Taken)

@@ -15,7 +15,7 @@ import pytest
 
 import fencehold
 from fencehold import HoldLost, PermissionDenied, Unavailable, UsageError, aio
-from fencehold.backends.sqlite import machine
+from fencehold.backends.sqlite import boot_clock as machine
 
 NOBODY = 65_534
 

@@ -1,4 +1,4 @@
-"""A backend as the verbs of a client see it: the carrier of whoever connects to a backend directly.
+"""A backend as the verbs of a client see it: the carrier of a client that connects to a backend directly.
 
 1. A release is done whether or not anybody waits for it.
 2. It is opened when it is first used, and tried again when that failed.
@@ -81,7 +81,7 @@ class DirectCarrier:
         self._releases.add(task)
         task.add_done_callback(self._on_released)
         awaited = asyncio.shield(task)
-        # Whoever waits is told; if nobody does, there is nobody to tell.
+        # Retrieved here: who waits gets it anyway, and if nobody does, asyncio must not complain.
         awaited.add_done_callback(lambda done: done.cancelled() or done.exception())
         return awaited
 
@@ -167,7 +167,7 @@ class DirectCarrier:
     def _on_released(self, task: "asyncio.Task[None]") -> None:
         self._releases.discard(task)
         if not task.cancelled():
-            # Whoever waits for it is told; if nobody does, there is nobody to tell.
+            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
             task.exception()
 
 

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     connect_timeout: float = 5.0
     """Seconds that reaching the backend may take."""
     who: str = ""
-    """What whoever asks who holds a name is told of this process: JSON, as `identity.session_meta` says it."""
+    """What is told of this process to those who ask who holds a name: JSON, as `identity.session_meta` says it."""
 
 
 class Ask(NamedTuple):
@@ -130,7 +130,7 @@ class Backend(Protocol):
         """
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Take a name from whoever holds it (up to `fence`, if one is given); returns a fence above theirs, or 0.
+        """Force-release a name (holders up to `fence`, if one is given); returns a fence above theirs, or 0.
 
         Raises:
             Unavailable, OutcomeUnknown: as ever.

@@ -49,10 +49,10 @@ def is_plain(name: str) -> bool:
 def _asked(url: str, tier: str, prefix: str) -> list[str]:
     # Not at the top: it is loaded for every command, and few of them are completed.
     from fencehold.cli.wire import Wire, login_of  # noqa: PLC0415
-    from fencehold.client.endpoints import parse  # noqa: PLC0415
+    from fencehold.drivers.address import service_address  # noqa: PLC0415
     from fencehold.errors import FenceholdError  # noqa: PLC0415
 
-    address = parse(url)
+    address = service_address(url)
     greeting = (*login_of(address), *(("TIER", tier) if tier else ()))
     until = time.monotonic() + TOTAL_S
     for endpoint in address.endpoints:

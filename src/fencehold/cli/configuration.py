@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fencehold.cli.credentials import from_environment, password_of, with_password
+from fencehold.cli.credentials import from_environment, password_of
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
-from fencehold.client.endpoints import endpoint
 from fencehold.doors.resp.door import check_host
-from fencehold.engines.registry import journal_of, path_of, shown
+from fencehold.drivers.address import endpoint, shown, with_password
+from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
 from fencehold.server import Config

@@ -29,13 +29,14 @@ from fencehold.cli.backups import (
     summary,
     written,
 )
-from fencehold.cli.credentials import password_of, with_password
+from fencehold.cli.credentials import password_of
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
 from fencehold.cli.output import ago, clean, note, say_facts, say_json, tell
 from fencehold.cli.shapes import instant
-from fencehold.engines.registry import journal_of, path_of, shown
+from fencehold.drivers.address import shown, with_password
+from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import AlreadyOwned, OutcomeUnknown, UsageError
 from fencehold.journal.port import Journal
 from fencehold.runtime.calendar import now_us

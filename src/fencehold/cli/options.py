@@ -6,11 +6,11 @@ import typer
 
 from fencehold import types as tiers
 from fencehold.cli import completion
-from fencehold.client.endpoints import PORT
+from fencehold.drivers.address import SERVICE_PORT
 from fencehold.durations import parsed, seconds_of
 from fencehold.errors import UsageError
 
-URL = f"fencehold://127.0.0.1:{PORT}"
+URL = f"fencehold://127.0.0.1:{SERVICE_PORT}"
 URL_VARIABLE = "FENCEHOLD_URL"
 CLIENT_NAME_BYTES_MAX = 128
 """As much as fits into the metadata of a session beside the rest, and onto a line."""

@@ -23,7 +23,7 @@ from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.core.events import Event
 from fencehold.doors.resp.traffic import Flood
-from fencehold.engines.registry import shown
+from fencehold.drivers.address import shown
 from fencehold.locks.views import party
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, address_of, login_of, told
-from fencehold.client.endpoints import Endpoint, endpoint
+from fencehold.drivers.address import Endpoint, endpoint
 from fencehold.errors import FenceholdError, UsageError
 
 NODES_MAX = 128

@@ -24,10 +24,11 @@ import hiredis
 from fencehold import __version__
 from fencehold.cli.output import ago, clean, note
 from fencehold.client.backoff import Backoff
-from fencehold.client.endpoints import SILENT, Address, Endpoint, endpoint, parse
+from fencehold.client.endpoints import SILENT
 from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
+from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
+from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
-from fencehold.drivers.troubles import of_attempt
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, Unsupported, UsageError
 
 CONNECT_TIMEOUT_S = 2.0
@@ -267,14 +268,14 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False,
         time.sleep(_AGAIN_S)
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> ServiceAddress:
     """The nodes that a URL names.
 
     Raises:
         UsageError: it names none; a backend that is used directly has nobody who could be asked.
     """
     try:
-        return parse(url)
+        return service_address(url)
     except UsageError:
         # Not at the top: few commands end here.
         from fencehold.backends.registry import scheme_of  # noqa: PLC0415
@@ -287,14 +288,14 @@ def address_of(url: str) -> Address:
         ) from None
 
 
-def login_of(address: Address) -> tuple[str, ...]:
+def login_of(address: ServiceAddress) -> tuple[str, ...]:
     """What a greeting says of who asks."""
     if address.tls:
         raise Unsupported("this command does not speak TLS yet: use it where fencehold:// is enough")
     return ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
 
 
-def _found(address: Address, named_only: bool, tier: str) -> Wire:
+def _found(address: ServiceAddress, named_only: bool, tier: str) -> Wire:
     """The node that leads, or the first that answers."""
     words = (*login_of(address), *(("TIER", tier) if tier else ()))
     to_try, tried = deque(address.endpoints), set[Endpoint]()

@@ -15,10 +15,10 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.client.connection_log import ConnectionLog
-from fencehold.client.endpoints import Endpoint
 from fencehold.client.orders import Connect, Drop
 from fencehold.client.protocol import SessionProtocol
-from fencehold.drivers import troubles
+from fencehold.drivers import connect_errors as troubles
+from fencehold.drivers.address import Endpoint
 from fencehold.locks.clock import Clock, clock
 
 FLUSH_AT = 32

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple, Self
 
-from fencehold.client.endpoints import Rotation, parse
+from fencehold.client.endpoints import Rotation
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.settings import Settings
+from fencehold.drivers.address import service_address
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.identity import session_meta
 from fencehold.version import __version__
@@ -47,13 +48,13 @@ class Making(NamedTuple):
     def checked(self) -> Self:
         """The same, if it makes sense; with a TLS context if the URL asks for one."""
         self.protocol()
-        if self.tls is None and parse(self.url).tls:
+        if self.tls is None and service_address(self.url).tls:
             return self._replace(tls=ssl.create_default_context())
         return self
 
     def protocol(self) -> SessionProtocol:
         """A protocol that has not connected yet."""
-        address = parse(self.url)
+        address = service_address(self.url)
         settings = Settings(
             ttl=self.ttl,
             grace=self.grace,

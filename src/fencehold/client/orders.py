@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, TypeAlias
 
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
 
 
 class Connect(NamedTuple):

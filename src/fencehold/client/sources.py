@@ -13,9 +13,9 @@ from fencehold.client.aio.proceeding import Proceeding, unassured
 from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.breaker import Breaker, Pace
 from fencehold.client.driver import Driver
-from fencehold.client.endpoints import SCHEMES, wrong_scheme
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
+from fencehold.drivers.address import SERVICE_SCHEMES, wrong_scheme
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Carrier
@@ -180,13 +180,13 @@ def source_of(making: Making) -> Source:
             f"tls must be an ssl.SSLContext, got {making.tls!r}; the URL fenceholds://… makes one by itself"
         )
     scheme, separator, _ = making.url.partition("://")
-    if scheme in SCHEMES:
+    if scheme in SERVICE_SCHEMES:
         return ServiceSource(making.checked())
     if scheme == "memory":
         from fencehold.backends.memory import MemorySource  # noqa: PLC0415 - it brings the whole server
 
         return MemorySource(making)
     if scheme not in DIRECT or not separator:
-        raise wrong_scheme(making.url, (*SCHEMES, "memory", *DIRECT))
+        raise wrong_scheme(making.url, (*SERVICE_SCHEMES, "memory", *DIRECT))
     Settings(making.ttl, making.grace, making.connect_timeout).checked()
     return DirectSource(making)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fencehold.cli import checks, load_checks
 from fencehold.cli.app import build
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
 
 _INFO = "fencehold_version:1\r\nrole:leader\r\nepoch:1\r\nengine:memory\r\ndurable:0\r\n"
 _HEALTH: dict[str, Any] = {"note": "", "data": None, "members": [], "appends": 0, "engine": "memory"}

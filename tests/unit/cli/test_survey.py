@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fencehold.cli.survey import Answer, Survey, drawn_up, survey
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
 from fencehold.engines.memory import MemoryJournal
 from fencehold.errors import Unsupported
 from fencehold.node.leader import Bounds

@@ -4,11 +4,12 @@ from typing import Any
 
 from hiredis import Reader
 
-from fencehold.client.endpoints import Endpoint, Rotation
+from fencehold.client.endpoints import Rotation
 from fencehold.client.orders import Connect, Drop, Sweep
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.requests import Acquire
 from fencehold.client.settings import Settings
+from fencehold.drivers.address import Endpoint
 from fencehold.drivers.resp.wire import bulk
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant

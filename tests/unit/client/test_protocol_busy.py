@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fencehold.client.backoff import REST_S_MAX, REST_S_MIN, Backoff
-from fencehold.client.endpoints import Endpoint
 from fencehold.client.pipeline import REMEMBERED_MAX
+from fencehold.drivers.address import Endpoint
 from fencehold.drivers.resp.wire import error
 from fencehold.errors import HoldLost, LimitExceeded, OutcomeUnknown, Overloaded, Unavailable
 from fencehold.locks.trust import State

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencehold.client.endpoints import Endpoint
 from fencehold.client.reach import Phase
+from fencehold.drivers.address import Endpoint
 from fencehold.errors import PermissionDenied, SessionExpired, Unavailable, UsageError
 from fencehold.locks.trust import State
 from tests.unit.client.talk import NODES, Slot, Talk

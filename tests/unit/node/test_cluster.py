@@ -8,10 +8,10 @@ from typing import Any
 import hiredis
 import pytest
 
-from fencehold.client.endpoints import endpoint
 from fencehold.core.commands import Acquire, OpenSession
 from fencehold.core.outcomes import Granted, Opened
 from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.drivers.address import endpoint
 from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import NotLeader, OutcomeUnknown, Unavailable

@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 
-from fencehold.engines.file.cursor import Cursor
 from fencehold.engines.file.directory import Directory, seed_name
 from fencehold.engines.file.log import Log
-from fencehold.engines.file.pace import Pace
+from fencehold.engines.file.segments import Cursor
 from fencehold.engines.file.snapshots import Draft, trim
-from fencehold.engines.file.worker import Worker
+from fencehold.engines.file.worker import AppendPace, FileWorker
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
@@ -38,9 +37,9 @@ class FileJournal:
     """A journal in a directory, for one process at a time."""
 
     declared = Declared(engine="file", durable=True, shared=False)
-    worker: type[Worker] = Worker
+    worker: type[FileWorker] = FileWorker
     """What does the blocking work. Tests that count entries, not threads, put one here that does it at once."""
-    pace: type[Pace] = Pace
+    pace: type[AppendPace] = AppendPace
     """What decides whether the loop itself may append. Tests that stop the disk put one here that never does."""
 
     def __init__(
@@ -200,8 +199,8 @@ class _Running:
         self,
         path: str,
         disk: Disk,
-        worker: type[Worker],
-        pace: type[Pace],
+        worker: type[FileWorker],
+        pace: type[AppendPace],
         *,
         segment_bytes_max: int,
         allocate_bytes: int,

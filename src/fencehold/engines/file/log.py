@@ -18,12 +18,10 @@ import os
 from typing import NoReturn
 
 from fencehold.engines.file.directory import Directory, seed_name, segment_name
-from fencehold.engines.file.epochs import write_epoch
-from fencehold.engines.file.mark import Mark
-from fencehold.engines.file.records import HEAD_BYTES, RECORD_BYTES, encode
+from fencehold.engines.file.marks import Mark, write_epoch
 from fencehold.engines.file.recovery import recover
-from fencehold.engines.file.seeding import put_in_place
-from fencehold.engines.file.segments import Segment, create, scan
+from fencehold.engines.file.segments import HEAD_BYTES, RECORD_BYTES, Segment, create, encode, scan
+from fencehold.engines.file.snapshots import put_in_place
 from fencehold.errors import OutcomeUnknown, OutOfPlace, Overloaded, Sealed, Unavailable, UsageError
 from fencehold.journal.port import Opened
 from fencehold.types import BEGINNING, Epoch, Position

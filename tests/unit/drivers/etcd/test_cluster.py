@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.errors import OutcomeUnknown, Unavailable
 
@@ -23,10 +23,10 @@ class Members:
         self.asked: list[tuple[str, str]] = []
         self.on_call: dict[tuple[str, str], Callable[[float], Any]] = {}
 
-    def cluster(self, *, user: str = "") -> Cluster:
-        address = Address(("a:1", "b:1"), user=user, password="secret" if user else "")
+    def cluster(self, *, user: str = "") -> EtcdClient:
+        address = EtcdAddress(("a:1", "b:1"), user=user, password="secret" if user else "")
         connect: Any = lambda endpoint, _: Told(self, endpoint[0])  # noqa: E731
-        return Cluster(address, Bounds(), connect)
+        return EtcdClient(address, EtcdBounds(), connect)
 
     async def answer(self, member: str, verb: str, timeout: float) -> Any:  # noqa: ASYNC109
         self.asked.append((member, verb))

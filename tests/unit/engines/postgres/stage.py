@@ -7,19 +7,19 @@ from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
 
-from fencehold.engines.postgres import Bounds, PostgresJournal
-from fencehold.engines.postgres.address import parse
+from fencehold.engines.postgres import PostgresBounds, PostgresJournal
+from fencehold.engines.postgres.address import PostgresJournalAddress
 from tests.contract.engines.postgres import BOUNDS, server
 
-SHORT = Bounds(append_s=0.5, aside_s=1.0)
+SHORT = PostgresBounds(append_s=0.5, side_s=1.0)
 """For tests in which time is to run out."""
-LONG = Bounds(append_s=20.0, aside_s=20.0)
+LONG = PostgresBounds(append_s=20.0, side_s=20.0)
 """For tests in which statements wait for one another, and time is not to run out."""
 
 
-def journal_at(schema: str, *, bounds: Bounds = BOUNDS, **where: str) -> PostgresJournal:
+def journal_at(schema: str, *, bounds: PostgresBounds = BOUNDS, **where: str) -> PostgresJournal:
     """A handle on the journal there, not opened yet."""
-    return PostgresJournal(parse(server().url(schema, **where)), bounds=bounds)
+    return PostgresJournal(PostgresJournalAddress.parse(server().url(schema, **where)), bounds=bounds)
 
 
 @asynccontextmanager
