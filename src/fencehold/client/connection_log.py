@@ -7,9 +7,9 @@
 
 import logging
 
-from fencehold.client.log import CONNECTIONS, Teller
 from fencehold.client.reach import Reach
 from fencehold.client.session import Session
+from fencehold.locks.log import CONNECTIONS, Teller
 
 
 class ConnectionLog:

@@ -183,7 +183,7 @@ def source_of(making: Making) -> Source:
     if scheme in SCHEMES:
         return ServiceSource(making.checked())
     if scheme == "memory":
-        from fencehold.backends.memory import MemorySource  # noqa: PLC0415 - it brings the whole server
+        from fencehold.client.memory import MemorySource  # noqa: PLC0415 - it brings the whole server
 
         return MemorySource(making)
     if scheme not in DIRECT or not separator:

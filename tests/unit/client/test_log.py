@@ -11,14 +11,14 @@ import pytest
 
 import fencehold
 from fencehold import EFFICIENCY, aio
-from fencehold.client.aio.waits import LongWaits
 from fencehold.client.connection_log import ConnectionLog
 from fencehold.client.endpoints import Rotation, parse
-from fencehold.client.log import PER_MINUTE, Teller
 from fencehold.client.reach import Reach
 from fencehold.client.session import Session
+from fencehold.locks.log import PER_MINUTE, Teller
 from fencehold.locks.terms import Terms
 from fencehold.locks.views import Explanation
+from fencehold.locks.waits import LongWaits
 from tests.unit.client.service import PATIENCE_S, Cable, run, service, service_on_a_thread, until, until_true
 
 

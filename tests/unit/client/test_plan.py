@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fencehold import CORRECTNESS, EFFICIENCY, Unsupported, UsageError
-from fencehold.backends.memory import MemorySource
 from fencehold.client.aio.channel import Channel
 from fencehold.client.making import Making
+from fencehold.client.memory import MemorySource
 from fencehold.client.plan import Plan, plan_of
 from fencehold.client.rules import Rules
 from fencehold.client.sources import BreakingSource, ProceedingSource, ServiceSource, Source, bare, source_of

@@ -16,10 +16,10 @@ from typing import NoReturn, TypeVar
 
 from fencehold.client.aio.wrapping import Wrapping
 from fencehold.client.breaker import Breaker, Circuit, Permit
-from fencehold.client.log import BREAKERS
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable
 from fencehold.locks.carrier import Answer, AtOnce, Carrier
 from fencehold.locks.identity import Who
+from fencehold.locks.log import BREAKERS
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import A_FEW, EXPLAIN_LIMIT, Explanation

@@ -7,19 +7,19 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-from fencehold.client.aio.waits import LongWaits
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
-from fencehold.client.log import overloaded
 from fencehold.client.protocol import SessionProtocol
 from fencehold.drivers.resp.wire import command
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
 from fencehold.locks.carrier import check_loop
 from fencehold.locks.identity import Owners, Who
+from fencehold.locks.log import overloaded
 from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
+from fencehold.locks.waits import LongWaits
 
 
 class Channel:

@@ -10,11 +10,11 @@ from fencehold.client.admission import admit
 from fencehold.client.aio.hold import Claim, Hold
 from fencehold.client.aio.lock import Held
 from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
-from fencehold.client.current import Body
-from fencehold.client.log import campaign_failed
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, SessionExpired, UsageError
 from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.hold import Body
+from fencehold.locks.log import campaign_failed
 from fencehold.locks.terms import Forever, Terms
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import A_FEW, Holder

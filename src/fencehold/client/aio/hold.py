@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from fencehold.client.holding import Claiming, Holding
-from fencehold.client.log import claim_lost, hold_lost
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
 from fencehold.locks.carrier import Carrier, check_loop
+from fencehold.locks.hold import Claiming, Holding
+from fencehold.locks.log import claim_lost, hold_lost
 from fencehold.locks.terms import ttl_of, wait_of
 from fencehold.locks.trust import Grant
 

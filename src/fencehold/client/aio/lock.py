@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 from fencehold.client.admission import admit
 from fencehold.client.aio.hold import Claim
 from fencehold.client.calls import AsyncOnly
-from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
-from fencehold.client.made import Bodies, Holds
+from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
 from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.hold import Body
 from fencehold.locks.terms import Forever, Terms, wait_of
 
 OnLost: TypeAlias = Literal["cancel", "raise"]

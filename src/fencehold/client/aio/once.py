@@ -11,10 +11,10 @@ from typing import ParamSpec, TypeVar
 
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Job, Lock
-from fencehold.client.current import Body
 from fencehold.client.decoration import check_async
 from fencehold.client.jobs import Busy
 from fencehold.locks.carrier import current_task
+from fencehold.locks.hold import Body
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from fencehold.client.admission import admit
 from fencehold.client.aio.lock import Held, Lock, OnLost, Untimed, UntimedLock, lock_on
 from fencehold.client.calls import AsyncOnly
-from fencehold.client.current import Body
-from fencehold.client.made import Bodies, Levels
+from fencehold.client.ownership import Bodies, Levels
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner
 from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.hold import Body
 from fencehold.locks.terms import Forever, Terms
 
 

@@ -14,7 +14,7 @@ from fencehold.client.aio.once import once
 from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.calls import by_name
 from fencehold.client.jobs import Busy, Runs
-from fencehold.client.made import Levels
+from fencehold.client.ownership import Levels
 from fencehold.client.rules import tier_of
 from fencehold.durations import Duration
 from fencehold.locks.carrier import Carrier

@@ -13,10 +13,10 @@ from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held
 from fencehold.client.blocking.portal import Portal, one_by_one
 from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
-from fencehold.client.current import Body
-from fencehold.client.log import campaign_failed
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, UsageError
+from fencehold.locks.hold import Body
+from fencehold.locks.log import campaign_failed
 from fencehold.locks.terms import Forever, Terms
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import A_FEW, Holder

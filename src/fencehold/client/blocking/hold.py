@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fencehold.client.blocking.gates import Gate
 from fencehold.client.blocking.portal import Portal
-from fencehold.client.holding import Claiming, Holding
-from fencehold.client.log import claim_lost, hold_lost
+from fencehold.client.blocking.threads import Gate
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
+from fencehold.locks.hold import Claiming, Holding
+from fencehold.locks.log import claim_lost, hold_lost
 from fencehold.locks.terms import ttl_of, wait_of
 from fencehold.locks.trust import Grant
 

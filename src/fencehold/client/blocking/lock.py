@@ -10,7 +10,6 @@ from fencehold.client.admission import admit
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lines import Line
 from fencehold.client.calls import BlockingOnly
-from fencehold.client.current import Body
 from fencehold.client.decoration import (
     Async,
     Lazy,
@@ -20,11 +19,12 @@ from fencehold.client.decoration import (
     check_blocking,
     ran,
 )
-from fencehold.client.made import Bodies, Holds
+from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
+from fencehold.locks.hold import Body
 from fencehold.locks.identity import this_thread
 from fencehold.locks.terms import Forever, Terms, wait_of
 

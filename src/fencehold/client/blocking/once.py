@@ -6,7 +6,6 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lock import Lock
-from fencehold.client.current import Body
 from fencehold.client.decoration import (
     Async,
     Lazy,
@@ -17,6 +16,7 @@ from fencehold.client.decoration import (
     ran,
 )
 from fencehold.client.jobs import Busy
+from fencehold.locks.hold import Body
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

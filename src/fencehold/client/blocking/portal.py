@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.channel import Channel
-from fencehold.client.blocking.gates import Threads
 from fencehold.client.blocking.thread import LoopThread, Slip
+from fencehold.client.blocking.threads import Threads
 from fencehold.client.sources import Source
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier

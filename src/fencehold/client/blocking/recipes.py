@@ -12,10 +12,10 @@ from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held, Lock, Untimed, UntimedLock, lock_on
 from fencehold.client.blocking.portal import one_by_one
 from fencehold.client.calls import BlockingOnly
-from fencehold.client.current import Body
-from fencehold.client.made import Bodies, Levels
+from fencehold.client.ownership import Bodies, Levels
 from fencehold.durations import Duration
 from fencehold.errors import NotOwner, Unsupported
+from fencehold.locks.hold import Body
 from fencehold.locks.identity import ThreadIdentity, this_thread
 from fencehold.locks.terms import Forever, Terms
 from fencehold.locks.views import Event

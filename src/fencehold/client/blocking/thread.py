@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from fencehold.client.blocking.gates import Gate, threads
+from fencehold.client.blocking.threads import Gate, threads
 from fencehold.client.requests import Acquire
 from fencehold.errors import UsageError
 

@@ -15,7 +15,7 @@ from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.calls import by_name
 from fencehold.client.jobs import Busy, Runs
-from fencehold.client.made import Levels
+from fencehold.client.ownership import Levels
 from fencehold.client.rules import tier_of
 from fencehold.durations import Duration
 from fencehold.locks.terms import Meta, Terms, one, permits, several, wait_of

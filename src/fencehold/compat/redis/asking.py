@@ -8,10 +8,10 @@
 import time
 from typing import Any, Generic, Protocol, TypeVar
 
-from fencehold.client.holding import Claiming, Holding
 from fencehold.compat.redis.errors import Misused, NotHonoured
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.hold import Claiming, Holding
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 
 TTL_S_MIN = 0.001

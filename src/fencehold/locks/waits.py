@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from math import inf
 
-from fencehold.client.log import WAITS
 from fencehold.errors import FenceholdError
+from fencehold.locks.log import WAITS
 from fencehold.locks.terms import Terms
 from fencehold.locks.views import Explanation
 

@@ -3,9 +3,8 @@
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from fencehold.client.current import Body
-from fencehold.client.holding import Claiming
 from fencehold.errors import UsageError
+from fencehold.locks.hold import Body, Claiming
 from fencehold.locks.trust import Grant
 
 
