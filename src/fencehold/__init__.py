@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from fencehold.client.blocking.election import Election, Leadership, Term, Turn
     from fencehold.client.blocking.hold import Claim, Hold, Loss
     from fencehold.client.blocking.lock import Lock, UntimedLock
-    from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock, Watch
+    from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
+    from fencehold.client.blocking.watch import Watch
     from fencehold.durations import Duration
     from fencehold.errors import (
         Deadlock,
@@ -46,7 +47,8 @@ _HOMES = {
     "fencehold.client.blocking.election": ("Election", "Leadership", "Term", "Turn"),
     "fencehold.client.blocking.hold": ("Claim", "Hold", "Loss"),
     "fencehold.client.blocking.lock": ("Lock", "UntimedLock"),
-    "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock", "Watch"),
+    "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock"),
+    "fencehold.client.blocking.watch": ("Watch",),
     "fencehold.locks.hold": ("Holding", "current_hold"),
     "fencehold.locks.trust": ("State",),
     "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),

@@ -13,9 +13,9 @@ from fencehold.client.aio.deferred import Deferred
 from fencehold.client.aio.verbs import Verbs
 from fencehold.client.aio.watch import Watch
 from fencehold.client.aio.wrapping import channel_of
-from fencehold.client.calls import AsyncOnly, by_name
 from fencehold.client.configuring import Said, planned
 from fencehold.client.info_pages import check_limit
+from fencehold.client.options import AsyncOnly, by_name
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
@@ -117,7 +117,7 @@ class Client(AsyncOnly, Verbs):
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _carrier(self, names: tuple[str, ...], tier: Tier) -> Carrier:
+    def _route(self, names: tuple[str, ...], tier: Tier) -> Carrier:
         if self._plan.rules.rules:
             self._plan.rules.check(names, tier)
         carrier = self._carriers.get(tier)
@@ -126,7 +126,7 @@ class Client(AsyncOnly, Verbs):
         return carrier
 
     def _carrier_of(self, tier: Tier | str | None) -> Carrier:
-        return self._first if tier is None else self._carrier((), tier_of(tier))
+        return self._first if tier is None else self._route((), tier_of(tier))
 
     def _open(self, source: Source) -> Carrier:
         carrier = self._sources.get(source)

@@ -86,12 +86,19 @@ class Claim(Claiming):
             # Lost on the way here. In a turn of its own: the task is cancelled where it waits, not where it runs.
             self._carrier.loop.call_soon(self._cancel_body)
 
-    async def _leave(self, error: BaseException | None) -> None:
+    def _leave(self, error: BaseException | None) -> Awaitable[None]:
         """The body is over: release. Never hides the body's own error.
 
         Raises:
             HoldLost: it was lost, and the body raised nothing, or was cancelled for that only.
         """
+        if error is None and not self._grant.ending:
+            self._task = None
+            return self._carrier.release(self._grant)
+        return self._leave_failed(error)
+
+    async def _leave_failed(self, error: BaseException | None) -> None:
+        """The same, for a body that raised something, or whose hold is no longer held."""
         stopped = self._stop_guarding() and isinstance(error, asyncio.CancelledError)
         try:
             if self._grant.ending != "released":
@@ -103,12 +110,9 @@ class Claim(Claiming):
                 raise failure from error
             error.add_note(str(failure))
 
-    def _leave_held(self) -> Awaitable[None] | None:
-        """The body is over and raised nothing: release what is still held; None if it is not, see `_leave`."""
-        if self._grant.ending:
-            return None
-        self._task = None
-        return self._carrier.release(self._grant)
+    def _on_interrupted(self) -> None:
+        """The end of a body did not come to its end. Here that changes nothing: a task stops only where it waits,
+        and a release that was asked for is done."""
 
     def _stop_guarding(self) -> bool:
         """Says whether the body was cancelled for the loss, and for nothing else."""

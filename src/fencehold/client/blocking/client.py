@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
-from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.portal import Portal, portal_to
-from fencehold.client.blocking.recipes import Watch
+from fencehold.client.blocking.routes import Route
 from fencehold.client.blocking.verbs import Verbs
-from fencehold.client.calls import BlockingOnly, by_name
+from fencehold.client.blocking.watch import Watch
 from fencehold.client.configuring import Said, planned
 from fencehold.client.info_pages import check_limit
+from fencehold.client.options import BlockingOnly, by_name
 from fencehold.client.plan import OnUnavailable, Plan
 from fencehold.client.rules import tier_of
 from fencehold.client.sources import Source
@@ -42,8 +42,8 @@ class Client(BlockingOnly, Verbs):
         self._closed = False
         self._starting = threading.Lock()
         self._portals: dict[Source, Portal] = {}
-        self._lines: dict[Tier, Line] = {}
-        self._first = self._line_to(plan.first)
+        self._routes: dict[Tier, Route] = {}
+        self._first = self._route_to(plan.first)
         _clients.add(self)
 
     @property
@@ -57,7 +57,7 @@ class Client(BlockingOnly, Verbs):
         Args:
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return Watch(self._line_of(tier), prefix)
+        return Watch(self._route_of(tier), prefix)
 
     def explain(self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
@@ -67,7 +67,7 @@ class Client(BlockingOnly, Verbs):
             tier: in which tier; by default where state is protected, if there is that.
         """
         check_limit(limit)
-        return self._line_of(tier).portal().explain(one(name)[0], limit=limit)
+        return self._route_of(tier).portal().explain(one(name)[0], limit=limit)
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
@@ -76,7 +76,7 @@ class Client(BlockingOnly, Verbs):
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return self._line_of(tier).portal().break_hold(one(name)[0], fence)
+        return self._route_of(tier).portal().break_hold(one(name)[0], fence)
 
     def ready(self) -> None:
         """Wait until a session is open. `connect` has done so once, unless it was told to be lazy.
@@ -103,19 +103,19 @@ class Client(BlockingOnly, Verbs):
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _line(self, names: tuple[str, ...], tier: Tier) -> Line:
+    def _route(self, names: tuple[str, ...], tier: Tier) -> Route:
         if self._plan.rules.rules:
             self._plan.rules.check(names, tier)
-        line = self._lines.get(tier)
-        if line is None:
-            line = self._lines[tier] = self._line_to(self._plan.source(tier))
-        return line
+        route = self._routes.get(tier)
+        if route is None:
+            route = self._routes[tier] = self._route_to(self._plan.source(tier))
+        return route
 
-    def _line_of(self, tier: Tier | str | None) -> Line:
-        return self._first if tier is None else self._line((), tier_of(tier))
+    def _route_of(self, tier: Tier | str | None) -> Route:
+        return self._first if tier is None else self._route((), tier_of(tier))
 
-    def _line_to(self, source: Source) -> Line:
-        return Line(lambda: self._portals.get(source) or self._start(source), source.guarantees)
+    def _route_to(self, source: Source) -> Route:
+        return Route(lambda: self._portals.get(source) or self._start(source), source.guarantees)
 
     def _start(self, source: Source) -> Portal:
         with self._starting:

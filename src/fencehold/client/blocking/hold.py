@@ -73,7 +73,7 @@ class Claim(Claiming):
         except FenceholdError:
             raise
         except BaseException:
-            self._abandon()
+            self._on_interrupted()
             raise
 
     def _leave(self, error: BaseException | None) -> None:
@@ -91,12 +91,22 @@ class Claim(Claiming):
             if failure is not error:
                 error.add_note(str(failure))
         finally:
-            self._abandon()
+            self._on_interrupted()
 
-    def _abandon(self) -> None:
-        """Have it given back, if it is not, without waiting for that: its caller was interrupted."""
+    def _on_interrupted(self) -> None:
+        """Have it released, if it is not, without waiting for that: its caller may have been interrupted."""
         if not self._grant.ending:
-            self._portal.abandon(self._grant)
+            self._portal.release_soon(self._grant)
+
+    def _release_soon(self) -> None:
+        """Release it, if that was not done, without waiting: the portal's own thread may collect an iterator that
+        was forgotten."""
+        if not self._grant.ending:
+            self._portal.run_soon(self._released())
+
+    async def _released(self) -> None:
+        if not self._grant.ending:
+            await self._portal.channel.release(self._grant)
 
     def _on_lost(self, grant: Grant) -> None:
         self._tell_loss(grant)

@@ -26,7 +26,7 @@ class Guaranteeing(Protocol):
     def guarantees(self) -> Guarantees: ...
 
 
-class Having(Generic[Held]):
+class HeldLock(Generic[Held]):
     """A hold, and when it ends as redis-py counts, as far as that is certain here: never later than it does."""
 
     __slots__ = ("ends_at", "hold")
