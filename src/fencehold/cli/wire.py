@@ -23,9 +23,8 @@ import hiredis
 
 from fencehold import __version__
 from fencehold.cli.output import ago, clean, note
-from fencehold.client.backoff import Backoff
 from fencehold.client.endpoints import SILENT, Address, Endpoint, endpoint, parse
-from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
+from fencehold.client.protocol.connection import HUNG_UP, NO_PROTOCOL, Backoff
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
 from fencehold.drivers.troubles import of_attempt
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, Unsupported, UsageError

@@ -11,8 +11,8 @@ from math import inf
 from typing import NamedTuple, Self
 
 from fencehold.client.endpoints import Rotation, parse
-from fencehold.client.protocol import SessionProtocol
-from fencehold.client.settings import Settings
+from fencehold.client.protocol.session import SessionProtocol
+from fencehold.client.protocol.settings import Settings
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.identity import session_meta
 from fencehold.version import __version__

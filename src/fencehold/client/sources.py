@@ -15,7 +15,7 @@ from fencehold.client.breaker import Breaker, Pace
 from fencehold.client.driver import Driver
 from fencehold.client.endpoints import SCHEMES, wrong_scheme
 from fencehold.client.making import Making
-from fencehold.client.settings import Settings
+from fencehold.client.protocol.settings import Settings
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Carrier

@@ -1,7 +1,7 @@
 """The greeting of a client: what it says of itself, and nothing that it was not told."""
 
 from fencehold.client.making import Making
-from fencehold.client.settings import Settings
+from fencehold.client.protocol.settings import Settings
 from fencehold.drivers.resp.wire import command
 
 

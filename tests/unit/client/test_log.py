@@ -11,10 +11,10 @@ import pytest
 
 import fencehold
 from fencehold import EFFICIENCY, aio
-from fencehold.client.connection_log import ConnectionLog
+from fencehold.client.driver import ConnectionLog
 from fencehold.client.endpoints import Rotation, parse
-from fencehold.client.reach import Reach
-from fencehold.client.session import Session
+from fencehold.client.protocol.connection import NodeConnection
+from fencehold.client.protocol.ledger import Session
 from fencehold.locks.log import PER_MINUTE, Teller
 from fencehold.locks.terms import Terms
 from fencehold.locks.views import Explanation
@@ -182,7 +182,7 @@ def test_a_session_that_is_not_resumed_is_a_warning(log: pytest.LogCaptureFixtur
 
 def test_an_outage_is_told_ever_more_rarely(log: pytest.LogCaptureFixture) -> None:
     """When it begins, when calls give up, and each time it has lasted twice as long."""
-    reach = Reach(Rotation(parse("fencehold://u:secret@h").endpoints, lambda: 0.5), 5.0)
+    reach = NodeConnection(Rotation(parse("fencehold://u:secret@h").endpoints, lambda: 0.5), 5.0)
     written = ConnectionLog(Teller("fencehold.test"))
     written.on_down(reach, 0.0)
     session = Session(30, 1)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hiredis import Reader
 
-from fencehold.client.settings import Settings
+from fencehold.client.protocol.settings import Settings
 from fencehold.drivers.resp.wire import command, error
 from fencehold.errors import Refused, UsageError
 from fencehold.locks.identity import OWNER_BYTES_MAX, encode, session_meta

@@ -10,7 +10,7 @@ from typing import Any
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
-from fencehold.client.protocol import SessionProtocol
+from fencehold.client.protocol.session import SessionProtocol
 from fencehold.drivers.resp.wire import command
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
@@ -49,7 +49,7 @@ class Channel:
         try:
             return await future  # type: ignore[no-any-return]
         except BaseException:
-            self.protocol.abandon(request, self.clock())
+            self.protocol.withdraw(request, self.clock())
             self.driver.soon()
             raise
 

@@ -185,7 +185,7 @@ class ServicePortal(CarrierPortal):
 
     def _withdraw(self, slip: Slip) -> None:
         if slip.request is not None:
-            self.protocol.abandon(slip.request, clock())
+            self.protocol.withdraw(slip.request, clock())
 
     def _call(self, slip: Slip, verb: Callable[..., object], *args: Any) -> None:
         try:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fencehold.client.blocking.threads import Gate, threads
-from fencehold.client.requests import Acquire
+from fencehold.client.protocol.requests import Acquire
 from fencehold.errors import UsageError
 
 Result = TypeVar("Result")

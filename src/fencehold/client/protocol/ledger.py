@@ -1,4 +1,4 @@
-"""One session as its client keeps it: what is held, what waits, and which answers have arrived.
+"""The ledger of one session as its client keeps it: what is held, what waits, and which answers have arrived.
 
 1. Request ids grow within the session; replies come in the order of the commands, so one number says up to which
    id they have arrived, and every request carries it.
@@ -19,7 +19,7 @@ from fencehold.drivers.resp.wire import number
 from fencehold.locks.trust import Grant, Trust
 
 if TYPE_CHECKING:
-    from fencehold.client.requests import Acquire
+    from fencehold.client.protocol.requests import Acquire
 
 ENDS_SPARE = 64
 """Ends of holds that are kept though the holds are gone, before they are looked through."""
