@@ -144,7 +144,7 @@ def _unpacked(parameters: list[str]) -> Iterator[str]:
     for each in others:
         yield each
         if each == "*":
-            yield from (f"{option} = {defaults[option]}" for option in _options(declared[1]))
+            yield from (f"{option} = {defaults.get(option)}" for option in _options(declared[1]))
 
 
 def _options(name: str) -> Iterator[str]:

@@ -12,49 +12,13 @@
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 
 from fencehold.client.aio.channel import Channel
 from fencehold.client.blocking.thread import LoopThread
-from fencehold.client.making import Making
-from fencehold.client.sources import ServiceSource
+from fencehold.client.driver import Driver
 from fencehold.guarantees import Guarantees
 from fencehold.server import Config, Server
-from fencehold.types import Tier
-
-_MACHINE = "EFFICIENCY"
-"""The machine of the server whose fences begin at the time of day. It carries both tiers here."""
-
-
-class MemorySource(ServiceSource):
-    """The service of this process by the name of a URL."""
-
-    def __init__(self, making: Making, tier: Tier = Tier.CORRECTNESS) -> None:
-        # Checked as if the service were there: what else was said must make sense now, not when it is used.
-        making._replace(url="fencehold://127.0.0.1").checked()
-        super().__init__(making, tier)
-
-    @property
-    def guarantees(self) -> Guarantees:
-        return super().guarantees._replace(
-            backend="memory",
-            linearizable=True,
-            fenced=True,
-            fence_survives_failover=True,
-            survives_failover=False,
-            clocks="durations by monotonic clocks; for fences of a later process, that the time of day goes on",
-        )
-
-    def at(self, tier: Tier) -> "MemorySource":
-        return self
-
-    def carrier(self) -> Channel:
-        host = _hosts.enter(self.making.url)
-        try:
-            making = self.making._replace(url=f"fencehold://127.0.0.1:{host.port}", tier=_MACHINE)
-            return _HostedChannel(host, making, self.guarantees)
-        except BaseException:
-            _hosts.leave(host)
-            raise
 
 
 class _Host(LoopThread):
@@ -106,16 +70,20 @@ class _Hosts:
         self._hosts = {}
 
 
-class _HostedChannel(Channel):
-    """A channel that keeps its host for as long as it is open."""
+class HostedChannel(Channel):
+    """A channel to the service of this process by the name of a URL, which is there for as long as it is open."""
 
     __slots__ = ("_has_left", "_host")
 
-    def __init__(self, host: _Host, making: Making, guarantees: Guarantees) -> None:
-        self._host = host
+    def __init__(self, url: str, driver: Callable[[str], Driver], guarantees: Guarantees) -> None:
+        """`driver`: makes one to the service at a URL."""
+        self._host = _hosts.enter(url)
         self._has_left = False
-        channel = ServiceSource(making).carrier()
-        super().__init__(channel.protocol, channel.driver, guarantees)
+        try:
+            super().__init__(driver(f"fencehold://127.0.0.1:{self._host.port}"), guarantees)
+        except BaseException:
+            _hosts.leave(self._host)
+            raise
 
     async def close(self) -> None:
         if asyncio.get_running_loop() is not self.loop:

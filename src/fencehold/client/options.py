@@ -7,7 +7,9 @@
 
 import difflib
 import inspect
-from collections.abc import Callable
+import os
+import ssl
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import (
     TYPE_CHECKING,
@@ -26,12 +28,16 @@ from typing import (
 from fencehold.durations import LEAST_S, Duration, seconds_of
 from fencehold.errors import UsageError
 from fencehold.locks.terms import Meta
+from fencehold.types import Tier
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Busy: TypeAlias = Literal["skip", "wait", "raise"]
 """What to do when another runs the job: nothing, wait for it to end, or raise `LockTimeout`."""
+
+OnUnavailable: TypeAlias = Literal["raise", "proceed"]
+"""What happens to an acquire for EFFICIENCY whose source is away: it fails, or goes on without a lock."""
 
 _USE_ASYNC = "use `async with`: this belongs to the async client (fencehold.connect() makes the blocking one)"
 _USE_PLAIN = "use `with`: this belongs to the blocking client (fencehold.aio.connect() makes the async one)"
@@ -54,6 +60,23 @@ class LockOptions(MultiOptions, total=False):
     """What can be said of a lock on one name."""
 
     delay: Duration
+
+
+class ConnectOptions(TypedDict, total=False):
+    """What can be said to `connect`, but for where and when."""
+
+    correctness: str | None
+    efficiency: str | None
+    rules: Mapping[str, Tier | str] | None
+    on_unavailable: OnUnavailable | None
+    ttl: Duration | None
+    grace: Duration | None
+    name: str | None
+    meta: Mapping[str, object] | None
+    connect_timeout: Duration | None
+    long_wait: Duration | None
+    tls: ssl.SSLContext | None
+    config: str | os.PathLike[str] | None
 
 
 class Runs(NamedTuple):
@@ -108,12 +131,17 @@ def _unpacked(signature: inspect.Signature) -> inspect.Signature:
         if each.kind is each.VAR_KEYWORD and get_origin(each.annotation) is Unpack:
             hints = get_type_hints(get_args(each.annotation)[0])
             parameters += [
-                inspect.Parameter(name, each.KEYWORD_ONLY, default=..., annotation=hint)
+                inspect.Parameter(name, each.KEYWORD_ONLY, default=_default(hint), annotation=hint)
                 for name, hint in hints.items()
             ]
         else:
             parameters.append(each)
     return signature.replace(parameters=parameters)
+
+
+def _default(hint: object) -> object:
+    """What an option is when it is not said; an ellipsis: what its function says."""
+    return None if type(None) in get_args(hint) else ...
 
 
 def _wrong(

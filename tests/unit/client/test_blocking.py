@@ -16,7 +16,7 @@ import pytest
 import fencehold
 from fencehold import Client, State
 from fencehold.client.blocking.portal import portal_to
-from fencehold.client.making import where
+from fencehold.client.config import configured
 from fencehold.durations import Duration
 from fencehold.errors import Deadlock, HoldLost, NotOwner, SessionExpired, Unavailable, UsageError
 from tests.unit.client.service import service_on_a_thread, until_true
@@ -344,7 +344,7 @@ def test_without_a_url_the_environment_says_where(url: str, monkeypatch: pytest.
         fencehold.connect("")
     for words in ({}, {"FENCEHOLD_URL": ""}):
         monkeypatch.setattr(os, "environ", words)
-        assert where(None) == "fencehold://127.0.0.1:7420"
+        assert configured().url == "fencehold://127.0.0.1:7420"
 
 
 def _collect(things: list[Any]) -> None:

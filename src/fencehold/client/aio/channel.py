@@ -10,7 +10,6 @@ from typing import Any
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
-from fencehold.client.protocol.session import SessionProtocol
 from fencehold.drivers.resp.wire import command
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
@@ -29,9 +28,9 @@ class Channel:
 
     __slots__ = ("clock", "driver", "guarantees", "loop", "owners", "protocol", "waits", "watches")
 
-    def __init__(self, protocol: SessionProtocol, driver: Driver, guarantees: Guarantees) -> None:
-        self.protocol = protocol
+    def __init__(self, driver: Driver, guarantees: Guarantees) -> None:
         self.driver = driver
+        protocol = self.protocol = driver.protocol
         self.loop = driver.loop
         self.clock = driver.clock
         self.owners = Owners()

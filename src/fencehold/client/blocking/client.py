@@ -2,26 +2,22 @@
 
 import atexit
 import os
-import ssl
 import threading
 import warnings
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from weakref import WeakSet
 
 from fencehold.client.blocking.portal import Portal, portal_to
 from fencehold.client.blocking.routes import Route
 from fencehold.client.blocking.verbs import Verbs
 from fencehold.client.blocking.watch import Watch
-from fencehold.client.configuring import Said, planned
+from fencehold.client.config import configured
+from fencehold.client.connect import Plan, Source, plan_of
 from fencehold.client.info_pages import check_limit
-from fencehold.client.options import BlockingOnly, by_name
-from fencehold.client.plan import OnUnavailable, Plan
+from fencehold.client.options import BlockingOnly, ConnectOptions, by_name
 from fencehold.client.rules import tier_of
-from fencehold.client.sources import Source
-from fencehold.durations import Duration
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
@@ -159,19 +155,8 @@ class Client(BlockingOnly, Verbs):
 def connect(
     url: str | None = None,
     *,
-    correctness: str | None = None,
-    efficiency: str | None = None,
-    rules: Mapping[str, Tier | str] | None = None,
-    on_unavailable: OnUnavailable | None = None,
-    ttl: Duration | None = None,
-    grace: Duration | None = None,
-    name: str | None = None,
-    meta: Mapping[str, object] | None = None,
-    connect_timeout: Duration | None = None,
-    long_wait: Duration | None = None,
-    tls: ssl.SSLContext | None = None,
-    config: str | os.PathLike[str] | None = None,
     lazy: bool = False,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """Connect to a service: ``with connect(…) as client`` or ``client = connect(…)``, to be closed.
 
@@ -203,10 +188,7 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: no node was reached in time.
     """
-    said = Said(
-        url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout, long_wait
-    )
-    client = Client(planned(said, config, tls))
+    client = Client(plan_of(configured(url, **options)))
     if lazy:
         _lazy_clients.add(client)
         return client

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 from fencehold.client.aio.channel import Channel
 from fencehold.client.blocking.thread import LoopThread, Slip
 from fencehold.client.blocking.threads import Threads
-from fencehold.client.sources import Source
+from fencehold.client.connect import Source, carrier_of
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock
@@ -200,7 +200,7 @@ def portal_to(source: Source) -> Portal:
 
 
 async def _made(source: Source) -> Carrier:
-    return source.carrier()
+    return carrier_of(source)
 
 
 async def _awaited(call: Callable[[Grant], Any], grant: Grant) -> None:

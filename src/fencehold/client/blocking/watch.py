@@ -3,9 +3,9 @@
 from types import TracebackType
 from typing import Self, cast
 
+from fencehold.client.aio.carriers import channel_of
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.watch import Watch as AsyncWatch
-from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.blocking.portal import one_by_one
 from fencehold.client.blocking.routes import Route
 from fencehold.errors import Unsupported

@@ -4,11 +4,6 @@ from math import inf
 from typing import NamedTuple
 
 from fencehold.drivers.resp.wire import command
-from fencehold.durations import LEAST_S, seconds_of, shown
-from fencehold.errors import UsageError
-
-TTL_S_MIN = 0.1
-"""A session that lives for less is over before its keep-alive has come and gone."""
 
 
 class Settings(NamedTuple):
@@ -28,15 +23,6 @@ class Settings(NamedTuple):
     secret: str = ""
     tier: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
-
-    def checked(self) -> "Settings":
-        """These settings, if they make sense."""
-        seconds_of("ttl", self.ttl, least=TTL_S_MIN)
-        seconds_of("grace", self.grace)
-        if self.grace > self.ttl:
-            raise UsageError(f"grace is at most the ttl, {shown(self.ttl)}, not {shown(self.grace)}")
-        seconds_of("connect_timeout", self.connect_timeout, least=LEAST_S)
-        return self
 
     def hello(self) -> bytes:
         """The greeting."""

@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.client.breaker import Breaker, Circuit, Pace, Permit
+from fencehold.client.circuit import Circuit, CircuitBreaker, Pace, Permit
 
 PACE = Pace(failures_max=3, window_s=10, pause_s=1, pause_s_max=8, probe_s_max=5)
 
 
-def breaker(draw: float = 0.0) -> Breaker:
-    return Breaker(lambda: draw, PACE)
+def breaker(draw: float = 0.0) -> CircuitBreaker:
+    return CircuitBreaker(lambda: draw, PACE)
 
 
-def permit(of: Breaker, now: float) -> Permit:
+def permit(of: CircuitBreaker, now: float) -> Permit:
     given = of.ask(now)
     assert given is not None
     return given
 
 
-def opened(of: Breaker, now: float = 0.0) -> Breaker:
+def opened(of: CircuitBreaker, now: float = 0.0) -> CircuitBreaker:
     for _ in range(PACE.failures_max):
         of.on_unreached(permit(of, now), now)
     assert of.circuit is Circuit.OPEN
@@ -143,7 +143,7 @@ def test_whatever_happens_it_is_asked_again_in_bounded_time_by_one(
 ) -> None:
     """It is never open for longer than the longest pause, and never are there two probes that count."""
     drawn = [0.0]
-    tried, now = Breaker(lambda: drawn[0], PACE), 0.0
+    tried, now = CircuitBreaker(lambda: drawn[0], PACE), 0.0
     open_permits: list[Permit] = []
     for elapsed, step, which, drawn[0] in steps:
         now += elapsed

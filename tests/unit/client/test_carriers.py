@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from fencehold.client.aio.breaking import Breaking
+from fencehold.client.aio.carriers import BreakerCarrier, ProceedCarrier
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Lock
-from fencehold.client.aio.proceeding import Proceeding
-from fencehold.client.breaker import Breaker, Pace
+from fencehold.client.circuit import CircuitBreaker, Pace
 from fencehold.errors import (
     Deadlock,
     NotOwner,
@@ -123,8 +122,10 @@ def way_of(carrier: Carrier) -> AtOnce | None:
     return carrier.at_once
 
 
-def breaking(inner: Carrier) -> Breaking:
-    return Breaking(inner, Breaker(lambda: 0.0, Pace(failures_max=2, pause_s=10, pause_s_max=60)), probe_s=1.0)
+def breaking(inner: Carrier) -> BreakerCarrier:
+    return BreakerCarrier(
+        inner, CircuitBreaker(lambda: 0.0, Pace(failures_max=2, pause_s=10, pause_s_max=60)), probe_s=1.0
+    )
 
 
 async def ask(carrier: Carrier) -> Grant | None:
@@ -140,7 +141,7 @@ async def opened(inner: Scripted, carrier: Carrier) -> None:
     inner.calls.clear()
 
 
-def case(test: Callable[[Scripted, Breaking], Coroutine[Any, Any, None]]) -> None:
+def case(test: Callable[[Scripted, BreakerCarrier], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         inner = Scripted()
         await test(inner, breaking(inner))
@@ -151,7 +152,7 @@ def case(test: Callable[[Scripted, Breaking], Coroutine[Any, Any, None]]) -> Non
 def test_a_backend_that_is_busy_is_not_away() -> None:
     """It said so itself: no breaker opens, and everybody is told that it is busy, however often."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         inner.outcome = BUSY
         for _ in range(5):
             with pytest.raises(Overloaded, match="too much to do"):
@@ -164,7 +165,7 @@ def test_a_backend_that_is_busy_is_not_away() -> None:
 def test_a_probe_that_is_told_busy_closes_the_breaker() -> None:
     """The backend is there again; what it says to the acquire is another matter."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         inner.outcome = BUSY
         inner.now += 60.0
@@ -178,7 +179,7 @@ def test_a_probe_that_is_told_busy_closes_the_breaker() -> None:
 def test_what_is_away_is_not_asked_while_the_breaker_is_open() -> None:
     """It fails at once, and says when it will be tried again, and why it is not."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         with pytest.raises(Unavailable, match=r"fake:// is not reached; next try in 10.0 s: nobody answers"):
             await ask(carrier)
@@ -192,7 +193,7 @@ def test_what_is_away_is_not_asked_while_the_breaker_is_open() -> None:
 def test_what_is_had_is_given_back_while_the_breaker_is_open() -> None:
     """Nothing that only concerns what was granted before is kept from its backend."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         grant = await ask(carrier)
         assert grant is not None
         await opened(inner, carrier)
@@ -208,7 +209,7 @@ def test_what_is_had_is_given_back_while_the_breaker_is_open() -> None:
 def test_a_probe_is_a_question_and_then_the_caller_goes_on() -> None:
     """Who comes when the pause is over looks first, and then gets what was asked for."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         inner.now += 10.0
         inner.outcome = None
@@ -224,7 +225,7 @@ def test_a_probe_is_a_question_and_then_the_caller_goes_on() -> None:
 def test_a_probe_that_fails_costs_one_question() -> None:
     """Its caller is told what was said, and it is open again."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         inner.now += 10.0
         with pytest.raises(Unavailable, match="nobody answers"):
@@ -239,7 +240,7 @@ def test_a_probe_that_fails_costs_one_question() -> None:
 def test_a_probe_that_hangs_ends() -> None:
     """It has as long as it takes to connect."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         inner.now += 10.0
         inner.going_on.clear()
@@ -253,7 +254,7 @@ def test_a_probe_that_hangs_ends() -> None:
 def test_one_probes_and_the_others_are_turned_away() -> None:
     """A backend that comes back is not met by all who missed it; a probe that is cancelled is another's."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         inner.now += 10.0
         inner.outcome = None
@@ -276,7 +277,7 @@ def test_one_probes_and_the_others_are_turned_away() -> None:
 def test_a_refusal_is_an_answer(refusal: BaseException | None) -> None:
     """Whoever says no is there: it ends the count of failures, and a probe that is refused has found somebody."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         inner.is_had = True
         for _ in range(3):
             inner.outcome = AWAY
@@ -301,7 +302,7 @@ def test_a_refusal_is_an_answer(refusal: BaseException | None) -> None:
 def test_an_unknown_outcome_is_silence() -> None:
     """Nothing was heard, so it counts as a failure; and it is told as what it is."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         inner.outcome = OutcomeUnknown("no answer")
         for _ in range(2):
             with pytest.raises(OutcomeUnknown):
@@ -315,7 +316,7 @@ def test_an_unknown_outcome_is_silence() -> None:
 def test_a_thread_asks_by_itself_while_the_breaker_is_closed() -> None:
     """What it hears ends the count of failures; while it is open, no thread finds out for itself."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         assert way_of(carrier) is None
         inner.at_once = thread = Thread(Answer(None, is_known=True))
         inner.outcome = AWAY
@@ -339,14 +340,14 @@ def test_a_thread_asks_by_itself_while_the_breaker_is_closed() -> None:
 def test_a_thread_that_is_interrupted_when_it_was_granted_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if that is just when the breaker is told."""
 
-    def interrupt(_: Breaker) -> None:
+    def interrupt(_: CircuitBreaker) -> None:
         raise KeyboardInterrupt
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         inner.at_once = thread = Thread(Answer(granted(TERMS), is_known=True))
         way = way_of(carrier)
         assert way is not None
-        monkeypatch.setattr(Breaker, "on_heard", interrupt)
+        monkeypatch.setattr(CircuitBreaker, "on_heard", interrupt)
         with pytest.raises(KeyboardInterrupt):
             way.acquire(TERMS, current_task())
         assert thread.calls == ["acquire", "abandon"]
@@ -357,7 +358,7 @@ def test_a_thread_that_is_interrupted_when_it_was_granted_has_nothing(monkeypatc
 def test_opening_and_closing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Once each, whatever is asked meanwhile."""
 
-    async def test(inner: Scripted, carrier: Breaking) -> None:
+    async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
         for _ in range(3):
             with pytest.raises(Unavailable):
@@ -374,10 +375,10 @@ def test_opening_and_closing_are_logged(caplog: pytest.LogCaptureFixture) -> Non
     ]
 
 
-def proceeding(test: Callable[[Scripted, Proceeding], Coroutine[Any, Any, None]]) -> None:
+def proceeding(test: Callable[[Scripted, ProceedCarrier], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         inner = Scripted()
-        await test(inner, Proceeding(inner, ttl=30.0))
+        await test(inner, ProceedCarrier(inner, ttl=30.0))
 
     run(main())
 
@@ -386,7 +387,7 @@ def proceeding(test: Callable[[Scripted, Proceeding], Coroutine[Any, Any, None]]
 def test_who_may_goes_on_without_a_lock(outcome: BaseException) -> None:
     """The claim says so, is never lost, and giving it back asks nobody."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         inner.outcome = outcome
         claim = await Lock(carrier, TERMS, Claim).acquire()
         assert claim is not None
@@ -408,7 +409,7 @@ def test_who_may_goes_on_without_a_lock(outcome: BaseException) -> None:
 def test_what_is_granted_is_protected_and_given_back() -> None:
     """While the backend is there, all is as ever."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         async with Lock(carrier, TERMS, Claim) as claim:
             assert claim.is_protected
             await claim.extend(5.0)
@@ -420,7 +421,7 @@ def test_what_is_granted_is_protected_and_given_back() -> None:
 def test_a_claim_without_a_lock_is_left_like_any_other() -> None:
     """Whichever way its body ends. Forgotten, it gives no warning: nothing is kept from anybody."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         inner.outcome = AWAY
         async with Lock(carrier, TERMS, Claim) as claim:
             pass
@@ -441,7 +442,7 @@ def test_a_claim_without_a_lock_is_left_like_any_other() -> None:
 def test_a_thread_that_goes_on_without_a_lock_has_nothing_to_give_back() -> None:
     """By its own way it gives back what is protected; the rest is for the loop, which asks nobody either."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         assert way_of(carrier) is None
         inner.at_once = thread = Thread(Answer(granted(TERMS), is_known=True))
         inner.outcome = AWAY
@@ -460,7 +461,7 @@ def test_a_thread_that_goes_on_without_a_lock_has_nothing_to_give_back() -> None
 def test_a_refusal_is_not_gone_on_without() -> None:
     """Whoever is told that another has the name, or that the call is wrong, does not go on."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         inner.is_had = True
         assert await ask(carrier) is None
         inner.outcome = Deadlock("a circle")
@@ -473,7 +474,7 @@ def test_a_refusal_is_not_gone_on_without() -> None:
 def test_questions_do_not_go_on_without_an_answer() -> None:
     """Nobody knows who has a name whose backend is away."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         inner.outcome = AWAY
         with pytest.raises(Unavailable):
             await carrier.explain("report")
@@ -484,7 +485,7 @@ def test_questions_do_not_go_on_without_an_answer() -> None:
 def test_the_guarantees_of_who_may_go_on_are_less() -> None:
     """One holder, a fence and an order of grants are not promised, whatever the backend gives."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         given = carrier.guarantees
         assert (given.linearizable, given.fenced, given.fence_survives_failover, given.fair) == (False,) * 4
         assert given.survives_failover
@@ -495,7 +496,7 @@ def test_the_guarantees_of_who_may_go_on_are_less() -> None:
 def test_busy_is_gone_on_without() -> None:
     """Whoever was told so for as long as it asked has heard nothing of the name."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         inner.outcome = BUSY
         grant = await ask(carrier)
         assert grant is not None
@@ -507,7 +508,7 @@ def test_busy_is_gone_on_without() -> None:
 def test_going_on_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     """With how often it happened; at the start, too."""
 
-    async def test(inner: Scripted, carrier: Proceeding) -> None:
+    async def test(inner: Scripted, carrier: ProceedCarrier) -> None:
         inner.outcome = AWAY
         await carrier.ready()
         for _ in range(5):

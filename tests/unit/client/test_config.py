@@ -1,4 +1,4 @@
-"""Configuring a client: the program over the environment over the file over the default."""
+"""The configuration of a client: the program over the environment over the file over the default."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,8 @@ import pytest
 import fencehold
 from fencehold import CORRECTNESS, EFFICIENCY, UsageError, aio
 from fencehold.cli.settings import read as read_by_the_server
-from fencehold.client.configuring import CONFIG_VARIABLE, Said, planned, read
-from fencehold.client.making import URL_VARIABLE, Making
-from fencehold.client.plan import Plan
-from fencehold.client.sources import ProceedingSource, ServiceSource, bare
+from fencehold.client.config import CONFIG_VARIABLE, DEFAULT_URL, URL_VARIABLE, Config, configured, read
+from fencehold.client.connect import plan_of
 from fencehold.types import Tier
 from tests.unit.client.service import run
 
@@ -28,10 +26,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "fencehold.toml"
 
 
-def making(plan: Plan, tier: Tier = CORRECTNESS) -> Making:
-    source = bare(plan.source(tier))
-    assert isinstance(source, ServiceSource)
-    return source.making
+def url_of(config: Config, tier: Tier) -> str:
+    return plan_of(config).source(tier).url
 
 
 def test_a_file_says_what_a_program_can_say(file: Path) -> None:
@@ -55,31 +51,32 @@ def test_a_file_says_what_a_program_can_say(file: Path) -> None:
         "cache:*" = "EFFICIENCY"
         """
     )
-    plan = planned(Said(), file)
-    first, other = making(plan), making(plan, EFFICIENCY)
+    config = configured(config=file)
+    plan = plan_of(config)
+    first, other = plan.source(CORRECTNESS), plan.source(EFFICIENCY)
     assert (first.url, other.url) == ("fencehold://10.0.0.1", "fencehold://10.0.0.2")
-    for made in (first, other):
-        assert (made.ttl, made.grace, made.connect_timeout) == (10.0, 0.5, 2.5)
-        assert (made.name, made.meta) == ("billing", {"release": "2.4"})
-    assert isinstance(plan.source(EFFICIENCY), ProceedingSource)
+    assert first.config is other.config is config
+    assert (config.ttl, config.grace, config.connect_timeout) == (10.0, 0.5, 2.5)
+    assert (config.name, config.meta) == ("billing", {"release": "2.4"})
+    assert other.proceeds
     assert plan.rules.tier("wallet:7") is CORRECTNESS
     assert plan.rules.tier("cache:7") is EFFICIENCY
 
 
 def test_without_any_word_there_are_defaults() -> None:
     """A service on this machine, and times that need no thought."""
-    made = making(planned(Said()))
-    assert made.url == "fencehold://127.0.0.1:7420"
+    made = configured()
+    assert made.url == DEFAULT_URL == "fencehold://127.0.0.1:7420"
     assert (made.ttl, made.grace, made.connect_timeout, made.name, made.meta) == (30.0, 1.0, 5.0, "", None)
 
 
 def test_the_nearest_word_on_where_counts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program's over the environment's over the file's."""
     file.write_text('[client]\nurl = "fencehold://of-the-file"\nttl = 10')
-    assert making(planned(Said(), file)).url == "fencehold://of-the-file"
+    assert configured(config=file).url == "fencehold://of-the-file"
     monkeypatch.setenv(URL_VARIABLE, "fencehold://of-the-environment")
-    assert making(planned(Said(), file)).url == "fencehold://of-the-environment"
-    said = making(planned(Said(url="fencehold://of-the-program"), file))
+    assert configured(config=file).url == "fencehold://of-the-environment"
+    said = configured("fencehold://of-the-program", config=file)
     assert (said.url, said.ttl) == ("fencehold://of-the-program", 10.0)
 
 
@@ -87,24 +84,24 @@ def test_where_is_said_as_a_whole(file: Path, monkeypatch: pytest.MonkeyPatch) -
     """One URL near by is not mixed with the two of a file."""
     file.write_text('[client]\ncorrectness = "fencehold://a"\nefficiency = "fencehold://b"')
     monkeypatch.setenv(URL_VARIABLE, "fencehold://c")
-    plan = planned(Said(), file)
-    assert [making(plan, tier).url for tier in (CORRECTNESS, EFFICIENCY)] == ["fencehold://c"] * 2
-    plan = planned(Said(correctness="fencehold://d"), file)
-    assert [making(plan, tier).url for tier in (CORRECTNESS, EFFICIENCY)] == ["fencehold://d"] * 2
+    config = configured(config=file)
+    assert [url_of(config, tier) for tier in (CORRECTNESS, EFFICIENCY)] == ["fencehold://c"] * 2
+    config = configured(correctness="fencehold://d", config=file)
+    assert [url_of(config, tier) for tier in (CORRECTNESS, EFFICIENCY)] == ["fencehold://d"] * 2
 
 
 def test_what_a_program_says_wins_even_if_it_is_the_default(file: Path) -> None:
     """Saying it is not the same as saying nothing."""
     file.write_text('[client]\nttl = 10\nconnect_timeout = 1\non_unavailable = "proceed"')
-    plan = planned(Said(ttl=30, connect_timeout=5, on_unavailable="raise"), file)
-    assert (making(plan).ttl, making(plan).connect_timeout) == (30, 5)
-    assert not isinstance(plan.source(EFFICIENCY), ProceedingSource)
+    config = configured(ttl=30, connect_timeout=5, on_unavailable="raise", config=file)
+    assert (config.ttl, config.connect_timeout) == (30, 5)
+    assert not plan_of(config).source(EFFICIENCY).proceeds
 
 
 def test_rules_add_up(file: Path) -> None:
     """A file protects names that the program does not know of; for the same names, the program's word counts."""
     file.write_text('[client.rules]\n"wallet:*" = "correctness"\n"cache:*" = "correctness"')
-    rules = planned(Said(rules={"cache:*": EFFICIENCY, "till:*": CORRECTNESS}), file).rules
+    rules = configured(rules={"cache:*": EFFICIENCY, "till:*": CORRECTNESS}, config=file).rules
     tiers = {name: rules.tier(name) for name in ("wallet:1", "cache:1", "till:1")}
     assert tiers == {"wallet:1": CORRECTNESS, "cache:1": EFFICIENCY, "till:1": CORRECTNESS}
 
@@ -117,19 +114,19 @@ def test_the_file_is_the_one_given_or_the_one_of_the_environment(
     file.write_text("[client]\nttl = 10")
     other.write_text("[client]\nttl = 20")
     monkeypatch.setenv(CONFIG_VARIABLE, str(file))
-    assert making(planned(Said())).ttl == 10
-    assert making(planned(Said(), str(other))).ttl == 20
+    assert configured().ttl == 10
+    assert configured(config=str(other)).ttl == 20
     monkeypatch.setenv(CONFIG_VARIABLE, "")
-    assert making(planned(Said())).ttl == 30
+    assert configured().ttl == 30
 
 
 def test_one_file_serves_the_server_and_its_clients(file: Path) -> None:
     """Each reads what is its own."""
     file.write_text('port = 7421\n[limits]\nsessions_max = 5\n[client]\nurl = "fencehold://a:7421"')
-    assert read(file) == Said(url="fencehold://a:7421")
+    assert read(file) == {"url": "fencehold://a:7421"}
     assert read_by_the_server(file).settings == {"port": 7421}
     file.write_text("port = 7421")
-    assert read(file) == Said()
+    assert read(file) == {}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +187,7 @@ def test_two_words_on_where_in_one_file_are_refused(file: Path) -> None:
     """As they are in a program."""
     file.write_text('[client]\nurl = "fencehold://a"\nefficiency = "fencehold://b"')
     with pytest.raises(UsageError, match="either one URL"):
-        planned(Said(), file)
+        configured(config=file)
 
 
 def test_both_clients_read_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

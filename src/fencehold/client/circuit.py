@@ -1,4 +1,4 @@
-"""The breaker: whether a backend that was not reached lately is worth asking now.
+"""The circuit breaker: whether a backend that was not reached lately is worth asking now.
 
 1. *Closed*, everybody may ask. As many failures as `failures_max`, one after the other with nothing heard between
    them and no more than `window_s` from the first to the last, open it.
@@ -52,7 +52,7 @@ class Permit(NamedTuple):
     is_probe: bool
 
 
-class Breaker:
+class CircuitBreaker:
     """The breaker of one backend. Each permit is to be told the end of, once."""
 
     def __init__(self, draw: Callable[[], float], pace: Pace = PACE) -> None:
