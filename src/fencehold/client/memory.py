@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable
 
 from fencehold.client.aio.channel import Channel
-from fencehold.client.blocking.thread import LoopThread
 from fencehold.client.driver import Driver
+from fencehold.client.threads.loop import LoopThread
 from fencehold.guarantees import Guarantees
 from fencehold.server import Config, Server
 

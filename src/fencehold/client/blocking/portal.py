@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.channel import Channel
-from fencehold.client.blocking.thread import LoopThread, Slip
-from fencehold.client.blocking.threads import Threads
 from fencehold.client.connect import Source, carrier_of
+from fencehold.client.threads.kinds import Threads
+from fencehold.client.threads.loop import LoopThread, Slip
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock

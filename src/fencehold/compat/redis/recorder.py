@@ -24,8 +24,8 @@ from typing import Any
 from fencehold import aio
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Lock
-from fencehold.client.blocking.thread import LoopThread, closed
 from fencehold.client.connect import Plan
+from fencehold.client.threads.loop import LoopThread, closed
 from fencehold.compat.redis.arguments import tier_of
 from fencehold.compat.redis.records import Record, holder_side, key_of, timeout_of, waiting_side
 from fencehold.compat.shadow import Report, Side, Tally

@@ -81,12 +81,12 @@ def threads() -> Threads:
     """What the threads of this application are now."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and gevent.is_module_patched("threading"):
-        from fencehold.client.blocking.on_gevent import GeventThreads  # noqa: PLC0415 - it needs gevent
+        from fencehold.client.threads.on_gevent import GeventThreads  # noqa: PLC0415 - it needs gevent
 
         return GeventThreads()
     eventlet = sys.modules.get("eventlet.patcher")
     if eventlet is not None and eventlet.is_monkey_patched("thread"):
-        from fencehold.client.blocking.on_eventlet import EventletThreads  # noqa: PLC0415 - it needs eventlet
+        from fencehold.client.threads.on_eventlet import EventletThreads  # noqa: PLC0415 - it needs eventlet
 
         return EventletThreads()
     return _REAL

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from fencehold.client.blocking.threads import Gate, threads
 from fencehold.client.protocol.requests import Acquire
+from fencehold.client.threads.kinds import Gate, threads
 from fencehold.errors import UsageError
 
 Result = TypeVar("Result")
