@@ -1,6 +1,6 @@
 """Candidacy: how terms of office follow one another, in either client.
 
-1. The loss of a term ends the term, and not the candidacy: whoever lost it campaigns again. Whatever else the body
+1. The loss of a term ends the term, and not the candidacy: its loser campaigns again. Whatever else the body
    raises goes on to its caller, once the term is resigned.
 2. A service that is away is waited for: it was reached once, or the first campaign had said so. What trying again
    does not help with (a refused password, a usage error) is raised.

@@ -98,7 +98,7 @@ class ConnectionLog:
     def on_down(self, connection: NodeConnection, now: float) -> None:
         """No connection carries the session, or could be made that would."""
         if self._session is None:
-            # Whoever connects is told by an error.
+            # The caller of connect is told by an error.
             return
         if self._down_at is None:
             self._down_at, self._tell_at_s = now, connection.patience
@@ -223,7 +223,7 @@ class Driver:
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for connection in self._open:
             if connection.transport is not None:
-                # Replaced rather than closed: whoever closes the number later must not hit another file.
+                # Replaced rather than closed: what closes the number later must not hit another file.
                 os.dup2(nowhere, connection.transport.get_extra_info("socket").fileno(), inheritable=False)
         os.close(nowhere)
         self.protocol.on_forked()

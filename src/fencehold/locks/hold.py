@@ -71,7 +71,7 @@ class Claiming:
         return shown if self.is_protected else f"{shown} unprotected"
 
     def __del__(self) -> None:
-        # Not released here: whoever lost track of it may still be working under it.
+        # Not released here: those who lost track of it may still be working under it.
         # An interrupt may have come before it had one.
         grant = getattr(self, "_grant", None)
         if grant is not None and not grant.ending and grant.is_protected:
@@ -115,7 +115,7 @@ class Body(Generic[Held]):
     def leave(self) -> None:
         """It is over, or never began."""
         self.is_over = True
-        # Another, if bodies are not left in order, or not by whoever entered: who looks finds this one over.
+        # Another, if bodies are not left in order, or not by the one that entered: who looks finds this one over.
         if _innermost.get() is self:
             _innermost.set(self.outer)
 

@@ -89,12 +89,12 @@ def campaign_failed(name: str, error: Exception) -> None:
 def overloaded(busy: Overloaded, patience_s: float) -> None:
     """The service has no time for something now, which is asked again for so long."""
     if patience_s <= 0:
-        # Whoever asked is told by an error.
+        # The caller is told by an error.
         return
     lasting = f" for {shown(round(patience_s, 1))}" if patience_s < inf else ""
     OVERLOADS.tell(logging.WARNING, "%s; trying again%s", busy, lasting)
 
 
 def _level(grant: Grant, level: int) -> int:
-    # Whoever closes a client knows that what it holds is over.
+    # Who closes a client knows that what it holds is over.
     return logging.INFO if grant.ending == CLOSED else level

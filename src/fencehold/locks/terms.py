@@ -10,7 +10,7 @@ from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 
 Meta: TypeAlias = str | Mapping[str, object] | None
-"""What is shown to whoever asks who holds a name: text, or what JSON can say."""
+"""What is shown to those who ask who holds a name: text, or what JSON can say."""
 Forever: TypeAlias = Literal[-1] | None
 """A time to wait that has no limit."""
 
@@ -70,7 +70,7 @@ class Terms:
 
     @property
     def shared(self) -> bool:
-        """Whether it is to be had together with others who share it."""
+        """Whether it is held together with others who share it."""
         return self._options[1] == "S"
 
     @property
@@ -80,7 +80,7 @@ class Terms:
 
     @property
     def meta(self) -> str:
-        """What is shown to whoever asks who holds it."""
+        """What is shown to those who ask who holds it."""
         return self._options[4]
 
     @property

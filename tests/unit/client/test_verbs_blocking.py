@@ -266,6 +266,45 @@ def test_an_election_has_one_leader_whose_fence_is_the_epoch() -> None:
     run(test)
 
 
+def test_a_term_that_was_resigned_is_not_entered() -> None:
+    """It is over: its body would run without leading."""
+
+    def test() -> None:
+        with service() as url, connect(url) as client:
+            election = client.election("chief")
+            terms = election.terms()
+            term = next(terms)
+            election.resign()
+            with pytest.raises(NotOwner, match="released before"):
+                with term:
+                    pytest.fail("entered")
+            terms.close()
+
+    run(test)
+
+
+def test_a_release_that_failed_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be released is still this thread's, by the lock that made it."""
+
+    def test() -> None:
+        with service() as url, connect(url) as client:
+            lock = client.lock("a")
+            hold = lock.acquire()
+
+            def refused(_: object) -> None:
+                raise Unavailable("not now")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(type(hold), "release", refused)
+                with pytest.raises(Unavailable):
+                    lock.release()
+            assert lock.owned()
+            lock.release()
+            assert not lock.locked()
+
+    run(test)
+
+
 def test_a_watch_sees_what_happens() -> None:
     """Events of names with the prefix come in order, and no others."""
 

@@ -320,7 +320,7 @@ class ProceedCarrier(OuterCarrier):
             await self.within.extend(grant, ttl)
 
     async def ready(self) -> None:
-        # Whoever goes on without it can begin without it.
+        # Who goes on without it can begin without it.
         try:
             await self.within.ready()
         except Unavailable as error:

@@ -53,7 +53,7 @@ class Channel:
             raise
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
-        """Give a grant back. It is done whether or not the future is awaited."""
+        """Release a grant. It is done whether or not the future is awaited."""
         future = self._promise()
         self.protocol.release(grant, future, self.clock())
         self.driver.soon()
@@ -119,7 +119,7 @@ class Channel:
             await self.waits.stopped()
 
     def _promise(self) -> "asyncio.Future[Any]":
-        """Where an answer goes, for whoever asks on the loop that this belongs to."""
+        """Where an answer goes, for a caller on the loop that this belongs to."""
         # Before anything is asked: on another loop nobody would ever hear the answer.
         check_loop(self.loop, self.protocol.unusable)
         return self.loop.create_future()

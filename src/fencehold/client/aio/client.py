@@ -70,7 +70,7 @@ class Client(AsyncOnly, Verbs):
         return await self._carrier_of(tier).explain(one(name)[0], limit=limit)
 
     async def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
-        """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
+        """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.

@@ -1,9 +1,9 @@
 """A claim, and a hold: names, a fence, and how long they may be trusted. It, and not a task, is the owner.
 
-1. Nothing is given back by forgetting it: an abandoned hold warns, and lives as long as its session.
+1. Nothing is released by forgetting it: a forgotten hold warns, and lives as long as its session.
 2. Inside `async with`, losing the hold cancels the body, as `asyncio.timeout` does: once, and told apart from any
    other cancellation.
-3. A release that was sent is done, whoever stops waiting for its answer.
+3. A release that was sent is done, whether or not anyone waits for its answer.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Claim(Claiming):
         await self._carrier.extend(self._grant, ttl_of(ttl))
 
     async def release(self) -> None:
-        """Give the names back. Done even if the caller is cancelled while waiting for the answer.
+        """Release the names. Done even if the caller is cancelled while waiting for the answer.
 
         Raises:
             HoldLost: it was lost before; what was done under it may not have been alone.

@@ -66,7 +66,7 @@ class Client(BlockingOnly, Verbs):
         return self._route_of(tier).portal().explain(one(name)[0], limit=limit)
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
-        """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
+        """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
@@ -134,7 +134,7 @@ class Client(BlockingOnly, Verbs):
         raise UsageError("the client is closed")
 
     def _on_forked(self) -> None:
-        """In a child: the parent's threads are not here, and whoever held this lock neither."""
+        """In a child: the parent's threads are not here, nor is the one that held this lock."""
         self._starting = threading.Lock()
         self._portals = {}
 

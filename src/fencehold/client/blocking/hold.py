@@ -59,7 +59,7 @@ class Claim(Claiming):
         self._portal.extend(self._grant, ttl_of(ttl))
 
     def release(self) -> None:
-        """Give the names back. Done even if the caller is interrupted while waiting for the answer.
+        """Release the names. Done even if the caller is interrupted while waiting for the answer.
 
         Raises:
             HoldLost: it was lost before; what was done under it may not have been alone.
@@ -165,7 +165,7 @@ class Loss:
         """The hold is lost."""
         self._is_set = True
         for gate in list(self._gates):
-            # Opened by whoever takes it out: that is done once.
+            # Opened by the one that takes it out: that is done once.
             if self._gates.pop(gate, self) is None:
                 gate.open()
         while self._callbacks:

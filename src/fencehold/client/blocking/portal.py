@@ -41,7 +41,7 @@ class Portal(Protocol):
         """Acquire for the calling thread, or for an owner made `anew`. An interrupt leaves nothing behind."""
 
     def release(self, grant: Grant) -> None:
-        """Give a grant back. Once handed over it is done, whoever stops waiting."""
+        """Release a grant. Once handed over it is done, whether or not anyone waits."""
 
     def release_soon(self, grant: Grant) -> None:
         """Have a grant released that nobody has, unless that was done. It does not wait, nor raise."""
@@ -71,7 +71,7 @@ class Portal(Protocol):
         """Whether the client is closed, or being closed."""
 
     def close(self) -> None:
-        """Give everything back, then end the loop and the thread."""
+        """Release everything, then end the loop and the thread."""
 
 
 class CarrierPortal(LoopThread):
@@ -93,7 +93,7 @@ class CarrierPortal(LoopThread):
             answer = at_once.acquire(terms, who)
             if answer.grant is not None or (answer.is_known and terms.timeout == 0):
                 return answer.grant
-        return self.run(self.channel.acquire(terms, who, owner), self._give_back)
+        return self.run(self.channel.acquire(terms, who, owner), self._release_granted)
 
     def release(self, grant: Grant) -> None:
         at_once = self.channel.at_once
@@ -102,7 +102,7 @@ class CarrierPortal(LoopThread):
 
     def release_soon(self, grant: Grant) -> None:
         with suppress(UsageError):
-            self.post(self._give_back, grant)
+            self.post(self._release_granted, grant)
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         self.run(self.channel.extend(grant, ttl))
@@ -129,7 +129,7 @@ class CarrierPortal(LoopThread):
     async def end(self) -> None:
         await self.channel.close()
 
-    def _give_back(self, grant: Grant | None) -> None:
+    def _release_granted(self, grant: Grant | None) -> None:
         """On the loop's thread."""
         if grant is not None and not grant.ending:
             self._start(self.slip(), _awaited(self.channel.release, grant), [])
@@ -168,7 +168,7 @@ class ServicePortal(CarrierPortal):
 
     # On the loop's thread.
 
-    def _give_back(self, grant: Grant | None) -> None:
+    def _release_granted(self, grant: Grant | None) -> None:
         if grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
             self.protocol.release(grant, None, clock())
 

@@ -207,7 +207,7 @@ class NodeConnection:
         return f"cannot reach {self._rotation.url} within {self._timeout:g} s: {self._rotation.troubles()}"
 
     def unavailable(self) -> Unavailable:
-        """The error for whoever has waited for the service long enough."""
+        """The error for a caller that has waited for the service long enough."""
         if self._busy is None:
             return Unavailable(self.unreached())
         tried = f"{self._rotation.url} opened no session within {self._timeout:g} s"

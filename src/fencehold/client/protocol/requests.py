@@ -228,7 +228,7 @@ class Numbered(Request):
 
 
 class Acquire(Numbered):
-    """Ask for names. Kept with a `Grant`, or with None if they were not to be had."""
+    """Ask for names. Kept with a `Grant`, or with None if they were not acquired."""
 
     __slots__ = ("grant", "owner", "terms")
 
@@ -325,7 +325,7 @@ class Acquire(Numbered):
 
 
 class Release(Numbered):
-    """Give a grant back. Without a promise it is done for good measure, and nobody is told how."""
+    """Release a grant. Without a promise it is done for good measure, and nobody is told how."""
 
     __slots__ = ("grant",)
 
@@ -592,7 +592,7 @@ class Close(Request):
 
 
 class Ready(Request):
-    """Nothing is sent: whoever waits for it wants to know that a session is open. Kept with None."""
+    """Nothing is sent: its caller wants to know that a session is open. Kept with None."""
 
     __slots__ = ()
 

@@ -136,7 +136,7 @@ class SessionProtocol:
         self._now = now
         session = self.session
         if session.overdue or (session.ends and session.ends[0][0] <= now):
-            self._give_back_overdue()
+            self._release_overdue()
         request = Acquire(terms, owner, promise, now)
         self._submit(request)
         return request
@@ -153,13 +153,13 @@ class SessionProtocol:
         request.stage = DONE
 
     def release(self, grant: Grant, promise: Promise | None, now: float) -> None:
-        """Give a grant back. From here on it is not trusted, whatever the answer."""
+        """Release a grant. From here on it is not trusted, whatever the answer."""
         self._now = now
         self._forget(grant)
         self._submit(Release(grant, promise, now))
 
     def _undo(self, request: Acquire, grant: Grant) -> None:
-        """Give back a grant that nobody has heard of: nothing was done under it."""
+        """Release a grant that nobody has heard of: nothing was done under it."""
         if request.terms.at_least:
             # A release would keep the names for their least time; what is withdrawn was never granted.
             self._forget(grant)
@@ -292,7 +292,7 @@ class SessionProtocol:
         self.attached = False
         self.session.trust.on_over()
         for grant in self.session.holds.values():
-            # Whoever is to be told of losses lives in the parent.
+            # Those who are to be told of losses live in the parent.
             grant.on_lost = None
         self.session.lose_all("it is the parent's: a child process inherits no hold")
 
@@ -619,7 +619,7 @@ class SessionProtocol:
         if self._now >= self._close_by:
             self._on_closed()
 
-    def _give_back_overdue(self) -> None:
+    def _release_overdue(self) -> None:
         """Release what has run out here, before the server counts it against its owner who asks again.
 
         Not sooner: if nobody asks, it is to be seen that it ran out.

@@ -1,9 +1,9 @@
-"""Gates: what whoever asks waits at, until the portal's thread opens it; and how that thread is had.
+"""Gates, at which callers wait until the portal's thread opens them; and how that thread is started.
 
 1. The portal's thread is a real one, also where an application's threads are greenlets (gevent, eventlet): a
    greenlet that computes for long must not keep sessions from being kept alive.
-2. Whoever waits at a gate lets the application's other threads run, or its other greenlets.
-3. What the application's threads are is looked at when a portal is made: whoever patches, patches first.
+2. A caller that waits at a gate lets the application's other threads run, or its other greenlets.
+3. What the application's threads are is looked at when a portal is made: patches come before that.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class Gate(Protocol):
         """Wait until it is open, for so many seconds at most; says whether it is."""
 
     def open(self) -> None:
-        """Let pass whoever waits, or will."""
+        """Let pass those who wait, or will."""
 
 
 class Threads(Protocol):

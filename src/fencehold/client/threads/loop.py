@@ -170,7 +170,7 @@ class LoopThread:
         await asyncio.gather(*late, return_exceptions=True)
 
     def _refuse_posted(self) -> None:
-        """What was handed over when nobody looked any more: whoever sleeps on it is to hear so."""
+        """What was handed over when nobody looked any more: those who sleep on it are to hear so."""
         while self._posted:
             _, args = self._posted.popleft()
             for arg in args:
@@ -209,7 +209,7 @@ def _stop_waiting_for(tasks: "list[asyncio.Task[Result]]", undo: Callable[[Resul
 
 
 def closed() -> UsageError:
-    """For whoever asks a client that is closed."""
+    """For those who ask a client that is closed."""
     return UsageError("the client is closed")
 
 

@@ -1,4 +1,4 @@
-"""Where eventlet has patched threads. Whoever waits for the portal's thread waits in the hub of its own thread.
+"""Where eventlet has patched threads: who waits for the portal's thread waits in the hub of its own thread.
 
 An eventlet hub does not notice what another thread does to its locks. So each has a *bell*: a pipe that one of its
 greenlets reads, and any thread writes to.

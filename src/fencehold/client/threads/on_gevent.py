@@ -1,4 +1,4 @@
-"""Where gevent has patched threads. Whoever waits for the portal's thread waits in the hub of its own thread.
+"""Where gevent has patched threads: who waits for the portal's thread waits in the hub of its own thread.
 
 gevent's patched locks are not enough: they give up (`LoopExit`) when they wait for another thread and their hub
 has nothing else to do. An async watcher is what gevent lets other threads touch, and keeps the hub going.

@@ -106,6 +106,6 @@ def refuse_token(token: Any, name: str) -> None:
     if token is not None:
         raise NotHonoured(
             "Cannot take a lock by a token of yours: a hold belongs to the client that has it. "
-            "Pass its fence on, to whoever must refuse late writes",
+            "Pass its fence on, to what must refuse late writes",
             name,
         )

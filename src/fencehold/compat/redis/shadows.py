@@ -114,7 +114,7 @@ class Shadowing(Generic[Made]):
         try:
             return Ticket(self._recorder or self._started(), Record(_text(name), timeout, owner))
         except Exception as error:
-            # No thread to be had, no memory: the lock is the application's all the same.
+            # No thread available, no memory: the lock is the application's all the same.
             self._counts.failures += 1
             logger.debug("%r is not followed: %s", name, error)
             return None
