@@ -27,8 +27,8 @@ from fencehold.client.circuit import CircuitBreaker, Pace
 from fencehold.client.config import Config
 from fencehold.client.driver import Driver
 from fencehold.client.endpoints import SCHEMES, Rotation, parse, wrong_scheme
+from fencehold.client.protocol.connection import Settings
 from fencehold.client.protocol.session import SessionProtocol
-from fencehold.client.protocol.settings import Settings
 from fencehold.client.rules import Rules
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees

@@ -5,10 +5,9 @@ from typing import Any
 from hiredis import Reader
 
 from fencehold.client.endpoints import Endpoint, Rotation
-from fencehold.client.protocol.connection import Connect, Drop, Sweep
+from fencehold.client.protocol.connection import Connect, Drop, Settings, Sweep
 from fencehold.client.protocol.requests import Acquire
 from fencehold.client.protocol.session import SessionProtocol
-from fencehold.client.protocol.settings import Settings
 from fencehold.drivers.resp.wire import bulk
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant

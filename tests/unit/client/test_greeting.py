@@ -3,7 +3,7 @@
 from fencehold import CORRECTNESS, EFFICIENCY
 from fencehold.client.config import Config
 from fencehold.client.connect import plan_of, session_protocol
-from fencehold.client.protocol.settings import Settings
+from fencehold.client.protocol.connection import Settings
 from fencehold.drivers.resp.wire import command
 
 

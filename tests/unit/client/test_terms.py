@@ -6,7 +6,7 @@ import pytest
 from hiredis import Reader
 
 from fencehold.client.config import Config
-from fencehold.client.protocol.settings import Settings
+from fencehold.client.protocol.connection import Settings
 from fencehold.drivers.resp.wire import command, error
 from fencehold.errors import Refused, UsageError
 from fencehold.locks.identity import OWNER_BYTES_MAX, encode, session_meta

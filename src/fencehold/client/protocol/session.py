@@ -42,6 +42,7 @@ from fencehold.client.protocol.connection import (
     NodeConnection,
     Phase,
     Pipeline,
+    Settings,
     Sweep,
 )
 from fencehold.client.protocol.ledger import Session
@@ -66,7 +67,6 @@ from fencehold.client.protocol.requests import (
     Settle,
     Subscribe,
 )
-from fencehold.client.protocol.settings import Settings
 from fencehold.drivers.resp.wire import ELSEWHERE, command, overloaded, refused, split
 from fencehold.errors import Overloaded, SessionExpired, UsageError
 from fencehold.locks.terms import Terms
