@@ -82,6 +82,10 @@ fmt: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
+.PHONY: blocking
+blocking: setup ## the blocking client, made anew of the async one
+	@$(BIN)/python scripts/blocking
+
 .PHONY: messages
 messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/drivers/etcd/messages.proto
 	@$(BIN)/python scripts/messages
@@ -116,7 +120,7 @@ clean: ## remove what is made again by itself; the environment and bench/results
 
 .PHONY: lint
 lint: setup
-	@scripts/timed lint bash -c '$(BIN)/ruff check --quiet --output-format=concise . && $(BIN)/ruff format --check .'
+	@scripts/timed lint bash -c '$(BIN)/ruff check --quiet --output-format=concise . && $(BIN)/ruff format --check . && $(BIN)/python scripts/blocking --check'
 
 .PHONY: types
 types: setup

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fencehold.client import session as client_session
-from fencehold.client.protocol import SessionProtocol
+from fencehold.client.protocol import ledger
+from fencehold.client.protocol.session import SessionProtocol
 from fencehold.core import acquire, commands, machine, requests
 from fencehold.core.outcomes import Cancelled, Refused, Renewed
 from fencehold.core.state import Session, State
@@ -115,9 +115,9 @@ def _a_repeated_request_acted_upon_again(patch: Patch) -> None:
 
 def _trust_counted_from_the_answer(patch: Patch) -> None:
     """The client counts from when the answer came, not from when it asked."""
-    on_kept_alive, on_attached = SessionProtocol.on_kept_alive, SessionProtocol.on_attached
-    patch.setattr(SessionProtocol, "on_kept_alive", lambda self, _, at_ms: on_kept_alive(self, self.now, at_ms))
-    patch.setattr(SessionProtocol, "on_attached", lambda self, reply, _: on_attached(self, reply, self.now))
+    on_kept_alive, on_attached = SessionProtocol._on_kept_alive, SessionProtocol._on_attached
+    patch.setattr(SessionProtocol, "_on_kept_alive", lambda self, _, at_ms: on_kept_alive(self, self._now, at_ms))
+    patch.setattr(SessionProtocol, "_on_attached", lambda self, reply, _: on_attached(self, reply, self._now))
 
 
 def _time_nobody_led_is_counted(patch: Patch) -> None:
@@ -134,18 +134,18 @@ def _time_nobody_led_is_counted(patch: Patch) -> None:
 def _trust_that_comes_back(patch: Patch) -> None:
     """A client that slept beyond its trust believes the keep-alive that was answered meanwhile."""
     patch.setattr(SessionProtocol, "_distrust", lambda _: None)
-    patch.setattr(client_session.Session, "next_end", lambda _: inf)
+    patch.setattr(ledger.Session, "next_end", lambda _: inf)
 
 
 def _a_withdrawal_is_sent_once(patch: Patch) -> None:
     """A cancel that was on its way when the connection broke is not sent again."""
-    on_attached = SessionProtocol.on_attached
+    on_attached = SessionProtocol._on_attached
 
     def forget(protocol: SessionProtocol, reply: Any, sent_at: float) -> None:
         protocol.session.cancels.clear()
         on_attached(protocol, reply, sent_at)
 
-    patch.setattr(SessionProtocol, "on_attached", forget)
+    patch.setattr(SessionProtocol, "_on_attached", forget)
 
 
 def _no_margin_for_clocks_that_drift(patch: Patch) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fencehold.backends.sqlite.file import SqliteAddress
 from fencehold.cli.options import duration
-from fencehold.client.configuring import Said, planned, read
-from fencehold.client.sources import ServiceSource
+from fencehold.client.config import configured, read
+from fencehold.client.connect import plan_of
 from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.drivers.resp.address import RedlockAddress
 from fencehold.durations import Duration, parsed, seconds_of, shown_limit
@@ -153,14 +153,12 @@ def test_locks_say_which_option_is_wrong(wrong: dict[str, Any], message: str) ->
 
 def test_connect_takes_durations(tmp_path: Path) -> None:
     """In the call, and in the file."""
-    plan = planned(Said("fencehold://h", ttl="1m", grace=timedelta(seconds=2), connect_timeout="500ms"))
-    source = plan.source(Tier.CORRECTNESS)
-    assert isinstance(source, ServiceSource)
-    assert source.making[1:3] == (60, 2)
-    assert source.making.connect_timeout == 0.5
+    config = configured("fencehold://h", ttl="1m", grace=timedelta(seconds=2), connect_timeout="500ms")
+    assert plan_of(config).source(Tier.CORRECTNESS).config is config
+    assert (config.ttl, config.grace, config.connect_timeout) == (60, 2, 0.5)
     file = tmp_path / "fencehold.toml"
     file.write_text('[client]\nttl = "1m"\ngrace = 2\n')
-    assert read(file).ttl == 60
+    assert read(file)["ttl"] == 60
 
 
 @pytest.mark.parametrize(
@@ -177,7 +175,7 @@ def test_connect_takes_durations(tmp_path: Path) -> None:
 def test_connect_says_which_option_is_wrong(url: str, wrong: dict[str, Any], message: str) -> None:
     """Before anything is connected to, whatever the backend."""
     with pytest.raises(UsageError) as refused:
-        planned(Said(url, **wrong))
+        plan_of(configured(url, **wrong))
     assert str(refused.value).startswith(message)
 
 

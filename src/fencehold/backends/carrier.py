@@ -15,7 +15,6 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
-from fencehold.client.aio.waits import LongWaits
 from fencehold.errors import Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import AtOnce, check_loop
@@ -24,6 +23,7 @@ from fencehold.locks.identity import Owners, Who, name_of
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import EXPLAIN_LIMIT, Explanation, limited
+from fencehold.locks.waits import LongWaits
 
 _LOOK_S = 0.5
 """How often it is looked whether a name has changed hands."""

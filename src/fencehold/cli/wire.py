@@ -23,9 +23,8 @@ import hiredis
 
 from fencehold import __version__
 from fencehold.cli.output import ago, clean, note
-from fencehold.client.backoff import Backoff
 from fencehold.client.endpoints import SILENT
-from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
+from fencehold.client.protocol.connection import HUNG_UP, NO_PROTOCOL, Backoff
 from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
 from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split

@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
-from fencehold.client.holding import Claiming
 from fencehold.errors import HoldLost, UsageError
+from fencehold.locks.hold import Claiming
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection

@@ -7,8 +7,8 @@
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from fencehold.client.holding import Claiming, Holding
 from fencehold.errors import UsageError
+from fencehold.locks.hold import Claiming, Holding
 
 FENCE_MAX = 2**63 - 1
 NAME_BYTES_MAX = 512

@@ -13,12 +13,11 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
-from fencehold.client.current import current_hold
-from fencehold.client.holding import Claiming
 from fencehold.errors import StaleFence, UsageError
 from fencehold.guards.http_headers import written
 from fencehold.guards.http_problems import CONTENT_TYPE, STALE
 from fencehold.guards.offer import Offered, offer_of
+from fencehold.locks.hold import Claiming, current_hold
 
 _DIGITS = re.compile("[0-9]{1,19}")
 

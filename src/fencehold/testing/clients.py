@@ -14,8 +14,8 @@ from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.client import Client as AsyncClient
 from fencehold.client.blocking.client import Client as BlockingClient
 from fencehold.client.driver import Driver, drivers
-from fencehold.client.protocol import SessionProtocol
-from fencehold.client.reach import Phase
+from fencehold.client.protocol.connection import Phase
+from fencehold.client.protocol.session import SessionProtocol
 from fencehold.drivers.resp.wire import command
 from fencehold.errors import UsageError
 from fencehold.locks.clock import clock
@@ -46,7 +46,7 @@ def living() -> list[Driver]:
 
 def is_reaching(driver: Driver) -> bool:
     """Whether a client wants a connection and has none."""
-    return driver.protocol.reach.phase in (Phase.PAUSED, Phase.CONNECTING, Phase.GREETING)
+    return driver.protocol.connection.phase in (Phase.PAUSED, Phase.CONNECTING, Phase.GREETING)
 
 
 async def pause_left(driver: Driver) -> float:
@@ -66,18 +66,12 @@ def quiet_for(driver: Driver) -> float:
 
     To be asked while no other thread runs, as `leap` is.
     """
-    protocol = driver.protocol
-    pipeline = protocol.pipeline
-    if not protocol.attached or pipeline.expected or pipeline.unsent or protocol.closers:
-        return 0.0
-    ends = [end for end, _ in protocol.session.ends] + [late_at for late_at, _ in protocol.deadlines.waits]
-    return max(0.0, min(ends, default=inf) - clock())
+    return max(0.0, driver.protocol.quiet_until() - clock())
 
 
 def leap(driver: Driver, seconds: int) -> None:
     """Have a client take it that its last keep-alive was sent so many seconds later."""
-    driver.protocol.session.trust.leap(seconds)
-    driver.protocol.deadlines.beat_at += seconds
+    driver.protocol.leap(seconds)
 
 
 async def put_to_sleep(driver: Driver) -> None:
@@ -159,11 +153,11 @@ def _wake(driver: Driver) -> float:
 
 
 def _pause_left(protocol: SessionProtocol) -> float:
-    return max(0.0, protocol.wake_at - clock()) if protocol.reach.phase is Phase.PAUSED else 0.0
+    return max(0.0, protocol.wake_at - clock()) if protocol.connection.phase is Phase.PAUSED else 0.0
 
 
 def _kill(driver: Driver) -> None:
-    driver.protocol.on_closed()
+    driver.protocol._on_closed()
     driver.act()
 
 

@@ -210,7 +210,7 @@ def test_whoever_waits_for_a_short_ttl_keeps_alive_more_often(ttl: float, every:
     talk.sent()
     talk.reply("OK")
     talk.wait_alive(60)
-    assert talk.protocol.deadlines.beat_at - talk.now <= 10
+    assert talk.protocol._keep_alive_at - talk.now <= 10
 
 
 def test_an_extension_moves_the_end() -> None:

@@ -19,9 +19,9 @@ from redis import asyncio as aioredis
 
 import fencehold
 from fencehold import aio
-from fencehold.client.holding import Claiming, Holding
 from fencehold.errors import HoldLost, NotOwner, UsageError
 from fencehold.guards import deadlines
+from fencehold.locks.hold import Claiming, Holding
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 from rig.postgres import Postgres, reachable_folder

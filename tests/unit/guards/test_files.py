@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import fencehold
-from fencehold.client.holding import Claiming
 from fencehold.errors import Damaged, LimitExceeded, OutcomeUnknown, StaleFence, Unavailable, UsageError
 from fencehold.guards import Offer
 from fencehold.guards.files import AsyncGuard, Guard
 from fencehold.guards.files_note import Note, decode
 from fencehold.guards.files_place import Place
+from fencehold.locks.hold import Claiming
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 
