@@ -1,6 +1,5 @@
 """Calls that end before the trust does, against real servers."""
 
-import asyncio
 import shutil
 import socket
 import threading
@@ -120,7 +119,7 @@ def test_where_nothing_is_left_nothing_is_begun(kind: type[Claiming]) -> None:
     assert (lost.value.names, lost.value.fence) == (("orders",), 7 if kind is Holding else 0)
 
 
-def test_real_holds_tell_how_long() -> None:
+async def test_real_holds_tell_how_long() -> None:
     """Both clients' holds, and what was released is not to be had any more."""
     with fencehold.connect("memory://", ttl=10) as client:
         with client.lock("orders") as hold:
@@ -135,7 +134,7 @@ def test_real_holds_tell_how_long() -> None:
             async with deadlines.within(hold):
                 pass
 
-    asyncio.run(scene())
+    await scene()
 
 
 def test_the_waits_of_a_request_share_what_is_left() -> None:
@@ -157,18 +156,14 @@ def test_a_request_ends_before_the_trust(silent: str) -> None:
         hold.check()
 
 
-def test_on_a_loop_an_answer_in_drops_ends_before_the_trust(dripping: str) -> None:
+async def test_on_a_loop_an_answer_in_drops_ends_before_the_trust(dripping: str) -> None:
     """No single wait is long; all of them together are."""
-
-    async def scene(hold: Claiming) -> None:
+    with trusted(SHORT_S) as hold:
         async with httpx.AsyncClient() as client:
             with pytest.raises(TimeoutError):
                 async with deadlines.within(hold, margin=MARGIN_S):
                     await client.get(dripping, timeout=deadlines.timeout(hold))
         hold.check()
-
-    with trusted(SHORT_S) as hold:
-        asyncio.run(scene(hold))
 
 
 def test_a_statement_is_cancelled_before_the_trust_ends(postgres: Postgres) -> None:
@@ -242,10 +237,9 @@ def test_a_statement_timeout_wants_a_transaction(postgres: Postgres) -> None:
         hold.check()
 
 
-def test_on_a_loop_a_statement_is_cancelled_as_well(postgres: Postgres) -> None:
+async def test_on_a_loop_a_statement_is_cancelled_as_well(postgres: Postgres) -> None:
     """The same, awaited."""
-
-    async def scene(hold: Claiming) -> None:
+    with trusted(SHORT_S) as hold:
         url = postgres.url()[: postgres.url().index("?")]
         async with await psycopg.AsyncConnection.connect(url) as connection:
             await deadlines.statement_timeout(connection, hold, margin=MARGIN_S)
@@ -253,9 +247,6 @@ def test_on_a_loop_a_statement_is_cancelled_as_well(postgres: Postgres) -> None:
                 await connection.execute("SELECT pg_sleep(30)")
             hold.check()
             await connection.rollback()
-
-    with trusted(SHORT_S) as hold:
-        asyncio.run(scene(hold))
 
 
 def test_a_command_that_blocks_in_redis_ends_before_the_trust(store: Redis) -> None:
@@ -292,16 +283,12 @@ def test_each_command_has_what_is_left_by_then(store: Redis) -> None:
             bounded.ping()
 
 
-def test_on_a_loop_redis_is_bounded_by_the_block(store: Redis) -> None:
+async def test_on_a_loop_redis_is_bounded_by_the_block(store: Redis) -> None:
     """`within` needs to know nothing of the client."""
-
-    async def scene(hold: Claiming) -> None:
+    with trusted(SHORT_S) as hold:
         async with aioredis.Redis(port=store.port, socket_timeout=30) as client:
             with pytest.raises(TimeoutError):
                 async with deadlines.within(hold, margin=MARGIN_S):
                     await client.blpop(["nothing"], timeout=0)
             hold.check()
             assert await client.ping()
-
-    with trusted(SHORT_S) as hold:
-        asyncio.run(scene(hold))
