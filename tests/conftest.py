@@ -1,4 +1,4 @@
-"""Options of the whole test suite, and how it runs tests that are coroutines."""
+"""Options of the whole test suite, how it runs tests that are coroutines, and how workers share the work."""
 
 import inspect
 import signal
@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from tests import loops
+from tests import groups, loops
 
 # A shell in the background, or nohup, turns these off, for children as well; tests send them to both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -19,6 +19,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="rewrite what scripts expect with what the machine says"
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        groups.longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return groups.Groups(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
