@@ -2,8 +2,8 @@
 
 Tests that share servers stay in one worker, so that those are started once: the tests of an engine, wherever they
 stand; those of a ground of `tests/behaviour`; and those of a module, which may have a server of its own. What
-takes longest begins first, so that no worker is left alone with it at the end. (`--dist loadgroup` is for this too,
-but pytest-xdist 3.8 forgets the groups with pytest 9.2, and says nothing.)
+takes longest begins first, so that no worker is left alone with it at the end. (`--dist loadgroup` is for this
+too, but pytest-xdist 3.8 loses the groups with pytest 9.2, and says nothing.)
 """
 
 import re
@@ -18,6 +18,8 @@ ENGINES = ("etcd", "zookeeper", "postgres")
 MANY = "tests/e2e/test_journal_between_engines.py"
 """It asks for the servers of all engines."""
 ALONE = (
+    "tests/robustness/test_failover.py",
+    "tests/robustness/test_members.py",
     "tests/docs/test_examples.py",
     "tests/property/test_mutations.py",
     "tests/simulation/test_bugs.py",
@@ -27,12 +29,14 @@ ALONE = (
 FIRST = (
     "engines/",
     "grounds/",
+    "tests/robustness/",
     "tests/e2e/",
     "tests/docs/",
     "tests/simulation/",
     "tests/property/",
     "tests/unit/guards/",
 )
+"""How the groups begin that take longest, by kind."""
 
 
 def group_of(nodeid: str) -> str:
