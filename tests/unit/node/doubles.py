@@ -26,7 +26,7 @@ def run(scenario: Coroutine[Any, Any, None], seconds_max: float = 20.0) -> None:
     asyncio.run(bounded())
 
 
-async def until(condition: Callable[[], object], seconds_max: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds_max: float = 60.0) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(seconds_max):
         while not condition():  # noqa: ASYNC110  (what is awaited knows of no events)
