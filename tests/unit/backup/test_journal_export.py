@@ -14,7 +14,8 @@ from fencehold.errors import AlreadyOwned, Damaged, Unavailable, UsageError
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Record, Snapshot
 from fencehold.types import Epoch, Position
-from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_of, run, store_of
+from tests.loops import run
+from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_of, store_of
 
 
 @pytest.mark.parametrize("snapshot_at", range(len(ENTRIES) + 1))

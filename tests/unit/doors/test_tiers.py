@@ -13,8 +13,8 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.node import Node
 from fencehold.server import Config, Server
-from tests.unit.doors.box import Box, Client, as_map, serve, serving
-from tests.unit.node.doubles import HandClock, run, until
+from tests.unit.doors.box import Box, Client, as_map, serving
+from tests.unit.node.doubles import HandClock, until
 from tests.unit.node.test_node import told
 
 
@@ -147,25 +147,23 @@ async def test_the_tier_cannot_change_once_there_is_something_to_lose() -> None:
         assert await opened.refusal("TIER", "EFFICIENCY") == "USAGE"
 
 
-def test_a_tier_that_is_none_is_refused() -> None:
-    """What is no tier is a usage error; so is the volatile one where there is none."""
-
-    async def scenario(box: Box) -> None:
+async def test_a_tier_that_is_none_is_refused() -> None:
+    """What is no tier is a usage error."""
+    async with serving() as box:
         client = await box.client()
         for words in (("TIER", "FAST"), ("TIER", ""), ("TIER", "A", "B"), ("HELLO", 3, "TIER")):
             assert await client.refusal(*words) == "USAGE"
         assert await client.call("TIER") == "CORRECTNESS"
 
-    async def without() -> None:
-        door = Door(Node(MemoryJournal(MemoryStore()), HandClock()))
-        client = Client(*await asyncio.open_connection("127.0.0.1", await door.open("127.0.0.1", 0)))
-        assert "has no EFFICIENCY tier" in (await client.failure("TIER", "EFFICIENCY")).detail
-        await client.close()
-        door.drain()
-        await door.close()
 
-    serve(scenario)
-    run(without())
+async def test_the_volatile_tier_is_refused_where_there_is_none() -> None:
+    """So says the error, and it is one of usage."""
+    door = Door(Node(MemoryJournal(MemoryStore()), HandClock()))
+    client = Client(*await asyncio.open_connection("127.0.0.1", await door.open("127.0.0.1", 0)))
+    assert "has no EFFICIENCY tier" in (await client.failure("TIER", "EFFICIENCY")).detail
+    await client.close()
+    door.drain()
+    await door.close()
 
 
 async def test_plain_clients_have_implicit_sessions_in_either_tier() -> None:
