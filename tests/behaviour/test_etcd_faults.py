@@ -63,7 +63,7 @@ class Raw:
 @asynccontextmanager
 async def raw(ground: Ground) -> AsyncIterator[Raw]:
     address = parse(ground.url)
-    cluster = Cluster(address, Bounds(call_s=5.0))
+    cluster = Cluster(address, Bounds(call_s=60.0))
     try:
         yield Raw(cluster, address.prefix)
     finally:
