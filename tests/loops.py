@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-_SECONDS_MAX = 120.0
+_SECONDS_MAX = 240.0
 """Until a test counts as hanging. Many times what any of them needs, also where others use the machine as well."""
 
 
