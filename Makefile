@@ -17,10 +17,14 @@ NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
 FAST_TESTS = $(wildcard tests/unit tests/scripts)
 
-# Tests that take the whole machine, one after the other. All others run side by side: more of them than cores, as
-# many wait for servers. LONG=1: with all cases, where there are very many.
-LONE_TESTS := tests/robustness
+# Tests run side by side: more of them than cores, as many wait for servers. LONG=1: with all cases, where there are
+# very many.
+ALL_TESTS = $(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/)))
 export LONG
+
+# Bytecode is kept, whatever the environment says: the tests start hundreds of processes, and each would compile anew
+# what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Tests of what is built on a driver, or on the parser, for `make lowest`; but for what needs a type checker, and for what
 # compiles messages, with a compiler that needs a newer protobuf.
@@ -35,9 +39,8 @@ help: ## show this
 
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
-	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q -n 6 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
-	@$(BIN)/pytest -q $(LONE_TESTS)
+	@$(MAKE) -j2 -k --output-sync=target types compiled lint imports
+	@$(BIN)/pytest -q -n 6 $(ALL_TESTS)
 
 .PHONY: check
 check: setup ## the fast ring, for every save: lint, types, imports, unit tests and scripts
@@ -49,7 +52,7 @@ contract: setup servers ## every engine against the port's promises; ENGINE=file
 
 .PHONY: lowest
 lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
-	@$(LOWEST)/bin/pytest -q -n 2 --dist loadgroup $(DRIVER_TESTS) $(ARGS)
+	@$(LOWEST)/bin/pytest -q -n 2 $(DRIVER_TESTS) $(ARGS)
 
 $(LOWEST)/.installed: pyproject.toml scripts/lowest | setup
 	@$(BIN)/python scripts/lowest > .lowest.txt
@@ -129,6 +132,11 @@ types: setup
 .PHONY: imports
 imports: setup
 	@scripts/timed imports $(BIN)/lint-imports
+
+# The bytecode of all tests and of what they import: once, before six workers would all do it at the same time.
+.PHONY: compiled
+compiled: setup
+	@scripts/timed compiled $(BIN)/pytest -q --collect-only $(ALL_TESTS)
 
 .PHONY: unit
 unit: setup

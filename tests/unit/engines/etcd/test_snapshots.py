@@ -162,8 +162,8 @@ def test_what_was_spoiled_is_damage(damage: str) -> None:
             await journal.save(Position(10), [b"state"])
         await spoil(address)
         with pytest.raises(Damaged):
-            async with opened(EtcdJournal(address)) as journal:
-                await read_all(journal, 10)
+            async with opened(EtcdJournal(address)) as spoiled:
+                await read_all(spoiled, 10)
 
     async def spoil(address: EtcdAddress) -> None:
         async with raw(address) as (cluster, keys):
