@@ -285,7 +285,7 @@ def g9_repeating_gives_the_same(history: History, command: c.Request, outcome: o
 
 def events_tell_the_story(having: set[tuple[str, int]], entry: c.Entry, applied: o.Applied) -> None:
     """Whoever follows the events alone knows who holds what: `having`, which is brought up to date."""
-    endings = (Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN)
+    endings = (Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN, Kind.REVOKED)
     for event in events_of(entry, applied):
         assert isinstance(event, Event)
         keys = {(name, event.fence) for name in event.names}

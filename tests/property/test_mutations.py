@@ -310,9 +310,9 @@ def the_time_of_day_begins_anew_with_each_leader(patch: Patch) -> None:
 
 
 def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:
-    def head(state: State) -> bytes:
+    def head(state: State, saving: Saving) -> bytes:
         kept, state.anchors = state.anchors, []
-        data = real(state)
+        data = real(state, saving)
         state.anchors = kept
         return data
 

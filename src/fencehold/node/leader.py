@@ -2,7 +2,8 @@
 
 1.  *Answered means durable* (G3). No answer, notice, event or reading leaves before its entry is in the journal.
 2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
-    of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together (`group_commit`).
+    of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together
+    (`group_commit`).
     Who asks for more than its share waits for itself, and for nobody else (`lanes`).
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and whoever made it builds the state anew from the journal.
