@@ -12,11 +12,12 @@ from hiredis import PushNotification, ReplyError
 
 from fencehold.client.expected import Expected
 from fencehold.client.living import end_session, give_up
-from fencehold.drivers.resp.wire import ELSEWHERE, overloaded, split
+from fencehold.drivers.resp.wire import ELSEWHERE, error, overloaded, split
 from fencehold.locks.views import party
 
 if TYPE_CHECKING:
     from fencehold.client.protocol import SessionProtocol
+    from fencehold.client.requests import Acquire
 
 
 def on_message(protocol: "SessionProtocol", reply: Any) -> None:
@@ -64,6 +65,8 @@ def _on_push(protocol: "SessionProtocol", push: list[Any]) -> None:
         _on_answer(protocol, push[1], push[2])
     elif kind in (b"timeout", b"cancelled"):
         _on_answer(protocol, push[1], None)
+    elif kind == b"refused":
+        _on_refused(protocol, push[1], push[2].decode(), push[3].decode())
     elif kind == b"event" and protocol.on_event is not None:
         protocol.on_event(push[1])
     elif kind == b"ended" and push[1] == protocol.session.id:
@@ -85,13 +88,25 @@ def _on_lost(protocol: "SessionProtocol", name: str, fence: int, how: str) -> No
         protocol.lose(grant, f"{name!r} was {how}")
 
 
-def _on_answer(protocol: "SessionProtocol", request_id: int, reply: dict[bytes, Any] | None) -> None:
+def _asked(protocol: "SessionProtocol", request_id: int) -> "Acquire | None":
     # Its own reply may still be behind that of an earlier command: a push waits for nobody.
-    request = (
+    return (
         protocol.session.waiting.pop(request_id, None)
         or protocol.pipeline.find_acquire(request_id)
         or protocol.backoff.find_acquire(request_id)
     )
+
+
+def _on_refused(protocol: "SessionProtocol", request_id: int, code: str, detail: str) -> None:
+    """Its wait was ended by a change of the policy."""
+    request = _asked(protocol, request_id)
+    if request is not None:
+        protocol.settle(request_id)
+        request.fail(error(code, detail))
+
+
+def _on_answer(protocol: "SessionProtocol", request_id: int, reply: dict[bytes, Any] | None) -> None:
+    request = _asked(protocol, request_id)
     if request is None:
         # Withdrawn: settled when the withdrawal is answered, lest the server forget what it has to undo.
         return

@@ -22,7 +22,7 @@ from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, shown
-from fencehold.doors.resp.backlog import QUANTUM
+from fencehold.doors.resp.backlog import QUANTUM, Turns
 from fencehold.doors.resp.heads import NotFlat
 from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
@@ -64,6 +64,11 @@ class Slot:
         self._connection = connection
         self.data: bytes | None = None
 
+    @property
+    def connection(self) -> "Connection":
+        """Whose reply it is."""
+        return self._connection
+
     def fill(self, data: bytes) -> None:
         """Give the reply; it is sent when all before it are."""
         self.data = data
@@ -87,6 +92,8 @@ class Connection(asyncio.Protocol):
         self.number = 0
         """Of those that came through the door, from 1."""
         self.name = ""
+        self.principal = ""
+        """Who is at the other end; empty: nobody has asked, or it has not said so yet."""
         self.closed = False
         self.ending = False
         """It is being closed, by either end: nothing more is taken or said."""
@@ -104,6 +111,9 @@ class Connection(asyncio.Protocol):
         """Since when there is half a command; and how many came before it."""
         self._partial_after = 0
         self.lane = Lane(self._go_on_later)
+        self.turns = Turns()
+        self._is_admitting = False
+        """It is being found out who is there: what else it sent waits for that."""
         self.was_throttled = False
         """It had to wait for its turn, or for room, since somebody looked."""
         self._inbox = Inbox(door.bounds.frame_bytes_max)
@@ -209,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._backlog.join(self)
 
     def _may_go_on(self) -> bool:
-        return self._has_more and not (self._full or self.lane.is_full or self.ending)
+        return self._has_more and not (self._full or self.lane.is_full or self.ending or self._is_admitting)
 
     def _note(self, has_more: bool) -> None:
         self.was_throttled = self.was_throttled or has_more
@@ -224,7 +234,7 @@ class Connection(asyncio.Protocol):
             if words is None:
                 return False
             self._handle(words)
-            if self.lane.is_full or self._full or self.ending:
+            if self.lane.is_full or self._full or self.ending or self._is_admitting:
                 return True
         return self._handle_some(*self._backlog.allowance(self))
 
@@ -236,7 +246,7 @@ class Connection(asyncio.Protocol):
             if words is None:
                 return False
             handle(words)
-            if lane.is_full or self._full or self.ending or now_ms() >= until_ms:
+            if lane.is_full or self._full or self.ending or self._is_admitting or now_ms() >= until_ms:
                 return True
         return True
 
@@ -260,11 +270,14 @@ class Connection(asyncio.Protocol):
     def _handle(self, words: list[bytes]) -> None:
         slot = Slot(self)
         self._slots.append(slot)
-        handler = self.door.handlers.get(words[0].upper())
+        word = words[0].upper()
+        handler = self.door.handlers.get(word)
         if handler is None:
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return
         try:
+            if self.door.guard is not None:
+                self.door.guard.admit(self, word)
             handler(self, words, slot)
         except Wrong as wrong:
             slot.error(wrong.code, str(wrong))
@@ -275,6 +288,25 @@ class Connection(asyncio.Protocol):
             if self._slots and self._slots[-1] is slot:
                 self._slots.pop()
             raise not_flat() from error
+
+    # Who is there.
+
+    def begin_admission(self) -> None:
+        """Handle nothing more until it is known who is there."""
+        self._is_admitting = True
+
+    def end_admission(self, principal: str | None = None) -> None:
+        """Go on, as somebody, if that was found out."""
+        self._is_admitting = False
+        if principal is not None:
+            self.principal = principal
+            self.take_place()
+        self._go_on_later()
+
+    def take_place(self) -> None:
+        """Have what connections of this principal have together, at the machine that this one belongs to."""
+        self.lane = Lane(self._go_on_later, self.node.share_of(self.principal))
+        self.turns = self.door.turns_of(self.principal)
 
     # What it asks of the node, in its lane.
 
