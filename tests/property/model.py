@@ -15,7 +15,7 @@ from typing import TypeAlias
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
-from fencehold.core.policy import Policy, Quota, QuotaMode, Rule, User, Verb
+from fencehold.core.policy import Policy, PolicyChange, Quota, QuotaMode, Rule, User, Verb
 
 Owner: TypeAlias = tuple[int, str]
 Edge: TypeAlias = tuple[Owner, Owner, o.Link]
@@ -127,6 +127,25 @@ def _rank(rule: Rule, name: str) -> int:
     if rule.name is not None:
         return 1_000 if rule.name == name else -1
     return len(rule.prefix or "") if name.startswith(rule.prefix or "") else -1
+
+
+def with_change(policy: Policy, change: PolicyChange) -> Policy:
+    """A policy after a change that was taken."""
+    pairs = ((policy.users, change.users), (policy.roles, change.roles), (policy.quotas, change.quotas))
+    tables = [{name: value for name, value in {**old, **new}.items() if value is not None} for old, new in pairs]
+    return Policy(policy.revision + 1, *tables)  # type: ignore[arg-type]
+
+
+def may(policy: Policy, principal: str, verb: Verb, name: str) -> bool:
+    """By the rule for the name, else by that for its longest prefix; of several, one that forbids wins."""
+    if not policy.revision:
+        return True
+    user = policy.users.get(principal)
+    roles = () if user is None or user.disabled else user.roles
+    rules = [rule for role in roles for rule in policy.roles[role].rules]
+    ranks = [_rank(rule, name) for rule in rules if _rank(rule, name) >= 0]
+    best = [rule for rule in rules if ranks and _rank(rule, name) == max(ranks)]
+    return all(rule.allow for rule in best) and any(verb in rule.allow for rule in best)
 
 
 class Model:
@@ -351,15 +370,7 @@ class Model:
             return DENIED
         if command.revision != before.revision:
             return RefusedFor(frozenset({o.Code.CONFLICT}))
-        tables = [
-            {name: value for name, value in {**old, **new}.items() if value is not None}
-            for old, new in (
-                (before.users, change.users),
-                (before.roles, change.roles),
-                (before.quotas, change.quotas),
-            )
-        ]
-        after = Policy(before.revision + 1, *tables)  # type: ignore[arg-type]
+        after = with_change(before, change)
         if any(role not in after.roles for user in after.users.values() for role in user.roles):
             return USAGE
         if not any(self.is_admin(after, name) for name in after.users):
@@ -395,14 +406,7 @@ class Model:
         return bool(user and not user.disabled) and any(Verb.ADMIN in rule.allow for rule in rules)
 
     def may(self, principal: str, verb: Verb, name: str) -> bool:
-        """By the rule for the name, else by that for its longest prefix; of several, one that forbids wins."""
-        if not self.policy.revision:
-            return True
-        user = self.user(principal)
-        rules = [rule for role in (user.roles if user else ()) for rule in self.policy.roles[role].rules]
-        ranks = [_rank(rule, name) for rule in rules if _rank(rule, name) >= 0]
-        best = [rule for rule in rules if ranks and _rank(rule, name) == max(ranks)]
-        return all(rule.allow for rule in best) and any(verb in rule.allow for rule in best)
+        return may(self.policy, principal, verb, name)
 
     def may_acquire(self, session: Session, names: Iterable[str]) -> bool:
         return all(self.may(session.principal, Verb.ACQUIRE, name) for name in names)
