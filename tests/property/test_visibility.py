@@ -33,6 +33,7 @@ rules = st.lists(
         st.sampled_from([*((name, True) for name in NAMES), *((prefix, False) for prefix in PREFIXES)]),
         st.sampled_from([(), ("acquire",), SEEN, HEARD, ("events",), ("acquire", *HEARD)]),
     ),
+    min_size=1,
     max_size=3,
     unique_by=lambda each: each[0],
 )
@@ -54,6 +55,10 @@ QUESTIONS: dict[str, tuple[Any, ...]] = {
     "try": ("LOCK.ACQUIRE", ..., "WAIT", 0),
     "watch": ("LOCK.WATCH", ...),
 }
+
+
+BEGINNING: tuple[tuple[str, Any], ...] = (("watch", ""), ("acquire", ["aa", "bb"]), ("list", ""), ("info", "aa"))
+"""Of every story: something is held, and looked at, before anything else happens."""
 
 
 def plain(made: Any) -> dict[str, Any]:
@@ -136,7 +141,7 @@ async def played(box: Box, first: Any, story: list[Any]) -> None:
     for each in watched:
         each.allow(policy, anew=True)
     held: list[tuple[str, int]] = []
-    for verb, what in story:
+    for verb, what in [*BEGINNING, *story]:
         for each in watched if verb in QUESTIONS else ():
             await each.ask(*(what if word is ... else word for word in QUESTIONS[verb]))
         if verb == "acquire":
