@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.connection import Connection
     from fencehold.doors.resp.door import Door
 
+_FOLLOW = b"NODE.FOLLOW"
 _NEEDS = {command.encode(): need for command, need in NEEDS.items()}
 
 
@@ -49,7 +50,8 @@ class Guard:
     def admit(self, connection: "Connection", command: bytes) -> None:
         """Raise what is to be said to one who may not say this, now."""
         need = _NEEDS[command]
-        if need.about is About.CONNECTION:
+        if need.about is About.CONNECTION or (command == _FOLLOW and not self._door.node.leads):
+            # A standby that follows a node which does not lead must hear that, whoever it is.
             return
         principal = connection.principal
         if not principal:
