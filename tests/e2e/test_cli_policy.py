@@ -89,9 +89,8 @@ def test_no_secret_is_in_the_log_or_the_journal(ruled: Ruled) -> None:
     assert ruled.call("user", "add", "root", "--admin", "--secret-file", str(ruled.place / "secret")).code == 0
     assert ruled.call("whoami", user="root").code == 0
     assert ruled.call("whoami", user="bill").code == 77
-    kept = b"".join(
-        path.read_bytes() for path in ruled.place.rglob("*") if path.is_file() and path.name != "secret"
-    )
-    kept = kept.replace((ruled.place / "other").read_bytes(), b"")
+    given = {"secret", "other"}
+    files = [path for path in ruled.place.rglob("*") if path.is_file() and path.name not in given]
+    kept = b"".join(path.read_bytes() for path in files)
     assert SECRET.encode() not in kept
     assert OTHER.encode() not in kept
