@@ -22,6 +22,7 @@ from fencehold.core import (
     grants,
     machine,
     outcomes,
+    policy_change,
     queues,
     release,
     requests,
@@ -30,6 +31,7 @@ from fencehold.core import (
     snapshot_slices,
 )
 from fencehold.core import state as core_state
+from fencehold.core.quotas import Usage
 from fencehold.core.snapshot_slices import Saving, SessionImage
 from fencehold.core.state import NOT_DUE, Crowd, Hold, Queue, Session, State, Waiter
 from fencehold.errors import InvariantViolated
@@ -312,9 +314,9 @@ def the_time_of_day_begins_anew_with_each_leader(patch: Patch) -> None:
 
 
 def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:
-    def head(state: State) -> bytes:
+    def head(state: State, saving: Saving) -> bytes:
         kept, state.anchors = state.anchors, []
-        data = real(state)
+        data = real(state, saving)
         state.anchors = kept
         return data
 
@@ -322,7 +324,32 @@ def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:
     patch.setattr(snapshot, "_head", head)
 
 
+def rights_are_not_looked_at(patch: Patch) -> None:
+    patch.setattr(acquire, "refuse_acquire", lambda *_: None)
+
+
+def waiters_outlive_their_rights(patch: Patch) -> None:
+    patch.setattr(policy_change, "refuse_acquire", lambda *_: None)
+
+
+def a_snapshot_forgets_whose_a_session_is(patch: Patch) -> None:
+    patch.setattr(snapshot_slices, "OwnedImage", lambda *fields: SessionImage(*fields[:-1]))
+
+
+def what_is_released_still_counts(patch: Patch) -> None:
+    def add_names(usage: Usage, principal: str, names: tuple[str, ...], count: int, waiters: int = 0) -> None:
+        if count > 0 or waiters:
+            real(usage, principal, names, count, waiters)
+
+    real = Usage.add_names
+    patch.setattr(Usage, "add_names", add_names)
+
+
 BUGS: dict[Callable[[Patch], None], str] = {
+    rights_are_not_looked_at: "G13",
+    waiters_outlive_their_rights: "G13",
+    a_snapshot_forgets_whose_a_session_is: "G12",
+    what_is_released_still_counts: "G11",
     a_break_does_not_move_the_fence: "G1",
     raising_the_fence_may_lower_it: "G1",
     a_raised_fence_is_not_kept: "G1",

@@ -14,7 +14,7 @@ import pytest
 
 from fencehold.client.protocol import ledger
 from fencehold.client.protocol.session import SessionProtocol
-from fencehold.core import acquire, commands, machine, requests
+from fencehold.core import acquire, commands, machine, policy_change, requests
 from fencehold.core.outcomes import Cancelled, Refused, Renewed
 from fencehold.core.state import Session, State
 from fencehold.errors import Sealed
@@ -157,6 +157,11 @@ def _no_margin_for_clocks_that_drift(patch: Patch) -> None:
     patch.setattr(trust, "_ROUNDING_S", 0.0)
 
 
+def _waiters_outlive_their_rights(patch: Patch) -> None:
+    """Rights are looked at when somebody asks for a name, and not when it is granted what it waited for."""
+    patch.setattr(policy_change, "refuse_acquire", lambda *_: None)
+
+
 def _keep_alives_wait_for_a_quiet_moment(patch: Patch) -> None:
     """A keep-alive is put off while there are commands: one client that always has some starves all others."""
     submit, renew = Leader.submit, Leader.renew
@@ -189,6 +194,7 @@ BUGS = (
     Bug("trust that comes back", _trust_that_comes_back, ("G7",), 1),
     Bug("a withdrawal is sent once", _a_withdrawal_is_sent_once, ("G9",), 1),
     Bug("keep-alives wait for a quiet moment", _keep_alives_wait_for_a_quiet_moment, ("neighbours",), 3),
+    Bug("waiters outlive their rights", _waiters_outlive_their_rights, ("G13",), 1),
     Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 6),
 )
 

@@ -14,7 +14,7 @@ from fencehold import __version__
 from fencehold.cli import completion
 from fencehold.cli.failures import complain_in_json, guarded
 
-SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
+SERVER, SCRIPTS, EYES, RIGHTS = "Server", "Locks for scripts", "Looking on", "Who may do what"
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
@@ -36,12 +36,22 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "watch": ("watch", "watch", EYES),
     "top": ("top", "top", EYES),
     "break": ("force_release", "break_", EYES),
+    "policy": ("policy", "POLICY", RIGHTS),
+    "user": ("users", "USER", RIGHTS),
+    "role": ("policy", "ROLE", RIGHTS),
+    "whoami": ("policy", "whoami", RIGHTS),
+    "can": ("policy", "can", RIGHTS),
 }
 """Each command: its module, its function (of a group, its functions by name), and the heading it stands under."""
 
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
-GROUPS = {"journal": "Export a journal, move it to another engine, look into one."}
+GROUPS = {
+    "journal": "Export a journal, move it to another engine, look into one.",
+    "policy": "Show the policy of a server, plan a change of it, apply one.",
+    "user": "Add, change, disable and remove users.",
+    "role": "Show roles and their rules.",
+}
 
 
 def prepared(words: list[str]) -> list[str]:

@@ -15,9 +15,11 @@ from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
     Break,
+    BreakAs,
     Extend,
     Mode,
     OpenSession,
+    OpenSessionAs,
     Release,
     Settle,
 )
@@ -180,7 +182,9 @@ JUDGES: dict[type, Callable[[Limits, Any], Judged]] = {
     Release: _judge_named,
     Extend: _judge_named,
     Break: _judge_break,
+    BreakAs: _judge_break,
     OpenSession: _judge_opening,
+    OpenSessionAs: _judge_opening,
     Settle: _judge_settling,
 }
 """What is asked of a command before a leader takes it; what is not listed here has one size and no limits."""

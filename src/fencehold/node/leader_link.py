@@ -2,7 +2,8 @@
 
 1. The standby says `NODE.FOLLOW name address position` every beat, and is answered its rank.
 2. The leader pushes `goodbye` before it stops. A node that does not lead answers `NOTLEADER`, or `UNAVAILABLE`.
-3. A link that is silent is no news: `suspicion` counts since when. A link that breaks is.
+3. A leader whose policy does not let the standby in is heard all the same: it lives.
+4. A link that is silent is no news: `suspicion` counts since when. A link that breaks is.
 """
 
 import asyncio
@@ -19,6 +20,9 @@ from fencehold.node.standbys import Member
 BEAT_S = 0.25
 CONNECT_S = 0.5
 _NOTHING = object()
+_NOT_LET_IN = ("NOAUTH", "DENIED")
+_LAST = 3
+"""The rank of one that its leader does not know: those that it knows go first."""
 
 
 class LeaderLink:
@@ -87,6 +91,9 @@ class _LeaderConnection(asyncio.Protocol):
             case PushNotification():
                 if reply and reply[0] == b"goodbye":
                     self._part(Parting.GOODBYE)
+            case ReplyError() if str(reply).startswith(_NOT_LET_IN):
+                # It lives and leads, and only takes no note of this node: no reason to take its place.
+                self._on_heard(_LAST)
             case ReplyError():
                 self._part(Parting.GOODBYE)
             case int():

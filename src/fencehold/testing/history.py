@@ -12,7 +12,7 @@ from fencehold.node.node import Node
 HOLDS_MAX = 100_000
 """Holds that are remembered; beyond, the oldest are forgotten."""
 
-_ENDED = {Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN}
+_ENDED = {Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN, Kind.REVOKED}
 
 
 class Held(NamedTuple):

@@ -437,6 +437,7 @@ async def test_sessions_are_listed(version: int) -> None:
             "expires_in_ms": 49_930,
             "holds": 2,
             "waits": 0,
+            "principal": "",
             "meta": "",
             "since_unix_ms": NOON,
             "age_ms": 70,

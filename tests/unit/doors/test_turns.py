@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from fencehold.doors.resp.backlog import ALONE_AFTER_MS, ALONE_COMMANDS, QUANTUM, Backlog
+from fencehold.doors.resp.backlog import ALONE_AFTER_MS, ALONE_COMMANDS, QUANTUM, Backlog, Turns
 from fencehold.doors.resp.door import Bounds
 from fencehold.doors.resp.traffic import Flood, Traffic
 from fencehold.node.lanes import BUDGET_MAX
@@ -18,10 +18,11 @@ class _Sender:
     """Has so many quanta to handle, and notes each turn."""
 
     def __init__(self, name: str, quanta: int, turns: list[str]) -> None:
-        self.name, self.left, self.turns = name, quanta, turns
+        self.name, self.left, self._noted = name, quanta, turns
+        self.turns = Turns()
 
     def go_on(self, until_ms: float) -> bool:
-        self.turns.append(self.name)
+        self._noted.append(self.name)
         self.left -= 1
         return self.left > 0
 
@@ -34,6 +35,19 @@ async def test_those_in_the_backlog_take_turns() -> None:
         backlog.join(_Sender(name, 4, turns))
     await until(lambda: len(turns) == 12)
     assert turns == list("abc") * 4
+
+
+async def test_a_principal_has_one_turn_with_however_many_connections() -> None:
+    """Three of one principal and one of another: each principal goes on once before either goes on twice."""
+    turns: list[str] = []
+    backlog, shared = Backlog(HandClock()), Turns()
+    for name in "abc":
+        sender = _Sender(name, 2, turns)
+        sender.turns = shared
+        backlog.join(sender)
+    backlog.join(_Sender("x", 3, turns))
+    await until(lambda: len(turns) == 9)
+    assert turns == list("axbxcxabc")
 
 
 async def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:

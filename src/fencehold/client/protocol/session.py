@@ -67,7 +67,7 @@ from fencehold.client.protocol.requests import (
     Settle,
     Subscribe,
 )
-from fencehold.drivers.resp.wire import ELSEWHERE, command, overloaded, refused, split
+from fencehold.drivers.resp.wire import ELSEWHERE, command, error, overloaded, refused, split
 from fencehold.errors import Overloaded, SessionExpired, UsageError
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import CLOSED, Grant
@@ -499,6 +499,8 @@ class SessionProtocol:
             self._on_answer(push[1], push[2])
         elif kind in (b"timeout", b"cancelled"):
             self._on_answer(push[1], None)
+        elif kind == b"refused":
+            self._on_withheld(push[1], push[2].decode(), push[3].decode())
         elif kind == b"event" and self.on_event is not None:
             self.on_event(push[1])
         elif kind == b"ended" and push[1] == self.session.id:
@@ -512,13 +514,23 @@ class SessionProtocol:
         if grant is not None:
             self._lose(grant, f"{name!r} was {how}")
 
-    def _on_answer(self, request_id: int, reply: dict[bytes, Any] | None) -> None:
+    def _asked(self, request_id: int) -> Acquire | None:
         # Its own reply may still be behind that of an earlier command: a push waits for nobody.
-        request = (
+        return (
             self.session.waiting.pop(request_id, None)
             or self.pipeline.find_acquire(request_id)
             or self._backoff.find_acquire(request_id)
         )
+
+    def _on_withheld(self, request_id: int, code: str, detail: str) -> None:
+        """Its wait was ended by a change of the policy."""
+        request = self._asked(request_id)
+        if request is not None:
+            self._settle(request_id)
+            request.fail(error(code, detail))
+
+    def _on_answer(self, request_id: int, reply: dict[bytes, Any] | None) -> None:
+        request = self._asked(request_id)
         if request is None:
             # Withdrawn: settled when the withdrawal is answered, lest the server forget what it has to undo.
             return
