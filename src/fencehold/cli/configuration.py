@@ -118,7 +118,7 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
 
 
 def _settle_journal(said: dict[str, Said]) -> str:
-    """Decide where the journal is; returns the URL of one that nodes share, password included, or an empty string."""
+    """Decide where the journal is; returns the URL of a shared one with its password, or an empty string."""
     chosen = _chosen(said)
     for name, nothing in _NOT_CHOSEN.items():
         if name != chosen:
