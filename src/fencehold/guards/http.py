@@ -1,11 +1,11 @@
-"""A guard at the door of a web application: pure ASGI, for Starlette, FastAPI, Django and the rest.
+"""A guard in front of a web application: pure ASGI middleware, for Starlette, FastAPI, Django and the rest.
 
-1. *A stale request is refused at the door*, with 412, before the application sees it. Its fence is in the headers
-   of `http_headers`, and is held against a mark that every request with a fence raises.
-2. *The door is not the write.* The application writes later, and a request that passed may be overtaken
-   meanwhile: by the holder of a greater fence, that passes, reads and writes while this one is still on its way
-   to the data. What is written must be guarded where it is written, with the same offer, which is at hand as
-   `scope["fencehold.offer"]`. The door saves the work; the guard at the data saves the data.
+1. *A stale request is refused by the middleware*, with 412, before the application sees it. Its fence is in the
+   headers of `http_headers`, and is held against a mark that every request with a fence raises.
+2. *The middleware does not guard the write.* The application writes later, and a request that passed may be
+   overtaken meanwhile: by the holder of a greater fence, that passes, reads and writes while this one is still on
+   its way to the data. What is written must be guarded where it is written, with the same offer, which is at hand
+   as `scope["fencehold.offer"]`. The middleware saves the work; the guard at the data saves the data.
 3. *A `StaleFence` that the application raises is a 412, too*, unless the response has begun.
 4. *Nothing passes silently*: without a fence 428 (unless not `required`), with one that cannot be read, or of
    another name than `expects` says, 400; if the marks cannot be asked, 503. See `http_problems`.

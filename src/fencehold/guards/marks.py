@@ -78,7 +78,7 @@ class GuardMarks:
 
         FenceMiddleware(app, GuardMarks(enter))
 
-    So the door and the handler's own guard have one mark, and not two.
+    So the middleware and the handler's own guard share one mark.
     """
 
     def __init__(self, enter: Callable[[Offer], Awaitable[object]]) -> None:

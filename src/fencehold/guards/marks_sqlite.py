@@ -1,7 +1,7 @@
 """Marks in a SQLite file, for the processes of one machine.
 
 They are those of `fencehold.guards.sqlite`: if the application has its data in this file, guarded by that table,
-the door and the data have one mark.
+the middleware and the data share one mark.
 
 1. One statement raises the mark and reads it: SQLite lets one writer in at a time, and the answer is of that step.
 2. Every commit is on the disk before it is told (`synchronous = FULL`): a mark never goes back after a power cut.

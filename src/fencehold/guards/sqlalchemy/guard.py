@@ -77,14 +77,14 @@ class Guard:
         self.enter(connection, hold, name)
 
     def register(self, connection: Connected, *names: str) -> None:
-        """Have names known, with no fence seen yet; those that are known stay as they are."""
+        """Register names, with no fence seen yet; names that are registered stay as they are. Idempotent."""
         on = connected(connection)
         said = self._said[dialect_of(on)]
         for name in names:
             on.execute(said.registering, {"name": said.words.name(name)})
 
     def raise_all(self, connection: Connected, hold: Offered, name: str | None = None) -> None:
-        """Raise every mark to this fence, after a restore: whoever was given a smaller one before is refused."""
+        """Raise every mark to this fence, after a restore: holders with a smaller one are refused."""
         on = connected(connection)
         on.execute(self._said[dialect_of(on)].raising_all, {"fence": offer_of(hold, name).fence})
 

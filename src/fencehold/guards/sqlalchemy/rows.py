@@ -18,7 +18,7 @@ from fencehold.guards.statements import FencedUpdate
 def fenced(update: Update, column: Any, hold: Offered, name: str | None = None) -> Update:
     """The update, which also writes the fence to its column, and only where there is no greater one.
 
-    Whoever executes it looks at its `rowcount`, or has `fenced_update` do it.
+    After executing it, check its `rowcount`, or use `fenced_update`, which does that.
 
     Raises:
         UsageError: no fence for that name.
