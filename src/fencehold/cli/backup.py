@@ -1,4 +1,4 @@
-"""`fencehold backup`: a backup of a server that runs, asked of it piece by piece.
+"""`fencehold backup`: a backup of a running server, read piece by piece.
 
 The file is what `journal export` would have written, had the server been stopped, and `journal import` takes it.
 """

@@ -1,4 +1,4 @@
-"""Checks of several nodes: would another take over, is it near enough, and would clients find it?"""
+"""Checks of several nodes: could another take over, is it up to date, and would clients reach it?"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _LAG_MAX = 1_000
 
 
 def cluster(seen: Survey) -> Iterator[Finding]:
-    """What a survey shows of the nodes."""
+    """Findings from a survey of the nodes."""
     yield _nodes(seen)
     yield from _lag(seen.nodes)
     yield from _names(seen.nodes)

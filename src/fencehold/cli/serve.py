@@ -1,8 +1,9 @@
-"""`fencehold serve`: a server alone, or one of several nodes, until it is told to stop.
+"""`fencehold serve`: a single server, or one of several nodes, until it is stopped.
 
-1. SIGTERM and SIGINT: no more is taken, what was taken is answered, the data is let go; exit 0. A second one: now.
-2. What keeps it from serving is one sentence, a hint and an exit code.
-3. On a terminal it greets; anywhere else it writes one line of log per event, to stderr.
+1. On SIGTERM and SIGINT it accepts no more commands, answers those it has accepted, closes the journal, and exits
+   0. A second signal ends it at once.
+2. If it cannot serve, it prints one sentence and a hint, and exits with a code for the reason.
+3. On a terminal it prints a banner; elsewhere it writes one line of log per event, to stderr.
 """
 
 import errno
@@ -35,7 +36,7 @@ _JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Whe
 
 
 def _option(setting: str, panel: str, words: str, *flags: str, **more: Any) -> Any:
-    """The option of a setting, which its variable may say as well."""
+    """The option of a setting, which its variable can set as well."""
     return typer.Option(*flags, envvar=SETTINGS[setting].variable, rich_help_panel=panel, help=words, **more)
 
 
@@ -131,12 +132,14 @@ LogJson = Annotated[bool | None, _option("json", _REST, "Write the log as lines 
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", envvar="FENCEHOLD_CONFIG", help="Read from this TOML file what is not said here."
+        metavar="FILE",
+        envvar="FENCEHOLD_CONFIG",
+        help="A TOML file with settings that options and variables do not give.",
     ),
 ]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Say what it would be started with, and whether that is right; start nothing."),
+    typer.Option("--check", help="Print the effective configuration and whether it is valid; start nothing."),
 ]
 
 
@@ -157,7 +160,7 @@ def serve(
     config: ConfigFile = None,
     check: Check = False,
 ) -> None:
-    """Start a server: one alone with its journal in a directory, or one of several nodes that share an engine.
+    """Start a server: a single one with its journal in a directory, or one of several nodes that share an engine.
 
     Every option can be set in the environment and in a file, too; an option wins over its variable, that over the
     file.
@@ -171,7 +174,7 @@ def serve(
 
 
 def _given(context: typer.Context) -> dict[str, Said]:
-    """What options and variables say. The parameters are `None` where they say nothing, so that a file may."""
+    """The settings from options and variables. A parameter is `None` if neither gives it, so that a file may."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {
         "json" if name == "as_json" else name: Said(
@@ -197,14 +200,14 @@ def _serve(known: Configuration) -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Take as many open files as are allowed: every client is one."""
+    """Raise the limit of open files to the hard limit: every client uses one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _prepared(data: Path) -> Path:
-    """The directory's absolute path; those above it are made, it itself is made by whoever owns it."""
+    """The directory's absolute path; its parents are created here, the directory itself by its engine."""
     path = data.expanduser().absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +219,7 @@ def _prepared(data: Path) -> Path:
 
 
 def _tell_port(port_file: Path | None, port: int) -> None:
-    """Written whole: whoever waits for the file must not read half a number."""
+    """Written atomically: a process that waits for the file must not read half a number."""
     if port_file is None:
         return
     try:
@@ -229,7 +232,7 @@ def _tell_port(port_file: Path | None, port: int) -> None:
 
 
 def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) -> typer.Exit:
-    """What kept the server from serving, and what to do."""
+    """Why the server cannot serve, and what to do."""
     match error:
         case OSError():
             return _no_address(error, config)

@@ -1,8 +1,8 @@
 """A worker of the demo: `python -m fencehold.cli.teller URL WALLET TTL FENCED AMOUNT`.
 
 It says on stdout what it has done, one line of JSON each, and waits for a line on stdin between reading and
-writing, which is where it is stopped. It writes without looking back, as code does: a look at the clock would only
-make the gap smaller, for the pause can come after the look.
+writing, which is where it is stopped. It writes without checking again, as most code does: a check of the clock
+would only make the gap smaller, since the pause can come after the check.
 """
 
 import json
