@@ -38,7 +38,7 @@ class Driver(ABC):
 
     @abstractmethod
     def begun(self, connection: Any) -> None:
-        """Refuse what is no connection of that kind, and one on which each statement commits by itself."""
+        """Refuse other objects, and connections in autocommit mode."""
 
     @abstractmethod
     def still_open(self, connection: Any) -> None:

@@ -18,14 +18,14 @@ from fencehold.guards.redis_calls import AsyncClient
 
 
 class RedisMarks(GuardMarks):
-    """Marks under keys of a Redis, one for each name. A stale fence is told by `StaleFence`, with the mark."""
+    """Marks under keys of a Redis, one for each name. A stale fence raises `StaleFence`, with the mark."""
 
     def __init__(self, client: AsyncClient, *, strict: bool = False, prefix: str = PREFIX) -> None:
         self._guard = AsyncGuard(client, prefix, strict)
         super().__init__(self._raised)
 
     async def register(self, name: str) -> None:
-        """Have a name known, with no fence seen yet. Raises as `raise_to`."""
+        """Register a name, with no fence seen yet. Raises as `raise_to`."""
         await self._guard.register(name)
 
     async def _raised(self, offer: Offer) -> None:

@@ -22,7 +22,7 @@ class Volume(NamedTuple):
 
     path: str
     file_system: str
-    """Its type, such as `ext4`; empty if that cannot be told."""
+    """Its type, such as `ext4`; empty if it is not known."""
     free_bytes: int
     """Available to this user, which may be less than the total."""
     total_bytes: int

@@ -126,7 +126,7 @@ def connected(given: Any) -> Connection:
     """The connection of what was given, in a transaction from now on.
 
     Raises:
-        UsageError: it is neither connection nor session, or each of its statements commits by itself.
+        UsageError: it is neither connection nor session, or it is in autocommit mode.
     """
     connection = given.connection() if isinstance(given, Session | scoped_session) else given
     if not isinstance(connection, Connection):
@@ -153,7 +153,8 @@ def _commits_by_itself(connection: Connection) -> bool:
         connection.begin()
     driver = connection.connection.driver_connection
     if connection.dialect.name == "sqlite":
-        # Programs are told to set isolation_level to None and to execute BEGIN themselves: that is a transaction.
+        # The documentation tells programs to set isolation_level to None and to execute BEGIN: that is a
+        # transaction.
         return not sqlite.begins(driver)
     try:
         return connection.dialect.detect_autocommit_setting(connection.connection.dbapi_connection)  # type: ignore[arg-type]

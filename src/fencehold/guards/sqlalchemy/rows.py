@@ -33,7 +33,7 @@ def fenced_update(
 
     Raises:
         StaleFence: the row has seen a greater fence, and was not written.
-        UsageError: each statement commits by itself, or the update means several rows; roll back.
+        UsageError: the connection is in autocommit mode, or the update matches several rows; roll back.
         sqlalchemy.exc.DBAPIError: as it is.
     """
     offer = offer_of(hold, name)
