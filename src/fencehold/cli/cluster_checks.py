@@ -26,7 +26,7 @@ def _nodes(seen: Survey) -> Finding:
     if seen.leader is None:
         return Finding("cluster", "fail", said, "see the nodes' logs, and whether their engine is well")
     if not standbys:
-        return Finding("cluster", "warn", said, "nobody would take over: start more nodes on the same engine")
+        return Finding("cluster", "warn", said, "no node could take over: start more nodes on the same engine")
     return Finding("cluster", "ok", said)
 
 
@@ -46,7 +46,9 @@ def _names(nodes: list[Seen]) -> Iterator[Finding]:
     for name, addresses in places.items():
         if name and len(addresses) > 1:
             said = f"{len(addresses)} nodes are called {name}: {', '.join(addresses)}"
-            yield Finding("names", "warn", said, "give each a --node of its own, or nobody can tell them apart")
+            yield Finding(
+                "names", "warn", said, "give each a --node of its own: otherwise they cannot be distinguished"
+            )
 
 
 def _addresses(nodes: list[Seen]) -> Iterator[Finding]:

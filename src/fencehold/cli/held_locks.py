@@ -57,7 +57,7 @@ class Holding(threading.Thread):
         wake: Callable[[], object],
         on_waiting: Callable[[Explanation], object] | None = None,
     ) -> None:
-        """`on_waiting` is told, in the thread, who has what is waited for: each time that is somebody else."""
+        """`on_waiting` is called in the thread with the holder of the name, each time the holder changes."""
         super().__init__(name="fencehold holding", daemon=True)
         self._on_waiting = on_waiting
         self._url = url

@@ -71,7 +71,7 @@ def export_(
 ) -> None:
     """Write all that a journal holds to one file.
 
-    A cluster may go on: it is read beside whoever leads, and not disturbed. A server that keeps its journal in a
+    A cluster may keep serving: reading does not disturb the leader. A server that keeps its journal in a
     directory owns it: use `fencehold backup` while it runs.
     """
     check_output(file, as_json)

@@ -80,7 +80,7 @@ def acquire(
                 _print(member.token(name, grant["fence"]), ttl, as_json)
         except BaseException:
             # On any failure, a signal included: no hold may remain without a token. If the
-            # server cannot be told, it ends with the ttl; what went wrong is what is to be told here.
+            # server cannot be reached, the hold ends with its ttl; the original error is what is reported here.
             with contextlib.suppress(FenceholdError):
                 member.wire.call("SESSION.CLOSE")
             raise

@@ -46,7 +46,7 @@ def work(health: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _busiest(said: str) -> str:
-    """`NAME PEER RATE` in words; the name may have spaces. As it is, if it is something else; empty if nobody."""
+    """`NAME PEER RATE` in words; the name may have spaces. Other text is returned as it is; empty: no client."""
     name, _, rest = said.rpartition(" ")
     name, _, peer = name.rpartition(" ")
     if not name or not rest.isdecimal():

@@ -212,7 +212,7 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     for note in notes:
         _line(out, "repaired", note, "yellow")
     if config.insecure:
-        _line(out, "insecure", "whoever can connect can take and break any lock", "yellow")
+        _line(out, "insecure", "anyone who can connect can take and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     _line(out, "try it", _to_paste(*command))

@@ -44,7 +44,7 @@ def main() -> None:
     with fencehold.connect(url, ttl=float(ttl), grace=min(1.0, float(ttl)), name="demo") as client:
         hold = client.lock(wallet.stem).acquire()
         if hold is None:
-            sys.exit("not to be had, though asked for without a limit")
+            sys.exit("not acquired, though there was no timeout")
         _say("granted", fence=hold.fence)
         found = balance(wallet)
         _say("read", balance=found)

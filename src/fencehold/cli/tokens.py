@@ -21,7 +21,7 @@ class Token(NamedTuple):
     fence: int
     name: str
     tier: str = ""
-    """The tier of the session, if one was given, so that `release` need not be told."""
+    """The tier of the session, if one was given, so that `release` needs no option for it."""
 
     def __repr__(self) -> str:
         """Without the secret: a token may appear in a traceback or a log."""

@@ -271,7 +271,7 @@ def address_of(url: str) -> Address:
     """The nodes that a URL names.
 
     Raises:
-        UsageError: it names none; a backend that is used directly has nobody who could be asked.
+        UsageError: it names none; a backend that is used directly has no server to ask.
     """
     try:
         return parse(url)
