@@ -38,7 +38,7 @@ def file_system(kind: str, place: str) -> Finding:
     if kind in _VOLATILE:
         return Finding("file system", "warn", said, "gone at the next reboot: put --data on a disk")
     if kind in _REMOTE:
-        advice = "locks and syncs over a network are not to be relied on: use a local disk"
+        advice = "locks and syncs over a network are not reliable: use a local disk"
         return Finding("file system", "warn", said, advice)
     return Finding("file system", "ok", said)
 
@@ -68,10 +68,10 @@ def syncing(check: str, p50_ms: float, worst_ms: float, count: int, *, is_disk: 
     """How long does an append take, and is that plausible?"""
     said = f"p50 {p50_ms:.2f} ms, worst of {count} {worst_ms:.2f} ms"
     if p50_ms > _SLOW_MS:
-        what = "use a faster disk" if is_disk else "see the engine's disks, and the way to it"
+        what = "use a faster disk" if is_disk else "check the engine's disks, and the network to it"
         return Finding(check, "warn", said, f"every grant waits for one: {what}")
     if p50_ms < _TOO_FAST_MS and is_disk:
-        return Finding(check, "warn", said, "too fast for a disk: something only says that it synced")
+        return Finding(check, "warn", said, "too fast for a disk: something only pretends to sync")
     return Finding(check, "ok", said)
 
 

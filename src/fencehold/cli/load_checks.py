@@ -11,8 +11,8 @@ from fencehold.cli.findings import Finding
 _FULL = 0.8
 """The share of the journal's room that may be used before the check mentions it."""
 _MIB = 1 << 20
-_HELD_BACK = "what is held can be released and renewed; see that there is room, or less to do"
-_FLOODED = "others are served in their turn all the same: see why it asks so often"
+_HELD_BACK = "holds can still be released and renewed; make room, or reduce the load"
+_FLOODED = "others are still served round robin: find out why it sends so much"
 
 
 def clients(facts: Mapping[str, Any]) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ PasswordFile = Annotated[
     _option(
         "engine_password_file",
         _JOURNAL,
-        "The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
+        "The password of the user that --engine names; or set $FENCEHOLD_ENGINE_PASSWORD.",
         metavar="FILE",
     ),
 ]
@@ -63,18 +63,18 @@ Data = Annotated[
     _option(
         "data",
         _JOURNAL,
-        "The directory of the journal of a server alone; made if there is none.",
+        "The journal's directory, for a single server; created if it does not exist.",
         metavar="DIRECTORY",
         show_default=str(SETTINGS["data"].default),
     ),
 ]
-Memory = Annotated[bool | None, _option("memory", _JOURNAL, "Keep nothing: all is gone with it.", "--memory")]
+Memory = Annotated[bool | None, _option("memory", _JOURNAL, "Keep the journal in memory only.", "--memory")]
 NodeName = Annotated[
     str | None,
     _option(
         "node",
         _CLUSTER,
-        "What this node is called among those that share its engine.",
+        "The name of this node among the nodes that share its engine.",
         metavar="NAME",
         show_default="HOSTNAME:PORT",
     ),
@@ -84,7 +84,7 @@ Advertise = Annotated[
     _option(
         "advertise",
         _CLUSTER,
-        "Where clients and the other nodes reach this one.",
+        "The address at which clients and other nodes reach this node.",
         metavar="HOST:PORT",
         show_default="where it listens",
     ),
@@ -109,7 +109,7 @@ Port = Annotated[
     _option(
         "port",
         _REST,
-        "The port; 0: any that is free.",
+        "The port; 0 picks a free one.",
         parser=port_number,
         metavar="PORT",
         show_default=str(SETTINGS["port"].default),
@@ -126,7 +126,9 @@ Insecure = Annotated[
 ]
 PortFile = Annotated[
     Path | None,
-    _option("port_file", _REST, "Write the port to this file once connections are taken.", metavar="FILE"),
+    _option(
+        "port_file", _REST, "Write the port to this file once the server accepts connections.", metavar="FILE"
+    ),
 ]
 LogJson = Annotated[bool | None, _option("json", _REST, "Write the log as lines of JSON.", "--json")]
 ConfigFile = Annotated[
@@ -237,7 +239,7 @@ def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) ->
         case OSError():
             return _no_address(error, config)
         case AlreadyOwned():
-            hint = "that may be a server that runs already (try: fencehold ping); or choose another --data"
+            hint = "a server may already be running there (try: fencehold ping); or choose another --data"
             return fail(Exit.UNAVAILABLE, str(error), hint)
         case NotAdmitted():
             hint = "the password may come from --engine-password-file, or from $FENCEHOLD_ENGINE_PASSWORD"
@@ -248,11 +250,11 @@ def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) ->
             return fail(Exit.USAGE, str(error))
         case InvariantViolated():
             hint = (
-                "this is a bug of Fencehold; no wrong answer was given. Please report it, with the data directory"
+                "this is a bug in Fencehold; no wrong answer was given. Please report it, with the data directory"
             )
             return fail(Exit.INTERNAL, f"stopped: {error}", hint)
         case OutcomeUnknown():
-            hint = "what was answered is safe; look at the disk, then start the server again"
+            hint = "everything acknowledged is safe; check the disk, then start the server again"
             return fail(Exit.NO, f"stopped: {error}", hint)
         case _:
             return fail(

@@ -205,7 +205,7 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
         _line(out, "node", f"{server.node.member.name}, advertised as {server.node.member.address}")
         _line(out, "journal in", shown(config.engine))
     elif config.data is None:
-        _line(out, "data in", "memory: all is gone with this process", "yellow")
+        _line(out, "data in", "memory: everything is lost when this process ends", "yellow")
     else:
         _line(out, "data in", str(config.data))
         _line(out, "recovered", f"position {state.position}, fence {state.fence}, {len(state.sessions)} sessions")
