@@ -58,7 +58,7 @@ class Child:
         with os.fdopen(self._failed, "rb") as failed:
             self.unusable = bool(failed.read())
 
-    def abandon(self) -> None:
+    def discard(self) -> None:
         """Cancel it before it has started."""
         self.kill(signal.SIGKILL)
         os.waitpid(self.pid, 0)

@@ -168,10 +168,10 @@ class Running:
         try:
             interrupted = self._await_grant()
         except BaseException:
-            self._child.abandon()
+            self._child.discard()
             raise
         if interrupted:
-            self._child.abandon()
+            self._child.discard()
             self._holding.end()
             return interrupted
         code = self._supervise(variables)

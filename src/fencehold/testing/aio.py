@@ -91,4 +91,4 @@ class AsyncService(Seen):
         try:
             yield
         finally:
-            await background.wait(self._stage.mend(cut))
+            await background.wait(self._stage.repair(cut))

@@ -165,7 +165,7 @@ class Switchboard:
         self.cuts.append(cut)
         self._look()
 
-    def mend(self, cut: Cut) -> None:
+    def repair(self, cut: Cut) -> None:
         self.cuts.remove(cut)
         newest = {link.driver: link for link in self.links if link.driver is not None}
         for link in tuple(self.links):

@@ -211,4 +211,4 @@ class Service(Seen):
         try:
             yield
         finally:
-            background.run(self._here().mend(cut))
+            background.run(self._here().repair(cut))

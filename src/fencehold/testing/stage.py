@@ -148,12 +148,12 @@ class Stage:
             self._board.cut(cut)
             return cut
 
-    async def mend(self, cut: Cut) -> None:
+    async def repair(self, cut: Cut) -> None:
         async with self._turn():
             if cut.asleep:
                 # They check the clock before they receive anything, as a process that wakes up does.
                 await asyncio.gather(*map(clients.wake, cut.drivers or ()))
-            self._board.mend(cut)
+            self._board.repair(cut)
 
     async def drop(self, drivers: Drivers) -> None:
         async with self._turn():
