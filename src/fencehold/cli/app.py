@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "whoami": ("policy", "whoami", RIGHTS),
     "can": ("policy", "can", RIGHTS),
 }
-"""Each command: its module, its function (of a group, its functions by name), and the heading it stands under."""
+"""Each command: its module, its function (for a group, its functions by name), and its heading in the help."""
 
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
@@ -77,7 +77,7 @@ def build(words: list[str]) -> typer.Typer:
 
 
 class Root(TyperGroup):
-    """The application as it is called: a wrong command line is told in JSON, too, where that was asked for."""
+    """The application as it is called: a wrong command line is reported in JSON, too, if `--json` was given."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Parse and run; ends the process, unless the caller says otherwise."""
@@ -93,7 +93,7 @@ class Root(TyperGroup):
 
 
 _WRONG: Any = typer.BadParameter.__mro__[2]
-"""What a parser says of a command line that is wrong, of whatever kind: Typer has no name for the class of all."""
+"""All errors of the parser about a wrong command line. Typer does not export their common base class."""
 
 
 def _asks_for_json(words: list[str]) -> bool:
@@ -135,7 +135,7 @@ def _add(app: typer.Typer, name: str) -> None:
 
 
 def _help(command: Callable[..., None]) -> str:
-    """What its docstring says, each paragraph in one line: how wide those may be is for the terminal to say."""
+    """The help text from its docstring, each paragraph in one line: the terminal decides where to wrap."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

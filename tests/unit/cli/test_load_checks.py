@@ -34,12 +34,12 @@ def test_of_several_the_busiest_is_told() -> None:
 @pytest.mark.parametrize(
     ("busiest", "said"),
     [
-        ("", "nobody floods"),
+        ("", "no client floods the server"),
         (
             "redis client [::1]:5 1200",
-            "nobody floods; the busiest: redis client at [::1]:5 sends 1 200 commands/s",
+            "no client floods the server; the busiest: redis client at [::1]:5 sends 1 200 commands/s",
         ),
-        ("something else", "nobody floods; the busiest: something else"),
+        ("something else", "no client floods the server; the busiest: something else"),
     ],
 )
 def test_where_nobody_floods_that_is_said(busiest: str, said: str) -> None:
