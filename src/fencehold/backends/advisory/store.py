@@ -42,6 +42,7 @@ SCHEME = Scheme(
         word("pooler", ("detect", "session")),
     ),
     hosts_min=0,
+    has_usual_host=True,
 )
 _FAR_S = 5.0
 _BREAK = "break "
