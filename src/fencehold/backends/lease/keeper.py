@@ -31,6 +31,9 @@ _BEATS_PER_TTL = 12
 _LEAST_S = 0.001
 """The shortest that a record lasts."""
 _GONE = "it had expired, or was taken away"
+_EARLY_S = 0.001
+"""A timer that fires that much too early has fired in time."""
+_ABSENT = object()
 
 
 class LeaseKeeper:
@@ -186,11 +189,6 @@ def _trusted_s(lease: Lease, seconds: float) -> float:
     """For how long a lease is trusted that was told to last so long."""
     lasting_s = min(seconds, lease.doubted_s)
     return lasting_s - margin(lasting_s)
-
-
-_EARLY_S = 0.001
-"""A timer that fires that much too early has fired in time."""
-_ABSENT = object()
 
 
 class LeaseSet:

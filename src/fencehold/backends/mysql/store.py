@@ -38,6 +38,7 @@ CLOCKS = (
     "leases by the clock of the database server: set forward by more than 2 % of the ttl it ends leases that are "
     "still trusted, set back it makes them last longer; trust by the client's monotonic clock"
 )
+_SETTINGS = "SELECT @@version, @@log_bin, @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@read_only"
 
 
 class MysqlStore:
@@ -231,9 +232,6 @@ def _text(data: bytes | str) -> str:
 
 def _mode(permits: int) -> str:
     return "P" if permits else "X"
-
-
-_SETTINGS = "SELECT @@version, @@log_bin, @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@read_only"
 
 
 async def _prepare(pool: MysqlPool, address: MysqlAddress) -> None:

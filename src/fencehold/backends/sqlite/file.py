@@ -32,6 +32,12 @@ SCHEME = Scheme(
     hosts_min=0,
     hosts_max=0,
 )
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_FOREIGN = (sqlite3.SQLITE_NOTADB,)
+_PURGE_EVERY = 256
+"""Transactions."""
+_RETRY_S = 0.005
 
 
 class SqliteAddress(NamedTuple):
@@ -62,11 +68,6 @@ class SqliteAddress(NamedTuple):
 
     def __str__(self) -> str:
         return f"sqlite:///{self.path}"
-
-
-_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
-_FOREIGN = (sqlite3.SQLITE_NOTADB,)
 
 
 def code_of(error: sqlite3.Error) -> int:
@@ -112,10 +113,6 @@ def doubt(error: sqlite3.Error, path: Path) -> OutcomeUnknown:
 Part: TypeAlias = Callable[[LeaseRows], Any]
 """A part of a transaction."""
 Outcome: TypeAlias = tuple[Any, FenceholdError | None]
-
-_PURGE_EVERY = 256
-"""Transactions."""
-_RETRY_S = 0.005
 
 
 class LeaseFile:

@@ -50,6 +50,7 @@ CHUNK_BYTES = 256 << 10
 """An append may wait behind a chunk, so a chunk is small."""
 _TURNS_MAX = 16
 """How often the pointer may move while one saver tries to move it."""
+STEP_ENTRIES = 1_000
 
 
 class Pointer(msgspec.Struct, frozen=True):
@@ -218,9 +219,6 @@ async def _refuse_unless_empty(cluster: EtcdClient, keys: JournalKeys) -> None:
 
 def _not_empty() -> UsageError:
     return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")
-
-
-STEP_ENTRIES = 1_000
 
 
 class EtcdTrimmer:

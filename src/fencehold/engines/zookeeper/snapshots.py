@@ -48,6 +48,7 @@ _CHUNK_BYTES = 256 << 10
 """An append that comes just after a chunk waits for it: on the connection, and in the log of every server."""
 _PAGE = 8
 _LOADS_MAX = 8
+_BATCH = 250
 
 
 class ZookeeperSnapshots:
@@ -174,9 +175,6 @@ def _check_place(position: Position, seen: Pointed, end: Position) -> None:
 
 def _not_empty() -> UsageError:
     return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")
-
-
-_BATCH = 250
 
 
 class ZookeeperTrimmer:
