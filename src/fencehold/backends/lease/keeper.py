@@ -118,7 +118,7 @@ class LeaseKeeper:
 
     async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:
         if lease.ending:
-            # Lost, or given back, while something else was under way.
+            # Lost, or released, while something else was under way.
             raise lease.why()
         sent_at, before, was_kept = self.clock(), lease.trust.end, lease.is_kept
         end = sent_at + _trusted_s(lease, asked_s)
@@ -222,13 +222,13 @@ class LeaseSet:
                 self.add(lease)
 
     def remove(self, lease: Lease) -> bool:
-        """It is given back; says whether it was there."""
+        """It is being released; says whether it was there."""
         timer = self._timers.pop(lease, _ABSENT)
         _cancel(timer)
         return timer is not _ABSENT
 
     def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
-        """It is given back by another thread, which may say so itself; returns what the loop is to cancel."""
+        """It is being released by another thread, which may say so itself; returns what the loop is to cancel."""
         return self._timers.pop(lease, None)
 
     def on_forked(self) -> None:

@@ -158,7 +158,7 @@ class LeaseFile:
         return outcomes
 
     def close(self) -> None:
-        """Let go of the file. It is opened again when it is needed."""
+        """Close the file. It is opened again when it is needed."""
         db, self._db = self._db, None
         if db is not None:
             db.close()

@@ -261,7 +261,7 @@ class _Running:
             if known is not None and stands > newest + answer.doubted:
                 raise Sealed(f"epoch {stands} was taken before", newest=stands)
             newest = stands
-        raise (OutcomeUnknown if is_doubted else Unavailable)("others took epochs first, time and again")
+        raise (OutcomeUnknown if is_doubted else Unavailable)("others took each epoch first")
 
     async def end(self) -> None:
         for tail in tuple(self.tails):

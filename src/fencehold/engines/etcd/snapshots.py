@@ -222,7 +222,7 @@ def _not_empty() -> UsageError:
 
 
 class EtcdTrimmer:
-    """Trims one journal, time and again."""
+    """Trims one journal, each time it is told to."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, *, compacts: bool) -> None:
         self._cluster = cluster

@@ -118,7 +118,7 @@ class ZookeeperSnapshots:
         return lambda client: client.get_async(path)
 
     async def _drawn(self, position: Position, generation: int, chunks: Iterable[bytes]) -> Pointer:
-        """Write all chunks aside, and return the pointer that makes them stand."""
+        """Write all chunks apart, and return the pointer that makes them stand."""
         name, digest, gathered = snapshot_name(generation, new_secret()), Digest(), bytearray()
         await self._retries.make(self._layout.snapshot(name), b"")
         for chunk in chunks:
