@@ -107,7 +107,7 @@ class Backend(Protocol):
         """
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; after it, or after its least time, the name can be had by the next one.
+        """Release a lease; after it, or after its least time, the name is free for the next one.
 
         Raises:
             HoldLost: it was not there any more: it had expired, or was taken away.
@@ -133,9 +133,9 @@ class Backend(Protocol):
         """Force-release a name (holders up to `fence`, if one is given); returns a fence above theirs, or 0.
 
         Raises:
-            Unavailable, OutcomeUnknown: as ever.
+            Unavailable, OutcomeUnknown: as for `acquire`.
             Unsupported: holders cannot be removed here.
         """
 
     async def close(self) -> None:
-        """Give back all there is, and leave no task, thread or socket. It raises nothing."""
+        """Release all there is, and leave no task, thread or socket. It raises nothing."""

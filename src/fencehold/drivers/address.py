@@ -215,6 +215,8 @@ class Scheme:
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Older spellings of options, and what they are called now."""
     names_each_once: bool = False
+    has_usual_host: bool = False
+    """Whether a port may stand alone, as in `postgresql://:5433/app`."""
     needs_both: bool = False
     """Whether a user comes with a password, and a password with a user."""
     files_ask_for_tls: bool = False
@@ -260,7 +262,7 @@ class Scheme:
             raise refusal(url, f"{self.names[0]}:// has no host: {self.form}")
         try:
             found = tuple(endpoint(each, self.port) for each in hosts.split(",") if each)
-            if not all(each.host for each in found):
+            if not self.has_usual_host and not all(each.host for each in found):
                 raise UsageError("a host is missing")
         except UsageError:
             # What is wrong may be a part of a password: the URL is shown without it.

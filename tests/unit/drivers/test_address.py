@@ -220,6 +220,22 @@ def test_postgres_is_told_of_tls_in_its_own_words() -> None:
         params("ssmode=require")
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("postgresql://:5433/app", None, "5433"),
+        ("postgresql:///app?host=%2Frun%2Fpostgresql", "/run/postgresql", None),
+        ("postgresql://%2Frun%2Fpostgresql/app", "/run/postgresql", None),
+        ("postgresql://me@/app?host=db&port=7", "db", "7"),
+        ("postgres://h,h/app?port=1,2", "h,h", "1,2"),
+    ],
+)
+def test_postgres_takes_hosts_as_libpq_does(url: str, host: str | None, port: str | None) -> None:
+    """A port alone, a folder of sockets, one host by several ports."""
+    params = PostgresAddress.parse(url, POSTGRES_LOCKS).params
+    assert (params.get("host") or None, params.get("port")) == (host, port)
+
+
 def test_a_file_has_no_host() -> None:
     """And no TLS."""
     assert "sqlite:// has no host" in refused(SQLITE.parse, "sqlite://host/file")

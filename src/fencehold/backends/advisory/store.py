@@ -42,6 +42,7 @@ SCHEME = Scheme(
         word("pooler", ("detect", "session")),
     ),
     hosts_min=0,
+    has_usual_host=True,
 )
 _FAR_S = 5.0
 _BREAK = "break "
@@ -187,7 +188,8 @@ class AdvisoryStore:
         return explanation(name, holders)
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Who holds it is told to let go; if it does not, its connection is ended, and all it holds with it."""
+        """Who holds it is told to release it; if it does not, its connection is ended, and all it holds with
+        it."""
         asked = await self._holders(name)
         for pid, token in asked:
             await self._ask(b"SELECT pg_notify($1, $2)", f"{self._notes.channel}{pid}", f"{_BREAK}{token}")

@@ -4,7 +4,8 @@
    has no keys.
 2. *Who has to wait waits in its session.* If that ends, it asks again in the next, at the end of the queue; it
    is never granted on a lease that is gone.
-3. *A ttl of its own is kept by the client*: it lets go, and then deletes the key. If it crashes, its lease does.
+3. *A ttl of its own is kept by the client*: it ends the hold, and then deletes the key. If it crashes, its lease
+   does.
 4. *Whatever ends without a grant is withdrawn*, and a session that is over is revoked, as soon as etcd is reached.
 5. *A least time is kept by a tombstone* on a lease of its own, which nobody renews: the end of the hold, of the
    session and of the process leaves it there.

@@ -7,8 +7,8 @@
 3. *A batch is not called back* because one of those who are in it stops waiting.
 4. *A watch only says that it is worth looking.* One that broke, was compacted or hangs says so as well; what is
    true is read. All watches are on one stream.
-5. A stream is asked now and then whether it is still there. One that did not answer since is given up, and so is
-   that of a member that is not asked any more.
+5. A stream is asked at each renewal whether it is still there. One that did not answer since is given up, and so
+   is that of a member that is not asked any more.
 """
 
 import asyncio

@@ -74,7 +74,7 @@ class QueueEntry:
         Raises:
             UsageError: a semaphore is in use with another limit.
             Over: the session is.
-            Unavailable, OutcomeUnknown: as ever.
+            Unavailable, OutcomeUnknown: as for `acquire`.
         """
         if self.keeps and self.is_entered:
             # Its key was deleted by hand, and what is left of its tombstone would stand before it.
@@ -156,7 +156,7 @@ class QueueEntry:
         """Take it out, whatever it has.
 
         Raises:
-            Unavailable, OutcomeUnknown: as ever.
+            Unavailable, OutcomeUnknown: as for `acquire`.
         """
         if self._asking is not None and not self._asking.done():
             await asyncio.wait({self._asking})

@@ -279,7 +279,7 @@ class Sweeper:
         """Delete what nobody knows of; returns the holds that are gone.
 
         Raises:
-            Unavailable, OutcomeUnknown: as ever; nothing is known to be gone.
+            Unavailable, OutcomeUnknown: nothing is known to be gone.
         """
         there = set(await self._cluster.keys_of_lease(lease))
         strays = {key for key in there if key.startswith(self._root) and not self._is_known(key)}

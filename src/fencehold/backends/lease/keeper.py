@@ -31,6 +31,9 @@ _BEATS_PER_TTL = 12
 _LEAST_S = 0.001
 """The shortest that a record lasts."""
 _GONE = "it had expired, or was taken away"
+_EARLY_S = 0.001
+"""A timer that fires that much too early has fired in time."""
+_ABSENT = object()
 
 
 class LeaseKeeper:
@@ -115,7 +118,7 @@ class LeaseKeeper:
 
     async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:
         if lease.ending:
-            # Lost, or given back, while something else was under way.
+            # Lost, or released, while something else was under way.
             raise lease.why()
         sent_at, before, was_kept = self.clock(), lease.trust.end, lease.is_kept
         end = sent_at + _trusted_s(lease, asked_s)
@@ -188,11 +191,6 @@ def _trusted_s(lease: Lease, seconds: float) -> float:
     return lasting_s - margin(lasting_s)
 
 
-_EARLY_S = 0.001
-"""A timer that fires that much too early has fired in time."""
-_ABSENT = object()
-
-
 class LeaseSet:
     """All of one backend on one loop."""
 
@@ -224,13 +222,13 @@ class LeaseSet:
                 self.add(lease)
 
     def remove(self, lease: Lease) -> bool:
-        """It is given back; says whether it was there."""
+        """It is being released; says whether it was there."""
         timer = self._timers.pop(lease, _ABSENT)
         _cancel(timer)
         return timer is not _ABSENT
 
     def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
-        """It is given back by another thread, which may say so itself; returns what the loop is to cancel."""
+        """It is being released by another thread, which may say so itself; returns what the loop is to cancel."""
         return self._timers.pop(lease, None)
 
     def on_forked(self) -> None:

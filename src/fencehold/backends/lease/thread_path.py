@@ -81,7 +81,7 @@ class ThreadPath:
         return True
 
     def abandon(self, grant: Grant) -> None:
-        """Have a grant given back, by the loop."""
+        """Have a grant released, by the loop."""
         lease = cast(Lease, grant)
         self._later(self._backend.drop, lease.ask, lease.ttl)
 

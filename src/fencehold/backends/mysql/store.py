@@ -3,7 +3,7 @@
 1. A step of an ask that nobody waits for any more is let end; what it did is taken back after it.
 2. A step whose outcome is unknown may yet be done by the server: withdrawing it, or releasing what came of asking
    again, leaves a tombstone for it (see `statements`).
-3. Who waits is told by `queue_watch` when to ask again, and asks without being told only now and then.
+3. Who waits is told by `queue_watch` when to ask again, and asks without being told only every few seconds.
 4. A commit that is answered is on disk: a server that answers before is refused, unless the URL says that what it
    grants protects no state.
 5. Tables are made when they are missing, if that is allowed; if not, the message has the SQL for somebody who may.
@@ -38,6 +38,7 @@ CLOCKS = (
     "leases by the clock of the database server: set forward by more than 2 % of the ttl it ends leases that are "
     "still trusted, set back it makes them last longer; trust by the client's monotonic clock"
 )
+_SETTINGS = "SELECT @@version, @@log_bin, @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@read_only"
 
 
 class MysqlStore:
@@ -207,7 +208,7 @@ class MysqlStore:
         self.on_wake(name, token)
 
     def _count(self) -> None:
-        """Now and then, delete what is over: what a name leaves behind that nobody asks for again."""
+        """Every few hundred grants, delete what is over: what a name leaves behind that nobody asks for again."""
         self._grants += 1
         if self._grants % _PURGE_EVERY == 0:
             self._at.after(statements.OLD, _purge)
@@ -231,9 +232,6 @@ def _text(data: bytes | str) -> str:
 
 def _mode(permits: int) -> str:
     return "P" if permits else "X"
-
-
-_SETTINGS = "SELECT @@version, @@log_bin, @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@read_only"
 
 
 async def _prepare(pool: MysqlPool, address: MysqlAddress) -> None:

@@ -55,6 +55,7 @@ SCHEME = Scheme(
         word("pooler", POOLERS),
     ),
     hosts_min=0,
+    has_usual_host=True,
 )
 
 

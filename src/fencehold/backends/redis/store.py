@@ -33,6 +33,12 @@ from fencehold.locks.views import Explanation, Waiting
 
 _HOLDER_WORDS = 4
 _WAITER_WORDS = 5
+_TOKEN_CHARS = 32
+_RENEWED_AT_ONCE = 256
+"""One script renews no more: Redis does nothing else while it runs."""
+_ANSWER_S_MIN = 0.25
+_JITTER = 1.25
+"""Who waits adds up to a quarter to what it is told, as jitter: so that it is not late, it is told less."""
 
 
 def _explained(name: str, reply: Any) -> Explanation:
@@ -65,12 +71,6 @@ def _waiting(place: int, record: str, at_ms: int, name: str, limit: int) -> Wait
 
 _stamp = lru_cache(maxsize=1_024)(stamp)
 """Who asks once asks again."""
-_TOKEN_CHARS = 32
-_RENEWED_AT_ONCE = 256
-"""One script renews no more: Redis does nothing else while it runs."""
-_ANSWER_S_MIN = 0.25
-_JITTER = 1.25
-"""Who waits adds up to a quarter to what it is told, as jitter: so that it is not late, it is told less."""
 
 
 class RedisStore:

@@ -37,6 +37,16 @@ from fencehold.locks.terms import ms_of
 from fencehold.locks.trust import margin
 from fencehold.locks.views import Explanation
 
+_RENEWED_AT_ONCE = 256
+_RETRY_S_MIN, _RETRY_S_MAX = 0.01, 0.2
+_ALIVE_S = 5 * _RETRY_S_MAX
+"""The first of those who wait in a client is passed over if it did not ask for so long, and an ask lasts."""
+_NODE_S_MIN, _NODE_S_MAX = 0.1, 1.0
+_NODES_PER_TTL = 50
+"""One node may take so small a part of the ttl to answer."""
+_ANSWER_S_MIN = 0.25
+_VALUE_WORDS = 4
+
 
 class _FrontWaiter(NamedTuple):
     token: str
@@ -85,15 +95,6 @@ class FrontWaiters:
 
 _stamp = lru_cache(maxsize=1_024)(seen.stamp)
 """Who asks once asks again."""
-_RENEWED_AT_ONCE = 256
-_RETRY_S_MIN, _RETRY_S_MAX = 0.01, 0.2
-_ALIVE_S = 5 * _RETRY_S_MAX
-"""The first of those who wait in a client is passed over if it did not ask for so long, and an ask lasts."""
-_NODE_S_MIN, _NODE_S_MAX = 0.1, 1.0
-_NODES_PER_TTL = 50
-"""One node may take so small a part of the ttl to answer."""
-_ANSWER_S_MIN = 0.25
-_VALUE_WORDS = 4
 
 
 class RedlockStore:

@@ -32,6 +32,12 @@ SCHEME = Scheme(
     hosts_min=0,
     hosts_max=0,
 )
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_FOREIGN = (sqlite3.SQLITE_NOTADB,)
+_PURGE_EVERY = 256
+"""Transactions."""
+_RETRY_S = 0.005
 
 
 class SqliteAddress(NamedTuple):
@@ -62,11 +68,6 @@ class SqliteAddress(NamedTuple):
 
     def __str__(self) -> str:
         return f"sqlite:///{self.path}"
-
-
-_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
-_FOREIGN = (sqlite3.SQLITE_NOTADB,)
 
 
 def code_of(error: sqlite3.Error) -> int:
@@ -113,10 +114,6 @@ Part: TypeAlias = Callable[[LeaseRows], Any]
 """A part of a transaction."""
 Outcome: TypeAlias = tuple[Any, FenceholdError | None]
 
-_PURGE_EVERY = 256
-"""Transactions."""
-_RETRY_S = 0.005
-
 
 class LeaseFile:
     """Used by one thread at a time."""
@@ -161,7 +158,7 @@ class LeaseFile:
         return outcomes
 
     def close(self) -> None:
-        """Let go of the file. It is opened again when it is needed."""
+        """Close the file. It is opened again when it is needed."""
         db, self._db = self._db, None
         if db is not None:
             db.close()

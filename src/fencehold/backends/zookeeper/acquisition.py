@@ -43,6 +43,8 @@ from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.locks.clock import Clock
 
 _PARENTS_MAX = 100_000
+_WHILE_IT_LASTS_S = 1e8
+_SWEPT_AT_ONCE = 256
 
 
 class Acquisition:
@@ -169,10 +171,6 @@ class Acquisition:
         if len(self._parents) >= _PARENTS_MAX:
             self._parents.clear()
         self._parents.add(parent)
-
-
-_WHILE_IT_LASTS_S = 1e8
-_SWEPT_AT_ONCE = 256
 
 
 class Removal:

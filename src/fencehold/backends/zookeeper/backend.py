@@ -8,7 +8,7 @@
    session has ended, its place has, too: it begins anew, at the end of the queue. It is never granted by a place
    of a session that is not certainly kept.
 4. *A hold lives with its session*, and is trusted for as long as that is (see `session`). One with a ttl of its
-   own is ended by its client when it has let go; if that dies, by the end of the session.
+   own is ended by its client when its trust is over; if that dies, by the end of the session.
 5. *A holder watches its own place*, from when it has held it for a moment: who breaks it is noticed at once.
 6. *Whatever ends without a grant, or is lost, leaves its place* (see `acquisition`).
 """

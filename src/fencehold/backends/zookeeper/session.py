@@ -60,6 +60,10 @@ _TOLD_AFTER = 1 / 4
 """Of the timeout: half a tick at the most, as a session lasts two ticks at the least."""
 _APART = 1 / 32
 """Of the timeout: touches closer than this to the last one are not kept."""
+_BEATS = 8
+_SILENT = 0.4
+_JEOPARDY = 0.6
+"""A hold is in jeopardy when less than half of this share of the timeout is left."""
 
 
 class SessionTrust:
@@ -108,11 +112,6 @@ class SessionTrust:
 
 Told = Callable[[bool], None]
 """Called when a watched node has changed or the connection has; says whether the node was deleted."""
-
-_BEATS = 8
-_SILENT = 0.4
-_JEOPARDY = 0.6
-"""A hold is in jeopardy when less than half of this share of the timeout is left."""
 
 
 class ZookeeperSession:

@@ -22,6 +22,8 @@ from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.member import Connect, EtcdMember, MemberStanding, context_of
 
 _MEMBERS_MAX = 32
+_METRIC = b"\netcd_server_quota_backend_bytes "
+_METRICS_BYTES_MAX = 4 << 20
 
 
 class EtcdMemberStatus(NamedTuple):
@@ -89,10 +91,6 @@ def _not_named(known: list[Any], seen: dict[EtcdMember, MemberStanding]) -> list
         if fellow.ID not in ids and endpoints and not places.intersection(endpoints):
             found.append(endpoints[0])
     return sorted(found)
-
-
-_METRIC = b"\netcd_server_quota_backend_bytes "
-_METRICS_BYTES_MAX = 4 << 20
 
 
 class MemberStorage(NamedTuple):

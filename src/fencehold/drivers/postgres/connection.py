@@ -218,7 +218,7 @@ def _is_dead(cursor: AsyncRawCursor[Any]) -> bool:
         for _ in range(_DRAINS_MAX):
             if not _has_input(connection.socket):
                 return False
-            # A farewell, then the end; or a notice that concerns nobody.
+            # The server's last words, then the end; or a notice that concerns nobody.
             connection.consume_input()
     except psycopg.Error:
         pass

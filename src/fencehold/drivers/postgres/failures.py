@@ -43,6 +43,20 @@ _OTHER_ISOLATION = "25001"
 _OUTGROWN = ("53200", "54000")
 _NOT_TEXT = ("22P05", "22021")
 _STANDBY = re.compile(r"session is read-only|server is in hot standby")
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|permission denied for database|"
+    r'FATAL: +(?:role|database) ".*" does not exist'
+)
+_SAID = ":  "
+"""What the server said itself stands behind its severity, a colon and two spaces; libpq's own words have one."""
+_CODE = re.compile(r":  ([0-9A-Z]{5}): ")
+_DENIED = ("28", "3D000", "42501")
+"""Begin the codes of what waiting does not help against: credentials, a database that is not there, rights."""
+_VERBOSE = 2
+_READY = {
+    pq.PollingStatus.READING: select.POLLIN,
+    pq.PollingStatus.WRITING: select.POLLOUT,
+}
 
 
 class ReplyLost(Exception):
@@ -96,22 +110,6 @@ def unreached(error: BaseException, where: object, denied: type[FenceholdError] 
 def first_line(error: BaseException) -> str:
     """The first line of many: libpq goes on with hints of its own."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-_REFUSED = re.compile(
-    r"authentication failed|no password supplied|no pg_hba\.conf entry|permission denied for database|"
-    r'FATAL: +(?:role|database) ".*" does not exist'
-)
-_SAID = ":  "
-"""What the server said itself stands behind its severity, a colon and two spaces; libpq's own words have one."""
-_CODE = re.compile(r":  ([0-9A-Z]{5}): ")
-_DENIED = ("28", "3D000", "42501")
-"""Begin the codes of what waiting does not help against: credentials, a database that is not there, rights."""
-_VERBOSE = 2
-_READY = {
-    pq.PollingStatus.READING: select.POLLIN,
-    pq.PollingStatus.WRITING: select.POLLOUT,
-}
 
 
 def is_denial(code: str) -> bool:

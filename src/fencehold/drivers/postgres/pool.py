@@ -21,8 +21,6 @@ from fencehold.errors import FenceholdError, Unavailable
 
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
-
-
 _LISTEN_PAUSE_S = 0.05
 _LISTEN_PAUSE_S_MAX = 5.0
 

@@ -35,6 +35,8 @@ Word: TypeAlias = str | bytes | int
 
 _MISSING = object()
 _CLOSE_S = 1.0
+_SENTINELS_PER_TIME = 3
+"""One sentinel that hangs must leave the time to ask the others."""
 
 
 class RespConnection(asyncio.Protocol):
@@ -171,9 +173,6 @@ def _ignore(_: object) -> None:
 
 Connect: TypeAlias = Callable[[], Awaitable[RespConnection]]
 """Makes a connection, or raises why there is none."""
-
-_SENTINELS_PER_TIME = 3
-"""One sentinel that hangs must leave the time to ask the others."""
 
 
 async def connect(server: RedisServer, connect_s: float, answer_s: float) -> RespConnection:

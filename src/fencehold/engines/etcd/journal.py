@@ -47,6 +47,8 @@ from fencehold.types import BEGINNING, Epoch, Position
 
 _LOOKS_MAX = 16
 """How often a snapshot may be replaced while it is being loaded."""
+_LEAD_TURNS_MAX = 64
+"""How often others may take an epoch first before a taker gives up."""
 
 
 class Sight(NamedTuple):
@@ -106,10 +108,6 @@ async def _make(cluster: EtcdClient, keys: JournalKeys) -> None:
         await cluster.transact(transaction(so, [put(keys.epoch, b"0"), put(start, encode_beginning(BEGINNING))]))
     except OutcomeUnknown as error:
         raise Unavailable(str(error)) from error
-
-
-_LEAD_TURNS_MAX = 64
-"""How often others may take an epoch first before a taker gives up."""
 
 
 class EtcdJournal:
@@ -263,7 +261,7 @@ class _Running:
             if known is not None and stands > newest + answer.doubted:
                 raise Sealed(f"epoch {stands} was taken before", newest=stands)
             newest = stands
-        raise (OutcomeUnknown if is_doubted else Unavailable)("others took epochs first, time and again")
+        raise (OutcomeUnknown if is_doubted else Unavailable)("others took each epoch first")
 
     async def end(self) -> None:
         for tail in tuple(self.tails):

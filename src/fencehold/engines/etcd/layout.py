@@ -23,6 +23,10 @@ from fencehold.types import Epoch, Position
 
 POSITION_MAX = (1 << 63) - 1
 _AFTER_DIGITS = b":"
+_HEAD = struct.Struct("<BQI")
+_PLACE = struct.Struct("<BQQ")
+_BEGINNING = 0
+_ENTRY = 1
 
 
 class JournalKeys:
@@ -52,12 +56,6 @@ class JournalKeys:
     def snapshots_before(self, position: Position) -> tuple[bytes, bytes]:
         """The range of all chunks of snapshots of earlier positions, whose names begin with those."""
         return self._snapshots + b"%020d" % 0, self._snapshots + b"%020d" % position
-
-
-_HEAD = struct.Struct("<BQI")
-_PLACE = struct.Struct("<BQQ")
-_BEGINNING = 0
-_ENTRY = 1
 
 
 def encode_entry(position: Position, epoch: Epoch, entry: bytes) -> bytes:

@@ -29,6 +29,16 @@ from fencehold.types import Position
 PAGE_BYTES = 1 << 20
 PAGE_ENTRIES_MAX = 512
 _PAGE_ENTRIES_FIRST = 32
+_PAUSE_S = 0.02
+"""After a watch that broke, so that nothing spins where watches cannot be had."""
+_PACE_S = 0.15
+"""Between pages, when entries come fast: how far behind a tail may be then."""
+_WINDOW_S = 0.25
+_WAKES_MAX = 16
+"""Messages of a watch within the window that are too many: several times those of a leader with nothing to do."""
+_CALM_ENTRIES = 3
+_CALM_PAGES = 10
+"""So many pages in a row with no more entries each: they come slowly."""
 
 
 class EntryPage(NamedTuple):
@@ -97,18 +107,6 @@ class EntryPages:
         if pointer is not None and pointer.position >= position:
             return Trimmed(f"entries up to {pointer.position} were trimmed, {position} with them")
         return Damaged(f"position {position}: the entry is gone from etcd, and no snapshot covers it")
-
-
-_PAUSE_S = 0.02
-"""After a watch that broke, so that nothing spins where watches cannot be had."""
-_PACE_S = 0.15
-"""Between pages, when entries come fast: how far behind a tail may be then."""
-_WINDOW_S = 0.25
-_WAKES_MAX = 16
-"""Messages of a watch within the window that are too many: several times those of a leader with nothing to do."""
-_CALM_ENTRIES = 3
-_CALM_PAGES = 10
-"""So many pages in a row with no more entries each: they come slowly."""
 
 
 class JournalTail:

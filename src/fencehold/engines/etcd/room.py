@@ -30,7 +30,7 @@ _DEFRAGMENT = "etcd's file has grown close to its quota: run `etcdctl defrag`, o
 
 
 class Gauge:
-    """Looks at the databases of one etcd, time and again."""
+    """Looks at the databases of one etcd, each time it is asked."""
 
     def __init__(self, cluster: EtcdClient, address: EtcdAddress) -> None:
         self._cluster = cluster

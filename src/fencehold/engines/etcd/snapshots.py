@@ -50,6 +50,7 @@ CHUNK_BYTES = 256 << 10
 """An append may wait behind a chunk, so a chunk is small."""
 _TURNS_MAX = 16
 """How often the pointer may move while one saver tries to move it."""
+STEP_ENTRIES = 1_000
 
 
 class Pointer(msgspec.Struct, frozen=True):
@@ -220,11 +221,8 @@ def _not_empty() -> UsageError:
     return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")
 
 
-STEP_ENTRIES = 1_000
-
-
 class EtcdTrimmer:
-    """Trims one journal, time and again."""
+    """Trims one journal, each time it is told to."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, *, compacts: bool) -> None:
         self._cluster = cluster

@@ -49,7 +49,7 @@ class Log:
         self._rolls = False
 
     def open(self) -> Opened:
-        """Own the directory, recover it, and be ready to append. On an error everything is let go of."""
+        """Own the directory, recover it, and be ready to append. On an error everything is closed."""
         try:
             self._directory.own()
             opened, segment = recover(self._directory)
@@ -157,7 +157,7 @@ class Log:
             )
 
     def close(self) -> None:
-        """Give back the room that was not used, and let go of everything. Never fails."""
+        """Free the room that was not used, and close everything. Never fails."""
         if self._fd is not None:
             # After a failure the file stays as it is: it is evidence, and only recovery may judge it.
             if self.stopped is None:

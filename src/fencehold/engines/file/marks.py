@@ -36,6 +36,12 @@ _EPOCHS_MAGIC = b"FHepo\r\n\x1a"
 _VERSION = 1
 _EPOCHS_FIELDS = struct.Struct("<8sIQ")
 _CRC = struct.Struct("<I")
+MARK_NAME = "mark"
+_MARK_MAGIC = b"FHm\x01"
+_MARK_FIELDS = struct.Struct("<4sQ")
+_SLOT_OFFSETS = (0, 64)
+_SLOT_BYTES = _MARK_FIELDS.size + _CRC.size
+_SIZE = 128
 
 
 def read_epoch(directory: Directory) -> Epoch | None:
@@ -62,14 +68,6 @@ def _decode_epoch(data: bytes, file: str) -> Epoch:
     if _CRC.unpack_from(data, _EPOCHS_FIELDS.size)[0] != crc32(data[: _EPOCHS_FIELDS.size]):
         raise Damaged(f"{file}: the newest epoch is damaged; restore the file from a copy")
     return Epoch(epoch)
-
-
-MARK_NAME = "mark"
-_MARK_MAGIC = b"FHm\x01"
-_MARK_FIELDS = struct.Struct("<4sQ")
-_SLOT_OFFSETS = (0, 64)
-_SLOT_BYTES = _MARK_FIELDS.size + _CRC.size
-_SIZE = 128
 
 
 def read_mark(directory: Directory) -> Position | None:

@@ -49,6 +49,7 @@ _CRC = struct.Struct("<I")
 HEAD_BYTES = _HEAD.size + _CRC.size
 RECORD_BYTES = _FIELDS.size + _CRC.size
 """What a record takes beside its entry."""
+_STEP_BYTES = 256 << 10
 
 
 class Place(NamedTuple):
@@ -203,9 +204,6 @@ def _refuse_if_followed(data: bytes, offset: int, salt: int, file: str) -> None:
                 f"after it at offset {at}; restore the file from a copy"
             )
         at = data.find(RECORD_MAGIC, at + 1)
-
-
-_STEP_BYTES = 256 << 10
 
 
 class Cursor:

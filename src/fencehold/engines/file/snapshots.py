@@ -19,7 +19,7 @@ The rules it obeys:
    do after that is done here, or by the next opening if this process ends on the way.
 2. Every step may be done again: the file of the epoch, an empty segment for the next position, and last the seed
    becomes the snapshot. So what recovery refuses (no epoch, no segment, a log that ends before its snapshot) is
-   refused as ever.
+   refused as always.
 3. Nobody appends before the last step is durable. So entries or a snapshot beside a seed are no crash's work.
 """
 

@@ -28,6 +28,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _Work = tuple["asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
+SMALL_BYTES_MAX = 4 << 10
+QUICK_S_MAX = 0.002
+THREADED_AFTER_SLOW = 500
 
 
 class FileWorker:
@@ -98,11 +101,6 @@ def _outcome(work: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, B
     # Everything is the caller's: nothing may end the thread before its time.
     except BaseException as error:
         return None, error
-
-
-SMALL_BYTES_MAX = 4 << 10
-QUICK_S_MAX = 0.002
-THREADED_AFTER_SLOW = 500
 
 
 class AppendPace:

@@ -47,6 +47,7 @@ SCHEME = Scheme(
         whole("room_bytes", None, of="a number of bytes"),
     ),
     hosts_min=0,
+    has_usual_host=True,
 )
 # Whether a server takes writes is asked of it, and told in words that help.
 _DROPPED = ("target_session_attrs", "load_balance_hosts")

@@ -36,6 +36,13 @@ _DENIED = "42501"
 _FULL = "53100"
 _FULL_RETRY_S = 1.0
 """How soon to try again when the server's disk is full: somebody has to make room."""
+_ROWS_MAX = 1_000
+_BYTES_MAX = 4 << 20
+"""A page holds no further entry once it holds so much."""
+_WHAT = "the database"
+_UNKNOWN = Room(_WHAT, note="what its disk has left, no server tells: see room_bytes=")
+_BLOAT = 1.25
+"""What our tables hold takes so much more room in them: heads of rows and pages, indexes, what is not swept."""
 
 
 class Unanswered(Unavailable):
@@ -168,11 +175,6 @@ async def make_tables(queries: Queries, address: PostgresJournalAddress) -> None
         ) from error
 
 
-_ROWS_MAX = 1_000
-_BYTES_MAX = 4 << 20
-"""A page holds no further entry once it holds so much."""
-
-
 class EntryCursor:
     """A place in the journal."""
 
@@ -210,12 +212,6 @@ class EntryCursor:
             raise Damaged(f"entries after {self.position} are missing; restore the tables from a copy")
         self.position, self._epoch, _ = records[-1]
         return records
-
-
-_WHAT = "the database"
-_UNKNOWN = Room(_WHAT, note="what its disk has left, no server tells: see room_bytes=")
-_BLOAT = 1.25
-"""What our tables hold takes so much more room in them: heads of rows and pages, indexes, what is not swept."""
 
 
 async def read_room(queries: Queries, address: PostgresJournalAddress, within_s: float) -> Room:

@@ -25,6 +25,8 @@ _CHUNK_BYTES = 256 << 10
 """Chunks of a snapshot are gathered up to this size: a row each."""
 _CHUNKS_AT_ONCE = 16
 _TRIES_MAX = 5
+_ENTRIES_AT_ONCE = 1_000
+_DELETED_CHUNKS_AT_ONCE = 32
 
 
 class KeptSnapshot(NamedTuple):
@@ -144,10 +146,6 @@ async def _put(queries: Queries, draft: KeptSnapshot, publication: Awaitable[obj
         return await _standing(queries)
     except Unavailable as error:
         raise OutcomeUnknown(f"whether the snapshot at {draft.position} stands is not known: {error}") from error
-
-
-_ENTRIES_AT_ONCE = 1_000
-_DELETED_CHUNKS_AT_ONCE = 32
 
 
 async def trim(queries: Queries) -> None:

@@ -48,6 +48,7 @@ _CHUNK_BYTES = 256 << 10
 """An append that comes just after a chunk waits for it: on the connection, and in the log of every server."""
 _PAGE = 8
 _LOADS_MAX = 8
+_BATCH = 250
 
 
 class ZookeeperSnapshots:
@@ -117,7 +118,7 @@ class ZookeeperSnapshots:
         return lambda client: client.get_async(path)
 
     async def _drawn(self, position: Position, generation: int, chunks: Iterable[bytes]) -> Pointer:
-        """Write all chunks aside, and return the pointer that makes them stand."""
+        """Write all chunks apart, and return the pointer that makes them stand."""
         name, digest, gathered = snapshot_name(generation, new_secret()), Digest(), bytearray()
         await self._retries.make(self._layout.snapshot(name), b"")
         for chunk in chunks:
@@ -174,9 +175,6 @@ def _check_place(position: Position, seen: Pointed, end: Position) -> None:
 
 def _not_empty() -> UsageError:
     return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")
-
-
-_BATCH = 250
 
 
 class ZookeeperTrimmer:

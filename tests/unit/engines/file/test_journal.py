@@ -257,7 +257,7 @@ def test_a_snapshot_whose_name_may_not_stay_is_unknown_and_stops_the_journal(tmp
 OWNER = """
 import asyncio, sys
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.worker import Threaded
+from fencehold.engines.file.worker import ThreadedPace
 async def own():
     journal = FileJournal(sys.argv[1])
     await journal.open()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.drivers.etcd.http2 import connection as dial
+from fencehold.drivers.etcd.http2 import connection
 from fencehold.drivers.etcd.http2.connection import Http2Connection, KeepAlivePace
 from fencehold.drivers.etcd.http2.conversation import Stream
 from fencehold.drivers.etcd.http2.frames import Metadata, request_block
@@ -111,7 +111,7 @@ class Channel:
         line = None
         try:
             async with asyncio.timeout(_CONNECT_S):
-                sock = await dial.connect(self._host, self._port)
+                sock = await connection.connect(self._host, self._port)
                 _, line = await loop.create_connection(lambda: Http2Connection(self._pace), sock=sock, **named)  # type: ignore[call-overload]
                 await line.greeted()
                 return line  # type: ignore[no-any-return]

@@ -23,6 +23,16 @@ from fencehold.drivers.etcd.http2.status import CallFailed, Code, Status, failed
 
 _HEAD_START_S = 0.25
 """What an address has before the next one is tried as well; RFC 8305, 8."""
+_SILENCE_S = 10.0
+"""etcd hangs up on clients that ask more often than every 5 s whether it is there, unless it was told otherwise
+(`--grpc-keepalive-min-time`)."""
+_SILENCE_S_MAX = 320.0
+"""Servers of gRPC that were told nothing want to be asked no more often than every 5 minutes."""
+_SIGN_S = 3.0
+_UNTAKEN_BYTES_MAX = 64 << 20
+"""More than a server of gRPC ever has room for: what is answered to one that asks and does not listen piles up."""
+_FAREWELL_S = 1.0
+"""How long who broke the rules has to read why it is left."""
 
 
 class HostAddress(NamedTuple):
@@ -139,18 +149,6 @@ def _why(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)
     return str(error) or repr(error)
-
-
-_SILENCE_S = 10.0
-"""etcd hangs up on clients that ask more often than every 5 s whether it is there, unless it was told otherwise
-(`--grpc-keepalive-min-time`)."""
-_SILENCE_S_MAX = 320.0
-"""Servers of gRPC that were told nothing want to be asked no more often than every 5 minutes."""
-_SIGN_S = 3.0
-_UNTAKEN_BYTES_MAX = 64 << 20
-"""More than a server of gRPC ever has room for: what is answered to one that asks and does not listen piles up."""
-_FAREWELL_S = 1.0
-"""How long who broke the rules has to read why it is left."""
 
 
 class KeepAlivePace:

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Protocol
 
 from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2.frames import Broken, Cause, Farewell, Frame
+from fencehold.drivers.etcd.http2.frames import Broken, Cause, Frame, GoAway
 from fencehold.drivers.etcd.http2.status import Code, Status, status_in
 
 MESSAGE_BYTES_MAX = 16 << 20
@@ -397,7 +397,7 @@ class Conversation:
         stream.receiver.on_end(Status(code, why, is_sent=not is_refused))
         self._begin_waiting()
 
-    def _on_goaway(self, said: Farewell) -> None:
+    def _on_goaway(self, said: GoAway) -> None:
         self.is_too_many_pings = said.cause == Cause.ENHANCE_YOUR_CALM and said.words == _TOO_MANY_PINGS
         words = said.words[:_WORDS_MAX].decode("ascii", "backslashreplace")
         self.farewell = ": ".join(filter(None, [frames.cause_name(said.cause) if said.cause else "", words]))
