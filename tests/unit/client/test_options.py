@@ -42,9 +42,7 @@ def test_what_cannot_be_said_of_a_lock_is_refused(client: Any, call: Callable[[A
 @pytest.mark.parametrize("connect", [fencehold.connect, aio.connect])
 def test_what_cannot_be_said_to_connect_is_refused(connect: Any) -> None:
     """By either client, in the same words."""
-    with pytest.raises(
-        UsageError, match="has no option 'conect_timeout': did you mean connect_timeout"
-    ):
+    with pytest.raises(UsageError, match="has no option 'conect_timeout': did you mean connect_timeout"):
         connect(conect_timeout=1)
     with pytest.raises(UsageError, match=r"connect\(\): options go by name; they are lazy, correctness"):
         connect("fencehold://h", "efficiency")
