@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Tests of what is built on a driver, or on the parser, for `make lowest`; but for what needs a type checker, and for what
 # compiles messages, with a compiler that needs a newer protobuf.
-DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines guards) tests/behaviour tests/contract \
+DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines guards locks) tests/behaviour tests/contract \
 	--ignore tests/unit/client/test_typing.py \
 	--deselect tests/unit/drivers/etcd/test_messages.py::test_messages_are_what_their_description_makes
 LOWEST := .venv-lowest

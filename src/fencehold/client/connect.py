@@ -186,7 +186,8 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
         raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {url!r}")
     scheme = _scheme(url)
     if scheme in SERVICE_SCHEMES:
-        return {tier: _service(config, url, tier) for tier in Tier}
+        tls = ssl.create_default_context() if service_address(url).tls and config.tls is None else config.tls
+        return {tier: _service(config, url, tier, tls) for tier in Tier}
     if scheme != _MEMORY and (scheme not in registry.SCHEMES or "://" not in url):
         raise wrong_scheme(url, (*SERVICE_SCHEMES, _MEMORY, *registry.SCHEMES))
     given = _guarantees(config, url, Tier.CORRECTNESS)
@@ -196,9 +197,8 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
     return {tier: source for tier in Tier if given.gives(tier)}
 
 
-def _service(config: Config, url: str, tier: Tier) -> Source:
+def _service(config: Config, url: str, tier: Tier, tls: ssl.SSLContext | None) -> Source:
     """One tier of the Fencehold service."""
-    tls = ssl.create_default_context() if service_address(url).tls and config.tls is None else config.tls
     machine = "EFFICIENCY" if tier is Tier.EFFICIENCY else ""
     return Source(config=config, url=url, guarantees=_guarantees(config, url, tier), tls=tls, machine=machine)
 

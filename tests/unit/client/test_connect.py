@@ -144,3 +144,11 @@ def test_a_configuration_is_checked_where_it_is_made() -> None:
         Config(tll=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"tls must be an ssl.SSLContext, got 'yes'"):
         Config(tls="yes")  # type: ignore[arg-type]
+
+
+def test_both_tiers_of_a_service_over_tls_have_one_context() -> None:
+    """To make one reads all certificates of the machine."""
+    sources = plan("fenceholds://10.0.0.1").sources
+    assert sources[CORRECTNESS].tls is not None
+    assert sources[EFFICIENCY].tls is sources[CORRECTNESS].tls
+    assert plan(SERVICE).first.tls is None

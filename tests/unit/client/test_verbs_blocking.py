@@ -148,7 +148,7 @@ def test_release_by_the_lock_is_of_this_threads_hold() -> None:
 
 
 def test_a_hold_released_inside_its_body_is_not_released_again() -> None:
-    """Leaving an `with` whose hold was given back early is no error."""
+    """Leaving a `with` whose hold was given back early is no error."""
 
     def test() -> None:
         with service() as url, connect(url) as client:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, overload
 
 from fencehold.client.aio.election import Election, Leadership
 from fencehold.client.aio.hold import Claim, Hold
-from fencehold.client.aio.lock import Lock, OnLost, UntimedLock, lock_on
+from fencehold.client.aio.lock import Lock, OnLost, UntimedLock
 from fencehold.client.aio.once import Once
 from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.aio.routes import Route
@@ -416,8 +416,10 @@ class Verbs:
         on_lost: OnLost = "cancel",  # ASYNC
     ) -> Lock[Any]:
         route = self._route(terms.names, tier := tier_of(tier))
-        return lock_on(route, terms, _held(route, tier), on_lost)  # ASYNC
-        # BLOCKING: return lock_on(route, terms, _held(route, tier))
+        # As `lock_on` does: this is done for every lock.
+        kind = UntimedLock if terms.timeout is None else Lock
+        return kind(route, terms, _held(route, tier), on_lost)  # ASYNC
+        # BLOCKING: return kind(route, terms, _held(route, tier))
 
 
 def _held(route: Route, tier: Tier) -> type[Claim]:

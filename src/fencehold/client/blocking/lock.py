@@ -2,7 +2,7 @@
 """Locks: terms under which names are asked for, again and again, by any number of threads.
 
 A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was asked for. The lock
-remembers whose holds it made, so that `release` and the end of an `with` find the right one.
+remembers whose holds it made, so that `release` and the end of a `with` find the right one.
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack, overload
 
 from fencehold.client.blocking.election import Election, Leadership
 from fencehold.client.blocking.hold import Claim, Hold
-from fencehold.client.blocking.lock import Lock, UntimedLock, lock_on
+from fencehold.client.blocking.lock import Lock, UntimedLock
 from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.blocking.routes import Route
@@ -385,7 +385,9 @@ class Verbs:
         tier: Tier | str,
     ) -> Lock[Any]:
         route = self._route(terms.names, tier := tier_of(tier))
-        return lock_on(route, terms, _held(route, tier))
+        # As `lock_on` does: this is done for every lock.
+        kind = UntimedLock if terms.timeout is None else Lock
+        return kind(route, terms, _held(route, tier))
 
 
 def _held(route: Route, tier: Tier) -> type[Claim]:
