@@ -136,10 +136,11 @@ def _check_policy(state: State, model: m.Model) -> None:
     assert {name: (user.roles, user.disabled) for name, user in policy.users.items()} == {
         name: (user.roles, user.disabled) for name, user in right.users.items()
     }
-    assert (state.rulebook is None) is (state.usage is None) is (not right.revision)
-    if state.usage is None or state.rulebook is None:
+    assert (state.rulebook is None) is (not right.revision)
+    assert (state.usage is None) is (not right.quotas)
+    assert state.rulebook is None or state.rulebook.policy is policy
+    if state.usage is None:
         return
-    assert state.rulebook.policy is policy
     whose = {session.id: session.principal for session in model.sessions}
     had: dict[str, list[int]] = {s.principal: [0, 0, 0] for s in model.sessions if s.ending is None}
     under = {quota.prefix: [0, 0, 0] for quota in right.quotas.values() if quota.prefix is not None}

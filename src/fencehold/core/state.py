@@ -242,7 +242,7 @@ class State:
         self.rulebook: Rulebook | None = None
         """The policy worked out; None while there is none, and everybody may do everything."""
         self.usage: Usage | None = None
-        """What principals have, while there is a policy."""
+        """What principals have, while there are quotas."""
         # What the entry being applied has led to so far.
         self.outcomes: list[Outcome] = []
         self.notices: list[tuple[int, Notice]] = []
