@@ -96,6 +96,7 @@ def _tables(model: m.Model) -> dict[str, object]:
         "fence": model.fence,
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),
+        "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
         "leader": model.leader[0],
         "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},

@@ -51,7 +51,7 @@ class Guard:
         """Raise what is to be said to one who may not say this, now."""
         need = _NEEDS[command]
         if need.about is About.CONNECTION or (command == _FOLLOW and not self._door.node.leads):
-            # A standby that follows a node which does not lead must hear that, whoever it is.
+            # A standby that follows a node which does not lead must hear that, let in or not.
             return
         principal = connection.principal
         if not principal:
