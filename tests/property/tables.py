@@ -158,8 +158,12 @@ def _check_policy(state: State, model: m.Model) -> None:
         counts[1] = sum(name.startswith(prefix) for name, _ in names + awaited)
         counts[2] = sum(name.startswith(prefix) for name, _ in awaited)
     usage = state.usage
-    assert {who: [h.sessions, h.holds, h.waiters] for who, h in usage.principals.items()} == had, "G11"
-    assert {prefix: [h.sessions, h.holds, h.waiters] for prefix, h in usage.under.items()} == under, "G11"
+    assert {who: [h.sessions, h.holds, h.waiters] for who, h in usage.principals.items()} == had, (
+        "G11: what principals use is miscounted"
+    )
+    assert {prefix: [h.sessions, h.holds, h.waiters] for prefix, h in usage.under.items()} == under, (
+        "G11: what is used under a prefix is miscounted"
+    )
 
 
 def _check_session(state: State, session: Session, model: m.Model, expected: m.Session) -> None:

@@ -406,7 +406,6 @@ SEEDS: dict[Callable[[Patch], None], int] = {
     a_place_is_counted_with_those_who_left: 3,
     a_snapshot_forgets_what_lapsed: 2,
     a_snapshot_under_way_misses_what_is_released: 3,
-    a_snapshot_under_way_sees_what_was_asked_since: 2,
     a_lock_delay_is_ignored: 2,
 }
 """Where conversations begin that soon show a bug, if not with 1. Others show it, too; it may take them minutes."""
