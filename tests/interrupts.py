@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
+_COLLECTING = ("__del__", "gc_callback")
+
 
 class Point(NamedTuple):
     """Where an interrupt was raised."""
@@ -65,7 +67,7 @@ def _is_point(frame: FrameType, event: str, arg: Any) -> bool:
 def _is_collecting(frame: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
-        if code.co_name == "__del__" or code.co_qualname.endswith(("<locals>.remove", "<locals>._remove")):
+        if code.co_name in _COLLECTING or code.co_qualname.endswith(("<locals>.remove", "<locals>._remove")):
             return True
         frame = frame.f_back
     return False

@@ -3,7 +3,6 @@
 ZooKeeper takes whatever login it is shown, and asks later what may be done with it: see `test_zookeeper_faults`.
 """
 
-import asyncio
 from functools import partial
 
 import pytest
@@ -20,47 +19,41 @@ TIMES = 5
 
 
 @pytest.mark.on("redis", "redlock", "etcd", "postgres", "advisory", "mysql")
-def test_a_wrong_password_is_no_outage(ground: Ground, name: str) -> None:
+async def test_a_wrong_password_is_no_outage(ground: Ground, name: str) -> None:
     """Who is to proceed when a backend is away does not, however often it asks; the password is in no message."""
     url = wrong_url(ground)
 
-    async def main() -> None:
-        async with proceeding(url) as client:
-            for _ in range(TIMES):
-                with pytest.raises(PermissionDenied) as refused:
-                    await client.lock(name, tier=EFFICIENCY, timeout=0).acquire()
-                assert "wrong@" not in str(refused.value)
-
-    asyncio.run(main())
+    async with proceeding(url) as client:
+        for _ in range(TIMES):
+            with pytest.raises(PermissionDenied) as refused:
+                await client.lock(name, tier=EFFICIENCY, timeout=0).acquire()
+            assert "wrong@" not in str(refused.value)
     with pytest.raises(PermissionDenied):
         fencehold.connect(url, connect_timeout=10)
 
 
 @pytest.mark.on("redis", "redlock", "postgres", "advisory", "mysql")
-def test_a_login_that_is_taken_away_is_no_outage(ground: Ground, name: str) -> None:
+async def test_a_login_that_is_taken_away_is_no_outage(ground: Ground, name: str) -> None:
     """While a client is connected, too: nobody proceeds, no breaker opens; and when it is back, so are locks."""
     login = login_on(ground)
 
-    async def main() -> None:
-        async with proceeding(login.url) as client:
-            lock = client.lock(name, tier=EFFICIENCY, timeout=0)
+    async with proceeding(login.url) as client:
+        lock = client.lock(name, tier=EFFICIENCY, timeout=0)
 
-            async def seen() -> str:
-                try:
-                    async with lock as claim:
-                        return "held" if claim.is_protected else "not protected"
-                except PermissionDenied:
-                    return "denied"
+        async def seen() -> str:
+            try:
+                async with lock as claim:
+                    return "held" if claim.is_protected else "not protected"
+            except PermissionDenied:
+                return "denied"
 
-            async def is_seen(expected: str) -> bool:
-                return await seen() == expected
+        async def is_seen(expected: str) -> bool:
+            return await seen() == expected
 
-            assert await seen() == "held"
-            login.revoke()
-            # What is under way when the connection is cut may go on without a lock, as ever.
-            await until(partial(is_seen, "denied"))
-            assert [await seen() for _ in range(TIMES)] == ["denied"] * TIMES
-            login.restore()
-            await until(partial(is_seen, "held"))
-
-    asyncio.run(main())
+        assert await seen() == "held"
+        login.revoke()
+        # What is under way when the connection is cut may go on without a lock, as ever.
+        await until(partial(is_seen, "denied"))
+        assert [await seen() for _ in range(TIMES)] == ["denied"] * TIMES
+        login.restore()
+        await until(partial(is_seen, "held"))

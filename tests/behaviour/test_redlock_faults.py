@@ -76,218 +76,179 @@ def looks(server: Redis) -> int:
     return stats["cmdstat_get"]["calls"]
 
 
-def test_without_one_of_five_all_goes_on(nodes: Several) -> None:
+async def test_without_one_of_five_all_goes_on(nodes: Several) -> None:
     """A minority may be lost, also while something is held: it is renewed, excludes others, and is given back."""
-
-    async def main() -> None:
-        async with connected(nodes, ttl=2, node_s=NODE_S) as one, connected(nodes) as other:
-            hold = await have_in_all(one.lock("n", tier=EFFICIENCY), nodes)
-            nodes.servers[0].kill()
-            until_at = time.monotonic() + 3
-            while time.monotonic() < until_at:
-                assert hold.safe_for() > 0
-                assert await other.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
-                await asyncio.sleep(0.1)
-            await hold.release()
-            async with other.lock("n", tier=EFFICIENCY, timeout=5):
-                assert having(nodes.servers[1:], "n") >= 3
-        async with connected(nodes) as client, client.lock("new", tier=EFFICIENCY, timeout=5):
-            pass
-
-    asyncio.run(main())
+    async with connected(nodes, ttl=2, node_s=NODE_S) as one, connected(nodes) as other:
+        hold = await have_in_all(one.lock("n", tier=EFFICIENCY), nodes)
+        nodes.servers[0].kill()
+        until_at = time.monotonic() + 3
+        while time.monotonic() < until_at:
+            assert hold.safe_for() > 0
+            assert await other.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
+            await asyncio.sleep(0.1)
+        await hold.release()
+        async with other.lock("n", tier=EFFICIENCY, timeout=5):
+            assert having(nodes.servers[1:], "n") >= 3
+    async with connected(nodes) as client, client.lock("new", tier=EFFICIENCY, timeout=5):
+        pass
 
 
-def test_without_three_of_five_nothing_is_granted_and_nothing_is_left(nodes: Several) -> None:
+async def test_without_three_of_five_nothing_is_granted_and_nothing_is_left(nodes: Several) -> None:
     """It is refused in bounded time. Certainly nothing is held, in the two that are left, either."""
-
-    async def main() -> None:
-        async with connected(nodes, node_s=NODE_S) as client:
-            for server in nodes.servers[:3]:
-                server.kill()
-            watch = Stopwatch()
-            with pytest.raises((Unavailable, OutcomeUnknown)):
-                await client.lock("n", tier=EFFICIENCY, timeout=30).acquire()
-            assert watch.passed_s < 3 + 2 * NODE_S + SLACK_S
-            await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
-            with pytest.raises(Unavailable, match="3 are needed"):
-                await client.lock("n", tier=EFFICIENCY, timeout=0).acquire()
-            await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
-            with pytest.raises(Unavailable):
-                await client.explain("n", tier=EFFICIENCY)
+    async with connected(nodes, node_s=NODE_S) as client:
         for server in nodes.servers[:3]:
-            server.start()
-        async with connected(nodes) as client, client.lock("n", tier=EFFICIENCY, timeout=10):
-            pass
+            server.kill()
+        watch = Stopwatch()
+        with pytest.raises((Unavailable, OutcomeUnknown)):
+            await client.lock("n", tier=EFFICIENCY, timeout=30).acquire()
+        assert watch.passed_s < 3 + 2 * NODE_S + SLACK_S
+        await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
+        with pytest.raises(Unavailable, match="3 are needed"):
+            await client.lock("n", tier=EFFICIENCY, timeout=0).acquire()
+        await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
+        with pytest.raises(Unavailable):
+            await client.explain("n", tier=EFFICIENCY)
+    for server in nodes.servers[:3]:
+        server.start()
+    async with connected(nodes) as client, client.lock("n", tier=EFFICIENCY, timeout=10):
+        pass
 
-    asyncio.run(main())
 
-
-def test_a_hold_without_a_majority_is_lost_before_its_ttl_is_over(nodes: Several) -> None:
+async def test_a_hold_without_a_majority_is_lost_before_its_ttl_is_over(nodes: Several) -> None:
     """The client lets go first: nobody can tell it whether others have it."""
-
-    async def main() -> None:
-        async with connected(nodes, ttl=1, node_s=NODE_S) as client:
-            hold = await have(client.lock("n", tier=EFFICIENCY))
+    async with connected(nodes, ttl=1, node_s=NODE_S) as client:
+        hold = await have(client.lock("n", tier=EFFICIENCY))
+        for server in nodes.servers[:3]:
+            server.pause()
+        try:
+            assert hold.safe_for() < 1
+            await asyncio.wait_for(hold.lost.wait(), 1 + SLACK_S)
+        finally:
             for server in nodes.servers[:3]:
-                server.pause()
-            try:
-                assert hold.safe_for() < 1
-                await asyncio.wait_for(hold.lost.wait(), 1 + SLACK_S)
-            finally:
-                for server in nodes.servers[:3]:
-                    server.resume()
-
-    asyncio.run(main())
+                server.resume()
 
 
 @pytest.mark.parametrize("hanging", [1, 2])
-def test_those_that_hang_cost_no_more_than_their_time(nodes: Several, hanging: int) -> None:
+async def test_those_that_hang_cost_no_more_than_their_time(nodes: Several, hanging: int) -> None:
     """A minority of them costs nothing, as nobody waits for it; a look waits for all, for as long as was said."""
-
-    async def main() -> None:
-        async with connected(nodes, node_s=NODE_S) as one, connected(nodes, node_s=NODE_S) as other:
+    async with connected(nodes, node_s=NODE_S) as one, connected(nodes, node_s=NODE_S) as other:
+        for server in nodes.servers[:hanging]:
+            server.pause()
+        took_s = []
+        try:
+            for _ in range(3):
+                watch = Stopwatch()
+                hold = await have(one.lock("n", tier=EFFICIENCY))
+                took_s.append(watch.passed_s)
+                assert await other.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
+                seen = await other.explain("n", tier=EFFICIENCY)
+                assert len(seen.holders) == 1
+                await hold.release()
+                assert watch.passed_s < 3 * NODE_S + SLACK_S
+        finally:
             for server in nodes.servers[:hanging]:
-                server.pause()
-            took_s = []
-            try:
-                for _ in range(3):
-                    watch = Stopwatch()
-                    hold = await have(one.lock("n", tier=EFFICIENCY))
-                    took_s.append(watch.passed_s)
-                    assert await other.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
-                    seen = await other.explain("n", tier=EFFICIENCY)
-                    assert len(seen.holders) == 1
-                    await hold.release()
-                    assert watch.passed_s < 3 * NODE_S + SLACK_S
-            finally:
-                for server in nodes.servers[:hanging]:
-                    server.resume()
-            assert min(took_s) < NODE_S
-            # What they were sent while they hung is done in its order: nothing stays.
-            await until(lambda: having(nodes.servers, "n") == 0, 20)
-
-    asyncio.run(main())
+                server.resume()
+        assert min(took_s) < NODE_S
+        # What they were sent while they hung is done in its order: nothing stays.
+        await until(lambda: having(nodes.servers, "n") == 0, 20)
 
 
-def test_nodes_that_come_back_empty_may_let_two_hold_a_name(nodes: Several) -> None:
+async def test_nodes_that_come_back_empty_may_let_two_hold_a_name(nodes: Several) -> None:
     """It does not survive this, as declared: a majority that forgot has it free. The first holder is told."""
-
-    async def main() -> None:
-        async with connected(nodes, ttl=3, node_s=NODE_S) as one, connected(nodes) as other:
-            hold = await have(one.lock("n", tier=EFFICIENCY))
-            for server in nodes.servers[:3]:
-                server.restart()
-            await reached(other)
-            async with other.lock("n", tier=EFFICIENCY, timeout=20):
-                await asyncio.wait_for(hold.lost.wait(), 20)
-                with pytest.raises(HoldLost):
-                    hold.check()
-
-    asyncio.run(main())
+    async with connected(nodes, ttl=3, node_s=NODE_S) as one, connected(nodes) as other:
+        hold = await have(one.lock("n", tier=EFFICIENCY))
+        for server in nodes.servers[:3]:
+            server.restart()
+        await reached(other)
+        async with other.lock("n", tier=EFFICIENCY, timeout=20):
+            await asyncio.wait_for(hold.lost.wait(), 20)
+            with pytest.raises(HoldLost):
+                hold.check()
 
 
-def test_a_crash_in_the_middle_leaves_a_name_free_after_the_ttl(nodes: Several) -> None:
+async def test_a_crash_in_the_middle_leaves_a_name_free_after_the_ttl(nodes: Several) -> None:
     """Some nodes have a key of an attempt that nobody took back: two of five keep nobody from the name."""
-
-    async def main() -> None:
-        for server in nodes.servers[:2]:
-            server.ask("SET", "n", "of one who is gone", "PX", 30_000)
-        async with connected(nodes) as client, client.lock("n", tier=EFFICIENCY, timeout=0):
+    for server in nodes.servers[:2]:
+        server.ask("SET", "n", "of one who is gone", "PX", 30_000)
+    async with connected(nodes) as client, client.lock("n", tier=EFFICIENCY, timeout=0):
+        pass
+    nodes.servers[2].ask("SET", "n", "of one who is gone", "PX", 500)
+    async with connected(nodes) as client:
+        assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
+        await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
+        async with client.lock("n", tier=EFFICIENCY, timeout=5):
             pass
-        nodes.servers[2].ask("SET", "n", "of one who is gone", "PX", 500)
-        async with connected(nodes) as client:
-            assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
-            await until(lambda: having(nodes.servers[3:], "n") == 0, 20)
-            async with client.lock("n", tier=EFFICIENCY, timeout=5):
-                pass
-
-    asyncio.run(main())
 
 
-def test_a_user_with_the_rights_that_the_page_names_can_lock(nodes: Several) -> None:
+async def test_a_user_with_the_rights_that_the_page_names_can_lock(nodes: Several) -> None:
     """And nothing else; what it may not do, it is told."""
     rights = ["~job:*", "+@connection", "+@read", "+@write", "+eval", "+evalsha", "+time"]
     for server in nodes.servers:
         server.ask("ACL", "SETUSER", "locker", "on", ">right", *rights)
 
-    async def main() -> None:
-        async with aio.connect(f"redlock://locker:right@{nodes.endpoints}") as client:
-            async with client.lock("job:1", tier=EFFICIENCY, timeout=5):
-                assert (await client.explain("job:1", tier=EFFICIENCY)).holders
-            with pytest.raises(PermissionDenied):
-                await client.lock("other", tier=EFFICIENCY, timeout=0).acquire()
-        with pytest.raises(PermissionDenied, match="check user and password"):
-            async with aio.connect(f"redlock://locker:wrong@{nodes.endpoints}"):
-                pass
-
-    asyncio.run(main())
+    async with aio.connect(f"redlock://locker:right@{nodes.endpoints}") as client:
+        async with client.lock("job:1", tier=EFFICIENCY, timeout=5):
+            assert (await client.explain("job:1", tier=EFFICIENCY)).holders
+        with pytest.raises(PermissionDenied):
+            await client.lock("other", tier=EFFICIENCY, timeout=0).acquire()
+    with pytest.raises(PermissionDenied, match="check user and password"):
+        async with aio.connect(f"redlock://locker:wrong@{nodes.endpoints}"):
+            pass
 
 
-def test_many_who_contend_from_two_clients_split_no_vote_for_long(nodes: Several) -> None:
+async def test_many_who_contend_from_two_clients_split_no_vote_for_long(nodes: Several) -> None:
     """Nobody has a name together with another; and all have it in the end."""
+    inside = most = done = 0
 
-    async def main() -> None:
-        inside = most = done = 0
+    async def work(client: aio.Client) -> None:
+        nonlocal inside, most, done
+        for _ in range(3):
+            async with client.lock("n", tier=EFFICIENCY, timeout=60):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+                done += 1
 
-        async def work(client: aio.Client) -> None:
-            nonlocal inside, most, done
-            for _ in range(3):
-                async with client.lock("n", tier=EFFICIENCY, timeout=60):
-                    inside += 1
-                    most = max(most, inside)
-                    await asyncio.sleep(0)
-                    inside -= 1
-                    done += 1
+    async with connected(nodes) as one, connected(nodes) as other, connected(nodes) as third:
+        await asyncio.gather(*(work((one, other, third)[each % 3]) for each in range(12)))
+    assert (most, done) == (1, 36)
+    await until(lambda: having(nodes.servers, "n") == 0, 20)
 
-        async with connected(nodes) as one, connected(nodes) as other, connected(nodes) as third:
-            await asyncio.gather(*(work((one, other, third)[each % 3]) for each in range(12)))
-        assert (most, done) == (1, 36)
+
+async def test_two_hundred_who_are_cancelled_at_once_leave_no_keys(nodes: Several) -> None:
+    """In none of the nodes."""
+    async with connected(nodes) as one, connected(nodes) as other:
+        hold = await have(one.lock("n", tier=EFFICIENCY))
+        locks = [client.lock("n", tier=EFFICIENCY) for client in (one, other)]
+        looked = looks(nodes.servers[0])
+        tasks = [asyncio.create_task(locks[each % 2].acquire()) for each in range(200)]
+        # Each attempt, and each that takes it back, looks once.
+        await until(lambda: looks(nodes.servers[0]) >= looked + 4, 20)
+        await hold.release()
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, aio.Claim):
+                await outcome.release()
         await until(lambda: having(nodes.servers, "n") == 0, 20)
 
-    asyncio.run(main())
 
-
-def test_two_hundred_who_are_cancelled_at_once_leave_no_keys(nodes: Several) -> None:
-    """In none of the nodes."""
-
-    async def main() -> None:
-        async with connected(nodes) as one, connected(nodes) as other:
-            hold = await have(one.lock("n", tier=EFFICIENCY))
-            locks = [client.lock("n", tier=EFFICIENCY) for client in (one, other)]
-            looked = looks(nodes.servers[0])
-            tasks = [asyncio.create_task(locks[each % 2].acquire()) for each in range(200)]
-            # Each attempt, and each that takes it back, looks once.
-            await until(lambda: looks(nodes.servers[0]) >= looked + 4, 20)
-            await hold.release()
-            for task in tasks:
-                task.cancel()
-            for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(outcome, aio.Claim):
-                    await outcome.release()
-            await until(lambda: having(nodes.servers, "n") == 0, 20)
-
-    asyncio.run(main())
-
-
-def test_locks_of_redis_py_on_a_majority_exclude_ours(nodes: Several) -> None:
+async def test_locks_of_redis_py_on_a_majority_exclude_ours(nodes: Several) -> None:
     """The key is the name: other libraries that do the same on the same nodes are excluded, and exclude us."""
-
-    async def main() -> None:
-        async with connected(nodes) as client:
-            clients = [redis.asyncio.Redis(port=server.port) for server in nodes.servers[:3]]
-            theirs = [each.lock("n", timeout=30, blocking=False) for each in clients]
-            async with client.lock("n", tier=EFFICIENCY):
-                # We have it in three at least, whichever they are: three others that are free there are not.
-                got = [lock for lock in theirs if await lock.acquire()]
-                assert len(got) < len(theirs)
-                for lock in got:
-                    await lock.release()
-            await until(lambda: having(nodes.servers, "n") == 0, 20)
-            assert [await each.acquire() for each in theirs].count(True) == 3
-            assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
-            for lock in theirs:
+    async with connected(nodes) as client:
+        clients = [redis.asyncio.Redis(port=server.port) for server in nodes.servers[:3]]
+        theirs = [each.lock("n", timeout=30, blocking=False) for each in clients]
+        async with client.lock("n", tier=EFFICIENCY):
+            # We have it in three at least, whichever they are: three others that are free there are not.
+            got = [lock for lock in theirs if await lock.acquire()]
+            assert len(got) < len(theirs)
+            for lock in got:
                 await lock.release()
-            for each in clients:
-                await each.aclose()
-
-    asyncio.run(main())
+        await until(lambda: having(nodes.servers, "n") == 0, 20)
+        assert [await each.acquire() for each in theirs].count(True) == 3
+        assert await client.lock("n", tier=EFFICIENCY, timeout=0).acquire() is None
+        for lock in theirs:
+            await lock.release()
+        for each in clients:
+            await each.aclose()

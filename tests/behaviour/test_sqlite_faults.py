@@ -68,21 +68,17 @@ def test_a_file_that_another_keeps_is_given_up_in_time(file: Path) -> None:
             pass
 
 
-def test_what_is_held_is_not_trusted_for_longer_than_its_ttl(file: Path) -> None:
+async def test_what_is_held_is_not_trusted_for_longer_than_its_ttl(file: Path) -> None:
     """The client lets go first: if no renewal comes through, its holder is told before the name can be had."""
-
-    async def main() -> None:
-        url = f"sqlite:///{file}?timeout=0.1"
-        async with aio.connect(url, ttl=1, grace=0.5) as one, aio.connect(url) as other:
-            hold = await one.lock("a").acquire()
-            assert hold is not None
-            with locked_by_another(file):
-                await asyncio.wait_for(hold.lost.wait(), 10)
-                assert hold.safe_for() == 0
-            async with other.lock("a", timeout=10) as next_one:
-                assert next_one.fence > hold.fence
-
-    asyncio.run(main())
+    url = f"sqlite:///{file}?timeout=0.1"
+    async with aio.connect(url, ttl=1, grace=0.5) as one, aio.connect(url) as other:
+        hold = await one.lock("a").acquire()
+        assert hold is not None
+        with locked_by_another(file):
+            await asyncio.wait_for(hold.lost.wait(), 10)
+            assert hold.safe_for() == 0
+        async with other.lock("a", timeout=10) as next_one:
+            assert next_one.fence > hold.fence
 
 
 def test_who_only_looks_takes_no_lock(file: Path) -> None:
@@ -129,25 +125,21 @@ def test_a_file_that_is_made_by_eight_at_once_is_one_file(file: Path) -> None:
     assert len(set(fences)) == 8
 
 
-def test_a_file_that_is_removed_is_missed(file: Path) -> None:
+async def test_a_file_that_is_removed_is_missed(file: Path) -> None:
     """Others would find another file: what was held in the old one is lost, and is told; fences go on growing."""
-
-    async def main() -> None:
-        url = f"sqlite:///{file}"
-        async with aio.connect(url, ttl=1, grace=0.5) as client:
-            hold = await client.lock("a").acquire()
-            assert hold is not None
-            for each in file.parent.iterdir():
-                each.unlink()
-            with pytest.raises(Unavailable, match="was removed or replaced"):
-                await client.lock("b", timeout=0).acquire()
-            await asyncio.wait_for(hold.lost.wait(), 20)
-            with pytest.raises(HoldLost):
-                await hold.release()
-            async with client.lock("a", timeout=0) as next_one:
-                assert next_one.fence > hold.fence
-
-    asyncio.run(main())
+    url = f"sqlite:///{file}"
+    async with aio.connect(url, ttl=1, grace=0.5) as client:
+        hold = await client.lock("a").acquire()
+        assert hold is not None
+        for each in file.parent.iterdir():
+            each.unlink()
+        with pytest.raises(Unavailable, match="was removed or replaced"):
+            await client.lock("b", timeout=0).acquire()
+        await asyncio.wait_for(hold.lost.wait(), 20)
+        with pytest.raises(HoldLost):
+            await hold.release()
+        async with client.lock("a", timeout=0) as next_one:
+            assert next_one.fence > hold.fence
 
 
 def test_what_cannot_be_used_is_said_in_words(tmp_path: Path) -> None:
@@ -251,15 +243,11 @@ def test_a_fork_amid_work_harms_neither(file: Path) -> None:
     assert done == sorted(done)
 
 
-def test_no_thread_is_left(file: Path) -> None:
+async def test_no_thread_is_left(file: Path) -> None:
     """Neither by a client that was used, nor by one that never came in."""
-
-    async def main() -> None:
-        before = threading.active_count()
-        async with aio.connect(f"sqlite:///{file}") as client, client.lock("a"):
-            assert threading.active_count() == before + 1
-        with pytest.raises(Unavailable):
-            await aio.connect("sqlite:////nowhere/at/all/locks.db")
-        assert threading.active_count() == before
-
-    asyncio.run(main())
+    before = threading.active_count()
+    async with aio.connect(f"sqlite:///{file}") as client, client.lock("a"):
+        assert threading.active_count() == before + 1
+    with pytest.raises(Unavailable):
+        await aio.connect("sqlite:////nowhere/at/all/locks.db")
+    assert threading.active_count() == before

@@ -9,7 +9,7 @@ import pytest
 import fencehold
 from fencehold import EFFICIENCY, Unavailable, aio
 from rig.redis import Redis
-from tests.unit.client.service import run, until, until_true
+from tests.unit.client.service import until, until_true
 
 PATIENCE_S = 0.5
 
@@ -46,26 +46,22 @@ def test_threads_go_on_without_a_redis_and_with_it_again(server: Redis) -> None:
         until_true(is_protected)
 
 
-def test_tasks_go_on_without_a_redis_and_with_it_again(server: Redis) -> None:
+async def test_tasks_go_on_without_a_redis_and_with_it_again(server: Redis) -> None:
     """The async client does the same."""
+    async with aio.connect(**routed(server), on_unavailable="proceed", lazy=False) as client:
+        lock = client.lock("report", tier=EFFICIENCY, timeout=0)
 
-    async def test() -> None:
-        async with aio.connect(**routed(server), on_unavailable="proceed", lazy=False) as client:
-            lock = client.lock("report", tier=EFFICIENCY, timeout=0)
+        async def is_protected() -> bool:
+            async with lock as claim:
+                return claim.is_protected
 
-            async def is_protected() -> bool:
-                async with lock as claim:
-                    return claim.is_protected
-
-            assert await is_protected()
-            server.stop()
-            assert [await is_protected() for _ in range(5)] == [False] * 5
-            async with client.lock("report") as hold:
-                assert hold.is_protected
-            server.start()
-            await until(is_protected)
-
-    run(test())
+        assert await is_protected()
+        server.stop()
+        assert [await is_protected() for _ in range(5)] == [False] * 5
+        async with client.lock("report") as hold:
+            assert hold.is_protected
+        server.start()
+        await until(is_protected)
 
 
 def test_a_redis_used_directly_has_a_breaker(server: Redis) -> None:

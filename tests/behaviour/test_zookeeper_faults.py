@@ -46,130 +46,114 @@ def own(tmp_path: Path) -> Iterator[ZookeeperEnsemble]:
         yield ensemble
 
 
-def test_a_session_that_ends_is_told_to_all_its_holders(ground: ZookeeperGround, name: str, eye: Eye) -> None:
+async def test_a_session_that_ends_is_told_to_all_its_holders(
+    ground: ZookeeperGround, name: str, eye: Eye
+) -> None:
     """Their work is stopped, who waits is granted with a greater fence, and the client goes on in a new one."""
+    async with connect(ground) as one, connect(ground) as other:
+        working, fences = asyncio.Event(), []
 
-    async def main() -> None:
-        async with connect(ground) as one, connect(ground) as other:
-            working, fences = asyncio.Event(), []
+        async def work() -> None:
+            async with one.lock(name) as hold:
+                fences.append(hold.fence)
+                working.set()
+                await asyncio.Event().wait()
 
-            async def work() -> None:
-                async with one.lock(name) as hold:
-                    fences.append(hold.fence)
-                    working.set()
-                    await asyncio.Event().wait()
-
-            task = asyncio.create_task(work())
-            await working.wait()
-            waiting = asyncio.create_task(other.lock(name, timeout=30).acquire())
-            await until(lambda: len(eye.nodes(name)) == 2)
-            await asyncio.to_thread(expire, one, ground.ensemble)
-            with pytest.raises(HoldLost, match="session"):
-                await task
-            hold = await waiting
-            assert hold is not None
-            assert hold.fence > fences[0]
-            await hold.release()
-            async with one.lock(name, timeout=10) as again:
-                assert again.fence > hold.fence
-
-    asyncio.run(main())
+        task = asyncio.create_task(work())
+        await working.wait()
+        waiting = asyncio.create_task(other.lock(name, timeout=30).acquire())
+        await until(lambda: len(eye.nodes(name)) == 2)
+        await asyncio.to_thread(expire, one, ground.ensemble)
+        with pytest.raises(HoldLost, match="session"):
+            await task
+        hold = await waiting
+        assert hold is not None
+        assert hold.fence > fences[0]
+        await hold.release()
+        async with one.lock(name, timeout=10) as again:
+            assert again.fence > hold.fence
 
 
-def test_who_waited_in_a_session_that_ended_is_granted_in_the_next_one_only(
+async def test_who_waited_in_a_session_that_ended_is_granted_in_the_next_one_only(
     ground: ZookeeperGround, name: str, eye: Eye
 ) -> None:
     """It stands in the queue again, in its new session, and what it is granted is there."""
-
-    async def main() -> None:
-        async with connect(ground) as one, connect(ground) as other:
-            holder = await other.lock(name).acquire()
-            assert holder is not None
-            waiting = asyncio.create_task(one.lock(name, timeout=30).acquire())
-            await until(lambda: len(eye.nodes(name)) == 2)
-            first = session_of(one)
-            await asyncio.to_thread(expire, one, ground.ensemble)
-            await until(lambda: session_of(one) is not first and len(eye.nodes(name)) == 2)
-            assert not waiting.done()
-            await holder.release()
-            hold = await waiting
-            assert hold is not None
-            (node,) = eye.nodes(name)
-            stat = eye.stat(name, node)
-            assert (stat.ephemeralOwner, stat.czxid) == (session_of(one)._client.client_id[0], hold.fence)
-            await hold.release()
-
-    asyncio.run(main())
+    async with connect(ground) as one, connect(ground) as other:
+        holder = await other.lock(name).acquire()
+        assert holder is not None
+        waiting = asyncio.create_task(one.lock(name, timeout=30).acquire())
+        await until(lambda: len(eye.nodes(name)) == 2)
+        first = session_of(one)
+        await asyncio.to_thread(expire, one, ground.ensemble)
+        await until(lambda: session_of(one) is not first and len(eye.nodes(name)) == 2)
+        assert not waiting.done()
+        await holder.release()
+        hold = await waiting
+        assert hold is not None
+        (node,) = eye.nodes(name)
+        stat = eye.stat(name, node)
+        assert (stat.ephemeralOwner, stat.czxid) == (session_of(one)._client.client_id[0], hold.fence)
+        await hold.release()
 
 
-def test_a_hold_survives_the_loss_of_the_server_it_was_made_on(own: ZookeeperEnsemble) -> None:
+async def test_a_hold_survives_the_loss_of_the_server_it_was_made_on(own: ZookeeperEnsemble) -> None:
     """Its client finds another server, and resumes its session there: `survives_failover`."""
+    async with aio.connect(own.url(ROOT), ttl=8) as one, aio.connect(own.url(ROOT)) as other:
+        hold = await one.lock("a").acquire()
+        assert hold is not None
+        session, states = session_of(one), [hold.state]
+        goes_on = session.on_change
 
-    async def main() -> None:
-        async with aio.connect(own.url(ROOT), ttl=8) as one, aio.connect(own.url(ROOT)) as other:
-            hold = await one.lock("a").acquire()
-            assert hold is not None
-            session, states = session_of(one), [hold.state]
-            goes_on = session.on_change
+        def on_change(changed: Any) -> None:
+            states.append(hold.state)
+            goes_on(changed)
 
-            def on_change(changed: Any) -> None:
-                states.append(hold.state)
-                goes_on(changed)
-
-            session.on_change = on_change
-            await asyncio.to_thread(own.kill, member_of(one, own))
-            await until(lambda: State.JEOPARDY in states)
-            await until(lambda: states.append(hold.state) or hold.state is State.HELD)  # type: ignore[func-returns-value]
-            assert State.LOST not in states
-            assert await other.lock("a", timeout=0).acquire() is None
-            await hold.extend(None)
-            await hold.release()
-            async with other.lock("a", timeout=10) as next_one:
-                assert next_one.fence > hold.fence
-
-    asyncio.run(main())
+        session.on_change = on_change
+        await asyncio.to_thread(own.kill, member_of(one, own))
+        await until(lambda: State.JEOPARDY in states)
+        await until(lambda: states.append(hold.state) or hold.state is State.HELD)  # type: ignore[func-returns-value]
+        assert State.LOST not in states
+        assert await other.lock("a", timeout=0).acquire() is None
+        await hold.extend(None)
+        await hold.release()
+        async with other.lock("a", timeout=10) as next_one:
+            assert next_one.fence > hold.fence
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_without_a_quorum_nothing_is_granted_and_holds_are_let_go(own: ZookeeperEnsemble, fault: str) -> None:
+async def test_without_a_quorum_nothing_is_granted_and_holds_are_let_go(
+    own: ZookeeperEnsemble, fault: str
+) -> None:
     """Nobody can know who holds what: its holder stops in time, and whoever asks is told that it is not known.
 
     A leader whose followers were paused does not notice for a while, and goes on answering what it can by itself:
     that proves nothing.
     """
-
-    async def main() -> None:
-        leader = own.leader()
-        url = f"zookeeper://{own.endpoints[leader]}{ROOT}"
-        async with aio.connect(url, ttl=2, grace=1, connect_timeout=2) as client:
-            hold = await client.lock("a").acquire()
-            assert hold is not None
-            watch = Stopwatch()
-            for index in others_than(leader, own):
-                getattr(own, fault)(index)
-            await hold.lost.wait()
-            assert watch.passed_s <= 2.5
-            with pytest.raises((Unavailable, OutcomeUnknown)):
-                await client.lock("b", timeout=0).acquire()
-            with pytest.raises(HoldLost):
-                await hold.release()
-
-    asyncio.run(main())
+    leader = own.leader()
+    url = f"zookeeper://{own.endpoints[leader]}{ROOT}"
+    async with aio.connect(url, ttl=2, grace=1, connect_timeout=2) as client:
+        hold = await client.lock("a").acquire()
+        assert hold is not None
+        watch = Stopwatch()
+        for index in others_than(leader, own):
+            getattr(own, fault)(index)
+        await hold.lost.wait()
+        assert watch.passed_s <= 2.5
+        with pytest.raises((Unavailable, OutcomeUnknown)):
+            await client.lock("b", timeout=0).acquire()
+        with pytest.raises(HoldLost):
+            await hold.release()
 
 
-def test_a_server_that_keeps_silent_is_left_in_time(ground: ZookeeperGround, name: str, eye: Eye) -> None:
+async def test_a_server_that_keeps_silent_is_left_in_time(ground: ZookeeperGround, name: str, eye: Eye) -> None:
     """The hold is in jeopardy, and then not: another connection carries the session on."""
-
-    async def main() -> None:
-        async with behind_a_valve(ground, ttl=6) as (valve, client):
-            async with client.lock(name) as hold:
-                valve.hush()
-                await until(lambda: valve.connections == 2)
-                await until(lambda: hold.state is State.HELD)
-                hold.check()
-            assert eye.nodes(name) == []
-
-    asyncio.run(main())
+    async with behind_a_valve(ground, ttl=6) as (valve, client):
+        async with client.lock(name) as hold:
+            valve.hush()
+            await until(lambda: valve.connections == 2)
+            await until(lambda: hold.state is State.HELD)
+            hold.check()
+        assert eye.nodes(name) == []
 
 
 def test_what_a_hanging_client_held_is_free(ground: ZookeeperGround, name: str) -> None:
@@ -198,7 +182,7 @@ def test_what_a_hanging_client_held_is_free(ground: ZookeeperGround, name: str) 
     assert states == [State.LOST]
 
 
-def test_locks_are_had_over_tls(tmp_path: Path) -> None:
+async def test_locks_are_had_over_tls(tmp_path: Path) -> None:
     """All goes over TLS, the client's certificate too; who trusts others talks to nobody."""
     authority, stranger = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -218,38 +202,31 @@ def test_locks_are_had_over_tls(tmp_path: Path) -> None:
     with ZookeeperEnsemble(
         tmp_path / "server", 1, tls=Tls(tmp_path / "server.pem", tmp_path / "ca.pem")
     ) as server:
-        asyncio.run(main(server.url(ROOT).replace("zookeepers://", "zookeeper://")))
+        await main(server.url(ROOT).replace("zookeepers://", "zookeeper://"))
 
 
-def test_a_ttl_that_the_servers_cannot_keep_is_refused(ground: ZookeeperGround) -> None:
+async def test_a_ttl_that_the_servers_cannot_keep_is_refused(ground: ZookeeperGround) -> None:
     """They would free names later than is declared."""
-
-    async def main() -> None:
-        with pytest.raises(UsageError, match="ttl=1,"):
-            async with connect(ground, ttl=0.6, grace=0.3):
-                pass
-
-    asyncio.run(main())
+    with pytest.raises(UsageError, match="ttl=1,"):
+        async with connect(ground, ttl=0.6, grace=0.3):
+            pass
 
 
-def test_names_made_with_a_login_are_for_that_login_alone(ground: ZookeeperGround, name: str) -> None:
+async def test_names_made_with_a_login_are_for_that_login_alone(ground: ZookeeperGround, name: str) -> None:
     """Others are refused, told what to do, and not told the password."""
     root = "/owned/by/alice"
     url = ground.ensemble.url(root)
 
-    async def main() -> None:
-        async with (
-            aio.connect(url.replace("://", "://alice:s3cret@")) as alice,
-            aio.connect(url.replace("://", "://bob:s3cret@")) as bob,
-            alice.lock(name),
-        ):
-            with pytest.raises(PermissionDenied, match="login") as refused:
-                await bob.lock(name, timeout=0).acquire()
-            assert "s3cret" not in str(refused.value)
-            assert await alice.lock(name, timeout=0).acquire() is None
-            await _is_denied(url.replace("://", "://bob:s3cret@"), name)
-
-    asyncio.run(main())
+    async with (
+        aio.connect(url.replace("://", "://alice:s3cret@")) as alice,
+        aio.connect(url.replace("://", "://bob:s3cret@")) as bob,
+        alice.lock(name),
+    ):
+        with pytest.raises(PermissionDenied, match="login") as refused:
+            await bob.lock(name, timeout=0).acquire()
+        assert "s3cret" not in str(refused.value)
+        assert await alice.lock(name, timeout=0).acquire() is None
+        await _is_denied(url.replace("://", "://bob:s3cret@"), name)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +236,7 @@ def test_names_made_with_a_login_are_for_that_login_alone(ground: ZookeeperGroun
         ({"DigestAuthenticationProvider.enabled": "false"}, "alice:s3cret@", "AuthFailed"),
     ],
 )
-def test_who_is_not_let_in_is_told_so(
+async def test_who_is_not_let_in_is_told_so(
     tmp_path: Path, name: str, properties: dict[str, str], login: str, said: str
 ) -> None:
     """Servers that ask for another login end the session; that is no outage, and is not waited for."""
@@ -270,13 +247,16 @@ def test_who_is_not_let_in_is_told_so(
         await _is_denied(url, name)
 
     with ZookeeperEnsemble(tmp_path, 1, properties=properties) as server:
-        asyncio.run(main(server.url(ROOT).replace("://", f"://{login}")))
+        await main(server.url(ROOT).replace("://", f"://{login}"))
 
 
-def test_servers_that_let_us_in_no_more_are_no_outage(tmp_path: Path, name: str) -> None:
+async def test_servers_that_let_us_in_no_more_are_no_outage(tmp_path: Path, name: str) -> None:
     """While a client is connected, too: what it held is lost, and it goes on when they let it in again."""
-
-    async def main(server: ZookeeperEnsemble, strict: ZookeeperEnsemble) -> None:
+    with ZookeeperEnsemble(tmp_path, 1) as server:
+        strict = ZookeeperEnsemble(
+            tmp_path, 1, properties={"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}
+        )
+        strict.members[0].port = server.members[0].port
         async with aio.connect(f"{server.url(ROOT)}", connect_timeout=10, ttl=TTL) as client:
             lock = client.lock(name, timeout=0)
             hold = await lock.acquire()
@@ -306,13 +286,6 @@ def test_servers_that_let_us_in_no_more_are_no_outage(tmp_path: Path, name: str)
                     return False
 
             await until_so(is_held)
-
-    with ZookeeperEnsemble(tmp_path, 1) as server:
-        strict = ZookeeperEnsemble(
-            tmp_path, 1, properties={"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}
-        )
-        strict.members[0].port = server.members[0].port
-        asyncio.run(main(server, strict))
 
 
 async def _is_denied(url: str, name: str) -> None:

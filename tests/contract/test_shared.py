@@ -8,7 +8,7 @@ import pytest
 from fencehold.errors import AlreadyOwned, Trimmed, Unavailable
 from fencehold.journal.port import Journal
 from fencehold.types import Epoch, Position
-from tests.contract.harness import Harness, fill, leading, opened, read_all, run
+from tests.contract.harness import Harness, fill, leading, opened, read_all
 
 CHUNK = 100_000
 
@@ -25,7 +25,7 @@ async def refuses_a_second(harness: Harness) -> None:
 
 
 @pytest.mark.guarantee("G1")
-def test_who_opens_while_another_saves_and_trims_finds_a_whole_state(harness: Harness) -> None:
+async def test_who_opens_while_another_saves_and_trims_finds_a_whole_state(harness: Harness) -> None:
     """It finds a snapshot as it was saved and all entries after it, or is told to start from a newer one."""
 
     async def lead_on(journal: Journal, epoch: Epoch) -> None:
@@ -61,10 +61,10 @@ def test_who_opens_while_another_saves_and_trims_finds_a_whole_state(harness: Ha
             assert await come_and_go(leads) > 0
             await leads
 
-    run(work() if harness.handle().declared.shared else refuses_a_second(harness))
+    await (work() if harness.handle().declared.shared else refuses_a_second(harness))
 
 
-def test_a_standby_reads_on_past_what_the_leader_trimmed(harness: Harness) -> None:
+async def test_a_standby_reads_on_past_what_the_leader_trimmed(harness: Harness) -> None:
     """One that is up to date is not touched by a trim; one that fell behind is told, and finds the snapshot."""
 
     async def work() -> None:
@@ -78,10 +78,10 @@ def test_a_standby_reads_on_past_what_the_leader_trimmed(harness: Harness) -> No
             with pytest.raises(Trimmed):
                 await read_all(standby, 3)
 
-    run(work() if harness.handle().declared.shared else refuses_a_second(harness))
+    await (work() if harness.handle().declared.shared else refuses_a_second(harness))
 
 
-def test_two_who_save_at_once_leave_one_of_the_two(harness: Harness) -> None:
+async def test_two_who_save_at_once_leave_one_of_the_two(harness: Harness) -> None:
     """One of two savers at the same position may be refused; the snapshot that stands in the end is whole."""
 
     def drawn(text: bytes) -> Iterator[bytes]:
@@ -103,4 +103,4 @@ def test_two_who_save_at_once_leave_one_of_the_two(harness: Harness) -> None:
         assert found.snapshot.position == 10
         assert found.snapshot.data in {b"1" * CHUNK * 8, b"2" * CHUNK * 8}
 
-    run(work() if harness.handle().declared.shared else refuses_a_second(harness))
+    await (work() if harness.handle().declared.shared else refuses_a_second(harness))

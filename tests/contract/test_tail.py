@@ -7,7 +7,7 @@ import pytest
 from fencehold.errors import Trimmed
 from fencehold.journal.port import Journal, Record
 from fencehold.types import Position
-from tests.contract.harness import Harness, fill, leading, opened, run
+from tests.contract.harness import Harness, fill, leading, opened
 
 
 class Follower:
@@ -29,64 +29,52 @@ class Follower:
             await self._news.wait_for(lambda: len(self.seen) >= count)
 
 
-def test_a_tail_sees_every_entry_in_order_and_ends_on_close(harness: Harness) -> None:
+async def test_a_tail_sees_every_entry_in_order_and_ends_on_close(harness: Harness) -> None:
     """Entries from before and after the tail began arrive in order; closing ends it without an error."""
-
-    async def work() -> None:
-        async with leading(harness.handle()) as (journal, epoch):
-            records = await fill(journal, epoch, range(1, 31))
-            follower = Follower(journal, after=10)
-            await follower.until(20)
-            for position in range(31, 61):
-                records += await fill(journal, epoch, [position])
-                await follower.until(position - 10)
-        await follower.task
-        assert follower.seen == records[10:]
-
-    run(work())
+    async with leading(harness.handle()) as (journal, epoch):
+        records = await fill(journal, epoch, range(1, 31))
+        follower = Follower(journal, after=10)
+        await follower.until(20)
+        for position in range(31, 61):
+            records += await fill(journal, epoch, [position])
+            await follower.until(position - 10)
+    await follower.task
+    assert follower.seen == records[10:]
 
 
-def test_several_tails_see_the_same(harness: Harness) -> None:
+async def test_several_tails_see_the_same(harness: Harness) -> None:
     """Tails do not take entries from each other, and one that is given up does not end the others."""
-
-    async def work() -> None:
-        async with leading(harness.handle()) as (journal, epoch):
-            followers = [Follower(journal) for _ in range(3)]
-            records = await fill(journal, epoch, range(1, 11))
-            await asyncio.gather(*(follower.until(10) for follower in followers))
-            followers[0].task.cancel()
-            records += await fill(journal, epoch, range(11, 21))
-            await asyncio.gather(*(follower.until(20) for follower in followers[1:]))
-        await asyncio.gather(*(follower.task for follower in followers), return_exceptions=True)
-        assert followers[1].seen == followers[2].seen == records
-        assert followers[0].task.cancelled()
-
-    run(work())
+    async with leading(harness.handle()) as (journal, epoch):
+        followers = [Follower(journal) for _ in range(3)]
+        records = await fill(journal, epoch, range(1, 11))
+        await asyncio.gather(*(follower.until(10) for follower in followers))
+        followers[0].task.cancel()
+        records += await fill(journal, epoch, range(11, 21))
+        await asyncio.gather(*(follower.until(20) for follower in followers[1:]))
+    await asyncio.gather(*(follower.task for follower in followers), return_exceptions=True)
+    assert followers[1].seen == followers[2].seen == records
+    assert followers[0].task.cancelled()
 
 
-def test_a_tail_sees_what_a_cancelled_append_left(harness: Harness) -> None:
+async def test_a_tail_sees_what_a_cancelled_append_left(harness: Harness) -> None:
     """An append whose caller gave up wakes the tails like any other, if it landed."""
-
-    async def work() -> None:
-        async with leading(harness.handle()) as (journal, epoch):
-            follower = Follower(journal)
-            await fill(journal, epoch, [1])
-            await follower.until(1)
-            task = asyncio.ensure_future(fill(journal, epoch, range(2, 40)))
-            await follower.until(5)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            # A second caller finds the end by reading: the append under way may or may not have landed.
-            await journal.lead()
-            landed = len([record async for record in journal.read(Position(0))])
-            await follower.until(landed)
-        await follower.task
-        assert [record.position for record in follower.seen] == list(range(1, landed + 1))
-
-    run(work())
+    async with leading(harness.handle()) as (journal, epoch):
+        follower = Follower(journal)
+        await fill(journal, epoch, [1])
+        await follower.until(1)
+        task = asyncio.ensure_future(fill(journal, epoch, range(2, 40)))
+        await follower.until(5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        # A second caller finds the end by reading: the append under way may or may not have landed.
+        await journal.lead()
+        landed = len([record async for record in journal.read(Position(0))])
+        await follower.until(landed)
+    await follower.task
+    assert [record.position for record in follower.seen] == list(range(1, landed + 1))
 
 
-def test_a_shared_tail_sees_the_entries_of_another_handle(harness: Harness) -> None:
+async def test_a_shared_tail_sees_the_entries_of_another_handle(harness: Harness) -> None:
     """A standby follows a leader that appends through a handle of its own, where the engine is shared."""
 
     async def work(leader: Journal, standby: Journal) -> None:
@@ -98,26 +86,19 @@ def test_a_shared_tail_sees_the_entries_of_another_handle(harness: Harness) -> N
         await follower.task
         assert follower.seen == records
 
-    async def both() -> None:
-        async with opened(harness.handle()) as leader:
-            if leader.declared.shared:
-                async with opened(harness.handle()) as standby:
-                    await work(leader, standby)
-            else:
-                await work(leader, leader)
-
-    run(both())
+    async with opened(harness.handle()) as leader:
+        if leader.declared.shared:
+            async with opened(harness.handle()) as standby:
+                await work(leader, standby)
+        else:
+            await work(leader, leader)
 
 
-def test_a_tail_from_before_the_trim_says_so(harness: Harness) -> None:
+async def test_a_tail_from_before_the_trim_says_so(harness: Harness) -> None:
     """A standby that fell behind a trim is told, never handed a journal with a gap."""
-
-    async def work() -> None:
-        async with leading(harness.handle()) as (journal, epoch):
-            await fill(journal, epoch, range(1, 201))
-            await journal.save(Position(200), [b"state"])
-            await journal.trim()
-            with pytest.raises(Trimmed):
-                await Follower(journal).task
-
-    run(work())
+    async with leading(harness.handle()) as (journal, epoch):
+        await fill(journal, epoch, range(1, 201))
+        await journal.save(Position(200), [b"state"])
+        await journal.trim()
+        with pytest.raises(Trimmed):
+            await Follower(journal).task

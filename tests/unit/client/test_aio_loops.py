@@ -94,16 +94,13 @@ def test_every_verb_says_that_the_client_is_anothers(home: str) -> None:
         elsewhere.close()
 
 
-def test_a_tier_is_not_opened_on_another_loop(url: str) -> None:
+async def test_a_tier_is_not_opened_on_another_loop(url: str) -> None:
     """What is first used there would belong to neither."""
     elsewhere = Elsewhere(url)
 
-    async def use() -> None:
+    try:
         with pytest.raises(UsageError, match=ELSEWHERE):
             elsewhere.client.lock("a", tier=fencehold.EFFICIENCY)
-
-    try:
-        asyncio.run(use())
     finally:
         elsewhere.close()
 
@@ -126,31 +123,25 @@ def test_a_client_whose_loop_is_closed_hangs_nobody(url: str) -> None:
     gc.collect()
 
 
-def test_what_is_closed_twice_or_elsewhere_ends_no_other_client() -> None:
+async def test_what_is_closed_twice_or_elsewhere_ends_no_other_client() -> None:
     """Clients of one `memory://` share a server, which lives as long as one of them does."""
     elsewhere = Elsewhere("memory://shared")
 
-    async def use() -> None:
-        async with aio.connect("memory://shared") as other:
-            with pytest.raises(UsageError, match=ELSEWHERE):
-                await elsewhere.client.close()
-            elsewhere.close()
-            for _ in range(2):
-                await elsewhere.client.close()
-            async with other.lock("a") as hold:
-                hold.check()
-
-    asyncio.run(use())
+    async with aio.connect("memory://shared") as other:
+        with pytest.raises(UsageError, match=ELSEWHERE):
+            await elsewhere.client.close()
+        elsewhere.close()
+        for _ in range(2):
+            await elsewhere.client.close()
+        async with other.lock("a") as hold:
+            hold.check()
 
 
-def test_a_closed_client_is_closed_on_every_loop(home: str) -> None:
+async def test_a_closed_client_is_closed_on_every_loop(home: str) -> None:
     """Closing it again does nothing, and whoever asks hears that it is closed."""
     elsewhere = Elsewhere(home)
     elsewhere.close()
 
-    async def use() -> None:
-        await elsewhere.client.close()
-        with pytest.raises(UsageError, match="the client is closed"):
-            await elsewhere.client.lock("a").acquire()
-
-    asyncio.run(use())
+    await elsewhere.client.close()
+    with pytest.raises(UsageError, match="the client is closed"):
+        await elsewhere.client.lock("a").acquire()

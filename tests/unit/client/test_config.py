@@ -11,7 +11,6 @@ from fencehold.cli.settings import read as read_by_the_server
 from fencehold.client.config import CONFIG_VARIABLE, DEFAULT_URL, URL_VARIABLE, Config, configured, read
 from fencehold.client.connect import plan_of
 from fencehold.types import Tier
-from tests.unit.client.service import run
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +189,7 @@ def test_two_words_on_where_in_one_file_are_refused(file: Path) -> None:
         configured(config=file)
 
 
-def test_both_clients_read_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_both_clients_read_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `config=`, and by the environment."""
     file.write_text('[client]\nurl = "memory://configured"\n[client.rules]\n"wallet:*" = "correctness"')
 
@@ -204,9 +203,6 @@ def test_both_clients_read_the_file(file: Path, monkeypatch: pytest.MonkeyPatch)
     with fencehold.connect() as client:
         refused(client)
 
-    async def test() -> None:
-        async with aio.connect(config=file) as one, aio.connect() as other:
-            refused(one)
-            refused(other)
-
-    run(test())
+    async with aio.connect(config=file) as one, aio.connect() as other:
+        refused(one)
+        refused(other)

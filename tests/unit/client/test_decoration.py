@@ -12,7 +12,7 @@ import pytest
 import fencehold
 from fencehold import Client, aio
 from fencehold.errors import UsageError
-from tests.unit.client.service import run, service, service_on_a_thread
+from tests.unit.client.service import service, service_on_a_thread
 
 
 @pytest.fixture(scope="module")
@@ -171,29 +171,23 @@ def test_a_blocking_lock_is_put_around_whatever_runs_when_called(client: Client,
 
 
 @pytest.mark.parametrize("verb", ASYNC)
-def test_the_lock_of_an_async_client_is_put_around_what_is_async_only(verb: str) -> None:
+async def test_the_lock_of_an_async_client_is_put_around_what_is_async_only(verb: str) -> None:
     """A plain function is refused, and so is what runs later; what can be awaited runs under the lock."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            decorate = ASYNC[verb](client)
-            plains: list[Any] = [plain, Job().plain, partial(plain), Counting(), abs, lambda: charge(2)]
-            for function in plains:
-                with pytest.raises(
-                    UsageError, match="is not async: make it `async def`, or use the blocking client"
-                ):
-                    decorate(function)
-            for function, message in LATE.values():
-                with pytest.raises(UsageError, match=message):
-                    decorate(function)
-            for function, _ in COROUTINES.values():
-                assert await decorate(function)() in (1, 2)
-            assert await decorate(wrapping(charge))(5) == 5
-
-    run(test())
+    async with service() as url, aio.connect(url) as client:
+        decorate = ASYNC[verb](client)
+        plains: list[Any] = [plain, Job().plain, partial(plain), Counting(), abs, lambda: charge(2)]
+        for function in plains:
+            with pytest.raises(UsageError, match="is not async: make it `async def`, or use the blocking client"):
+                decorate(function)
+        for function, message in LATE.values():
+            with pytest.raises(UsageError, match=message):
+                decorate(function)
+        for function, _ in COROUTINES.values():
+            assert await decorate(function)() in (1, 2)
+        assert await decorate(wrapping(charge))(5) == 5
 
 
-def test_what_is_decorated_runs_under_the_lock(client: Client) -> None:
+async def test_what_is_decorated_runs_under_the_lock(client: Client) -> None:
     """By both clients: the name is held while the body runs, and free after it."""
 
     @client.lock("covered")
@@ -213,4 +207,4 @@ def test_what_is_decorated_runs_under_the_lock(client: Client) -> None:
 
             assert await covered()
 
-    run(test())
+    await test()

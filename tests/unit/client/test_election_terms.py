@@ -11,7 +11,7 @@ from fencehold import EFFICIENCY, HoldLost, NotOwner, UsageError, aio, current_h
 from fencehold.client.candidacy import Pauses, is_loss_of
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
-from tests.unit.client.service import PATIENCE_S, Cable, run, service, service_on_a_thread, until, until_true
+from tests.unit.client.service import PATIENCE_S, Cable, service, service_on_a_thread, until, until_true
 
 # Threads.
 
@@ -185,124 +185,104 @@ def test_terms_to_avoid_work_have_no_epoch() -> None:
 # Tasks.
 
 
-def test_losing_a_term_cancels_the_body_and_the_loop_goes_on(any_url: str) -> None:
+async def test_losing_a_term_cancels_the_body_and_the_loop_goes_on(any_url: str) -> None:
     """The task is not cancelled by it: what follows can wait as ever."""
-
-    async def main() -> None:
-        async with aio.connect(any_url, ttl=1) as one, aio.connect(any_url) as other:
-            epochs = []
-            async for term in one.election("e").terms():
-                async with term:
-                    epochs.append(term.epoch)
-                    assert current_hold() is term
-                    if len(epochs) == 3:
-                        break
-                    await other.break_hold("e")
-                    await asyncio.Event().wait()
-                await asyncio.sleep(0)
-            assert epochs == sorted(set(epochs))
-            assert len(epochs) == 3
-            assert (await one.explain("e")).holders == ()
-            task = asyncio.current_task()
-            assert task is not None
-            assert task.cancelling() == 0
-
-    run(main())
+    async with aio.connect(any_url, ttl=1) as one, aio.connect(any_url) as other:
+        epochs = []
+        async for term in one.election("e").terms():
+            async with term:
+                epochs.append(term.epoch)
+                assert current_hold() is term
+                if len(epochs) == 3:
+                    break
+                await other.break_hold("e")
+                await asyncio.Event().wait()
+            await asyncio.sleep(0)
+        assert epochs == sorted(set(epochs))
+        assert len(epochs) == 3
+        assert (await one.explain("e")).holders == ()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
 
 
-def test_a_body_that_ends_resigns(any_url: str) -> None:
+async def test_a_body_that_ends_resigns(any_url: str) -> None:
     """And its rival leads before it does again."""
-
-    async def main() -> None:
-        async with aio.connect(any_url) as one, aio.connect(any_url) as other:
-            epochs = []
-            async for term in one.election("e").terms():
-                async with term:
-                    epochs.append(term.epoch)
-                async with other.lock("e", timeout=PATIENCE_S) as between:
-                    epochs.append(between.fence)
-                if len(epochs) == 4:
-                    break
-            assert epochs == sorted(set(epochs))
-
-    run(main())
+    async with aio.connect(any_url) as one, aio.connect(any_url) as other:
+        epochs = []
+        async for term in one.election("e").terms():
+            async with term:
+                epochs.append(term.epoch)
+            async with other.lock("e", timeout=PATIENCE_S) as between:
+                epochs.append(between.fence)
+            if len(epochs) == 4:
+                break
+        assert epochs == sorted(set(epochs))
 
 
-def test_what_else_the_body_of_a_task_raises_ends_the_loop(any_url: str) -> None:
+async def test_what_else_the_body_of_a_task_raises_ends_the_loop(any_url: str) -> None:
     """A cancellation from elsewhere, too; the term is resigned first."""
-
-    async def main() -> None:
-        async with aio.connect(any_url) as client:
-            with pytest.raises(KeyError):
-                async for term in client.election("e").terms():
-                    async with term:
-                        raise KeyError("the body's own")
-            assert (await client.explain("e")).holders == ()
-            leading = asyncio.Event()
-
-            async def lead() -> None:
-                async for term in client.election("e").terms():
-                    async with term:
-                        leading.set()
-                        await asyncio.Event().wait()
-
-            task = asyncio.create_task(lead())
-            await leading.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert (await client.explain("e")).holders == ()
-
-    run(main())
-
-
-def test_a_term_lost_before_it_is_entered_cancels_the_body() -> None:
-    """Where it first waits; and a body that waits for nothing ends as it likes."""
-
-    async def main() -> None:
-        async with service() as url, aio.connect(url) as client:
-            seen: list[int] = []
+    async with aio.connect(any_url) as client:
+        with pytest.raises(KeyError):
             async for term in client.election("e").terms():
-                await client.break_hold("e")
-                await term.lost
                 async with term:
-                    seen.append(term.epoch)
-                    if len(seen) == 2:
-                        await asyncio.Event().wait()
-                await asyncio.sleep(0)
-                if len(seen) == 3:
-                    break
-            assert seen == sorted(set(seen))
+                    raise KeyError("the body's own")
+        assert (await client.explain("e")).holders == ()
+        leading = asyncio.Event()
 
-    run(main())
-
-
-def test_a_loss_that_several_tasks_tell_of_is_one() -> None:
-    """A task group that fails for the loss alone does not end the loop; for more, it does."""
-
-    async def main() -> None:
-        async with service() as url, aio.connect(url) as client:
-
-            async def work(term: aio.Term) -> None:
-                try:
+        async def lead() -> None:
+            async for term in client.election("e").terms():
+                async with term:
+                    leading.set()
                     await asyncio.Event().wait()
-                finally:
-                    term.check()
 
-            seen = 0
-            with pytest.raises(ExceptionGroup) as raised:
-                async for term in client.election("e").terms():
-                    seen += 1
-                    async with term, asyncio.TaskGroup() as group:
-                        group.create_task(work(term))
-                        if seen == 2:
-                            group.create_task(_fail_when_cancelled())
-                        await client.break_hold("e")
-                        await asyncio.Event().wait()
-            assert seen == 2
-            assert {type(each) for each in raised.value.exceptions} == {HoldLost, KeyError}
+        task = asyncio.create_task(lead())
+        await leading.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await client.explain("e")).holders == ()
 
-    run(main())
+
+async def test_a_term_lost_before_it_is_entered_cancels_the_body() -> None:
+    """Where it first waits; and a body that waits for nothing ends as it likes."""
+    async with service() as url, aio.connect(url) as client:
+        seen: list[int] = []
+        async for term in client.election("e").terms():
+            await client.break_hold("e")
+            await term.lost
+            async with term:
+                seen.append(term.epoch)
+                if len(seen) == 2:
+                    await asyncio.Event().wait()
+            await asyncio.sleep(0)
+            if len(seen) == 3:
+                break
+        assert seen == sorted(set(seen))
+
+
+async def test_a_loss_that_several_tasks_tell_of_is_one() -> None:
+    """A task group that fails for the loss alone does not end the loop; for more, it does."""
+    async with service() as url, aio.connect(url) as client:
+
+        async def work(term: aio.Term) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                term.check()
+
+        seen = 0
+        with pytest.raises(ExceptionGroup) as raised:
+            async for term in client.election("e").terms():
+                seen += 1
+                async with term, asyncio.TaskGroup() as group:
+                    group.create_task(work(term))
+                    if seen == 2:
+                        group.create_task(_fail_when_cancelled())
+                    await client.break_hold("e")
+                    await asyncio.Event().wait()
+        assert seen == 2
+        assert {type(each) for each in raised.value.exceptions} == {HoldLost, KeyError}
 
 
 async def _fail_when_cancelled() -> None:
@@ -313,102 +293,86 @@ async def _fail_when_cancelled() -> None:
 
 
 @pytest.mark.parametrize("is_leading", [True, False])
-def test_the_loop_of_a_task_ends_when_the_client_is_closed(any_url: str, is_leading: bool) -> None:
+async def test_the_loop_of_a_task_ends_when_the_client_is_closed(any_url: str, is_leading: bool) -> None:
     """Whether it leads at that moment, or campaigns."""
+    async with aio.connect(any_url) as rival:
+        held = None if is_leading else await rival.lock("e").acquire()
+        client = await aio.connect(any_url)
+        leading = asyncio.Event()
 
-    async def main() -> None:
-        async with aio.connect(any_url) as rival:
-            held = None if is_leading else await rival.lock("e").acquire()
-            client = await aio.connect(any_url)
-            leading = asyncio.Event()
+        async def lead() -> str:
+            async for term in client.election("e").terms():
+                async with term:
+                    leading.set()
+                    await asyncio.Event().wait()
+            return "ended"
 
-            async def lead() -> str:
-                async for term in client.election("e").terms():
-                    async with term:
-                        leading.set()
-                        await asyncio.Event().wait()
-                return "ended"
-
-            task = asyncio.create_task(lead())
-            if is_leading:
-                await leading.wait()
-            else:
-                await until(lambda: _is_awaited(rival))
-            await client.close()
-            async with asyncio.timeout(PATIENCE_S):
-                assert await task == "ended"
-            if held is not None:
-                await held.release()
-
-    run(main())
+        task = asyncio.create_task(lead())
+        if is_leading:
+            await leading.wait()
+        else:
+            await until(lambda: _is_awaited(rival))
+        await client.close()
+        async with asyncio.timeout(PATIENCE_S):
+            assert await task == "ended"
+        if held is not None:
+            await held.release()
 
 
 async def _is_awaited(client: aio.Client) -> bool:
     return bool((await client.explain("e")).queue)
 
 
-def test_the_loop_of_a_task_waits_for_a_service_that_is_away() -> None:
+async def test_the_loop_of_a_task_waits_for_a_service_that_is_away() -> None:
     """Its term is lost for want of trust, campaigns fail, and it leads again when the line is whole."""
+    async with service() as url, Cable(url) as cable:
+        client = await aio.connect(cable.url, ttl=0.4, grace=0.1, connect_timeout=0.1)
+        epochs: list[int] = []
 
-    async def main() -> None:
-        async with service() as url, Cable(url) as cable:
-            client = await aio.connect(cable.url, ttl=0.4, grace=0.1, connect_timeout=0.1)
-            epochs: list[int] = []
+        async def lead() -> None:
+            async for term in client.election("e").terms():
+                async with term:
+                    epochs.append(term.epoch)
+                    await asyncio.Event().wait()
 
-            async def lead() -> None:
-                async for term in client.election("e").terms():
-                    async with term:
-                        epochs.append(term.epoch)
-                        await asyncio.Event().wait()
-
-            task = asyncio.create_task(lead())
-            await until(lambda: len(epochs) == 1)
-            cable.refuses = True
-            cable.cut()
-            failed = 0
-            while not failed:
-                try:
-                    await client.explain("e")
-                except fencehold.Unavailable:
-                    failed += 1
-            cable.refuses = False
-            await until(lambda: len(epochs) == 2)
-            await client.close()
-            await task
-
-    run(main())
+        task = asyncio.create_task(lead())
+        await until(lambda: len(epochs) == 1)
+        cable.refuses = True
+        cable.cut()
+        failed = 0
+        while not failed:
+            try:
+                await client.explain("e")
+            except fencehold.Unavailable:
+                failed += 1
+        cable.refuses = False
+        await until(lambda: len(epochs) == 2)
+        await client.close()
+        await task
 
 
-def test_a_loop_of_tasks_that_is_left_holds_nothing() -> None:
+async def test_a_loop_of_tasks_that_is_left_holds_nothing() -> None:
     """If its generator is closed, as `aclosing` does."""
-
-    async def main() -> None:
-        async with service() as url, aio.connect(url) as client:
-            async with aclosing(client.election("e").terms()) as terms:
-                async for term in terms:
-                    assert term.fence == term.epoch
-                    break
-            assert (await client.explain("e")).holders == ()
-
-    run(main())
+    async with service() as url, aio.connect(url) as client:
+        async with aclosing(client.election("e").terms()) as terms:
+            async for term in terms:
+                assert term.fence == term.epoch
+                break
+        assert (await client.explain("e")).holders == ()
 
 
-def test_a_term_that_was_resigned_is_not_entered() -> None:
+async def test_a_term_that_was_resigned_is_not_entered() -> None:
     """Nothing is held: whoever enters it all the same is told so, and the loop can go on."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            election = client.election("e")
-            async with aclosing(election.terms()) as terms:
-                term = await anext(terms)
-                await election.resign()
-                with pytest.raises(NotOwner, match="released before"):
-                    async with term:
-                        await asyncio.sleep(PATIENCE_S)
-                async with await anext(terms) as later:
-                    assert later.epoch > term.epoch
-
-    run(test())
+    async with service() as url, aio.connect(url) as client:
+        election = client.election("e")
+        async with aclosing(election.terms()) as terms:
+            term = await anext(terms)
+            await election.resign()
+            with pytest.raises(NotOwner, match="released before"):
+                async with term:
+                    await asyncio.sleep(PATIENCE_S)
+            async with await anext(terms) as later:
+                assert later.epoch > term.epoch
 
 
 # Parts.

@@ -10,7 +10,7 @@ from fencehold.core.limits import Limits
 from fencehold.drivers.resp.wire import command
 from fencehold.errors import LockTimeout, UsageError
 from fencehold.locks.views import A_FEW, Explanation, Holder, Waiting, limited, party
-from tests.unit.doors.box import Box, serve
+from tests.unit.doors.box import Box, serving
 from tests.unit.doors.test_pages import submit
 
 WHO = party(1, "", None)
@@ -27,10 +27,9 @@ async def _crowded(box: Box) -> None:
     )
 
 
-def test_an_explanation_lists_some_and_counts_all() -> None:
+async def test_an_explanation_lists_some_and_counts_all() -> None:
     """A hundred of each unless it is told otherwise; with a limit of None all of them, page by page."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(limits=Limits(waiters_per_name_max=10_000)) as box:
         await _crowded(box)
         async with aio.connect(f"fencehold://127.0.0.1:{box.server.port}") as client:
             seen = await client.explain("busy")
@@ -55,8 +54,6 @@ def test_an_explanation_lists_some_and_counts_all() -> None:
                 UsageError, match="limit must be a whole number of 1 or more, or None for all, not 0"
             ):
                 await client.explain("busy", limit=0)
-
-    serve(scenario, limits=Limits(waiters_per_name_max=10_000))
 
 
 def test_a_backend_lists_some_too() -> None:

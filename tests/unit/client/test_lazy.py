@@ -221,17 +221,13 @@ def test_a_lazy_async_client_belongs_to_the_loop_that_first_uses_it(nowhere: int
         gc.collect()
 
 
-def test_a_lazy_async_client_may_be_entered() -> None:
+async def test_a_lazy_async_client_may_be_entered() -> None:
     """And is closed at the end."""
-
-    async def main() -> None:
-        async with service() as url:
-            async with aio.connect(url, lazy=True) as client, client.lock("a") as hold:
-                hold.check()
-            with pytest.raises(UsageError, match="closed"):
-                await client.lock("b").acquire()
-
-    run(main())
+    async with service() as url:
+        async with aio.connect(url, lazy=True) as client, client.lock("a") as hold:
+            hold.check()
+        with pytest.raises(UsageError, match="closed"):
+            await client.lock("b").acquire()
 
 
 def test_a_lazy_async_client_needs_a_running_loop_to_connect(nowhere: int) -> None:
@@ -248,20 +244,16 @@ def test_a_lazy_async_client_needs_a_running_loop_to_connect(nowhere: int) -> No
     run(main())
 
 
-def test_an_async_client_that_was_used_and_not_closed_warns() -> None:
+async def test_an_async_client_that_was_used_and_not_closed_warns() -> None:
     """Lazy or not."""
     with service_on_a_thread() as url:
-
-        async def main() -> None:
-            clients = [aio.connect(url, lazy=True)]
-            async with clients[0].lock("a"):
-                pass
-            channel = clients[0]._first.within  # type: ignore[attr-defined]
-            with pytest.warns(ResourceWarning, match="not closed"):
-                clients.clear()
-            await channel.close()
-
-        asyncio.run(main())
+        clients = [aio.connect(url, lazy=True)]
+        async with clients[0].lock("a"):
+            pass
+        channel = clients[0]._first.within  # type: ignore[attr-defined]
+        with pytest.warns(ResourceWarning, match="not closed"):
+            clients.clear()
+        await channel.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

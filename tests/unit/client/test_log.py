@@ -75,17 +75,13 @@ def test_many_holds_lost_at_once_are_told_of_in_few_words(log: pytest.LogCapture
         assert len(told(log, "fencehold.hold")) == PER_MINUTE + 1
 
 
-def test_a_flapping_connection_does_not_flood_the_log(log: pytest.LogCaptureFixture) -> None:
+async def test_a_flapping_connection_does_not_flood_the_log(log: pytest.LogCaptureFixture) -> None:
     """However often it is lost and made again."""
-
-    async def main() -> None:
-        async with service() as url, Cable(url) as cable, aio.connect(cable.url) as client:
-            for each in range(2 * PER_MINUTE):
-                cable.cut()
-                await until(lambda each=each: cable.connections > each + 1)  # type: ignore[misc]
-                await client.explain("a")
-
-    run(main())
+    async with service() as url, Cable(url) as cable, aio.connect(cable.url) as client:
+        for each in range(2 * PER_MINUTE):
+            cable.cut()
+            await until(lambda each=each: cable.connections > each + 1)  # type: ignore[misc]
+            await client.explain("a")
     assert len(told(log, "fencehold.connection")) == PER_MINUTE + 1
 
 
@@ -112,18 +108,14 @@ def test_a_lost_hold_is_an_error_and_a_lost_claim_a_warning(any_url: str, log: p
         assert len(told(log, "fencehold.hold")) == 3
 
 
-def test_a_task_that_loses_its_hold_is_told_of_once(any_url: str, log: pytest.LogCaptureFixture) -> None:
+async def test_a_task_that_loses_its_hold_is_told_of_once(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """Though its body is cancelled and `HoldLost` raised, too."""
-
-    async def main() -> None:
-        async with aio.connect(any_url, ttl=1) as one, aio.connect(any_url) as other:
-            with pytest.raises(fencehold.HoldLost):
-                async with one.lock("a") as hold:
-                    hold.lost.add_callback(lambda _: None)
-                    await other.break_hold("a")
-                    await asyncio.Event().wait()
-
-    run(main())
+    async with aio.connect(any_url, ttl=1) as one, aio.connect(any_url) as other:
+        with pytest.raises(fencehold.HoldLost):
+            async with one.lock("a") as hold:
+                hold.lost.add_callback(lambda _: None)
+                await other.break_hold("a")
+                await asyncio.Event().wait()
     assert [level for level, _ in told(log, "fencehold.hold")] == ["ERROR"]
 
 
@@ -146,24 +138,20 @@ def test_what_is_released_is_not_told(any_url: str, log: pytest.LogCaptureFixtur
 # Connections.
 
 
-def test_a_session_that_is_resumed_is_told(log: pytest.LogCaptureFixture) -> None:
+async def test_a_session_that_is_resumed_is_told(log: pytest.LogCaptureFixture) -> None:
     """That the connection was lost, why, and that it is back."""
-
-    async def main() -> None:
-        async with service() as url, Cable(url) as cable, aio.connect(cable.url) as client:
-            async with client.lock("a") as hold:
-                cable.cut()
-                await until(lambda: cable.connections == 2)
-                await client.explain("a")
-                hold.check()
-            node = cable.url.removeprefix("fencehold://")
-            lost, resumed = told(log, "fencehold.connection")
-            assert lost == ("INFO", f"connection to {node} lost: {lost[1].partition(' lost: ')[2]}")
-            assert resumed[0] == "INFO"
-            assert resumed[1].startswith("session ")
-            assert f"resumed on {node} after " in resumed[1]
-
-    run(main())
+    async with service() as url, Cable(url) as cable, aio.connect(cable.url) as client:
+        async with client.lock("a") as hold:
+            cable.cut()
+            await until(lambda: cable.connections == 2)
+            await client.explain("a")
+            hold.check()
+        node = cable.url.removeprefix("fencehold://")
+        lost, resumed = told(log, "fencehold.connection")
+        assert lost == ("INFO", f"connection to {node} lost: {lost[1].partition(' lost: ')[2]}")
+        assert resumed[0] == "INFO"
+        assert resumed[1].startswith("session ")
+        assert f"resumed on {node} after " in resumed[1]
 
 
 def test_a_session_that_is_not_resumed_is_a_warning(log: pytest.LogCaptureFixture) -> None:
@@ -243,23 +231,19 @@ def _take(client: fencehold.Client) -> None:
         pass
 
 
-def test_a_task_that_waits_for_long_is_told_of(any_url: str, log: pytest.LogCaptureFixture) -> None:
+async def test_a_task_that_waits_for_long_is_told_of(any_url: str, log: pytest.LogCaptureFixture) -> None:
     """And leaves no task behind when it is cancelled, or its client closed."""
-
-    async def main() -> None:
-        async with aio.connect(any_url, name="holder") as holder, holder.lock("a"):
-            async with aio.connect(any_url, long_wait=0.05) as client:
-                waiting = asyncio.create_task(client.lock("a").acquire())
-                await until(lambda: bool(told(log, "fencehold.wait")))
-                waiting.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await waiting
-            async with aio.connect(any_url, long_wait=0) as client:
-                before = len(told(log, "fencehold.wait"))
-                assert await client.lock("a").acquire(timeout="100ms") is None
-                assert len(told(log, "fencehold.wait")) == before
-
-    run(main())
+    async with aio.connect(any_url, name="holder") as holder, holder.lock("a"):
+        async with aio.connect(any_url, long_wait=0.05) as client:
+            waiting = asyncio.create_task(client.lock("a").acquire())
+            await until(lambda: bool(told(log, "fencehold.wait")))
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        async with aio.connect(any_url, long_wait=0) as client:
+            before = len(told(log, "fencehold.wait"))
+            assert await client.lock("a").acquire(timeout="100ms") is None
+            assert len(told(log, "fencehold.wait")) == before
 
 
 def test_who_does_not_wait_is_not_told_of(any_url: str, log: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import pytest
 import fencehold
 from fencehold.errors import PermissionDenied
 from fencehold.security.secrets import hashed
-from tests.unit.doors.box import Box, serve
+from tests.unit.doors.box import Box, serving
 from tests.unit.doors.policies import apply, as_somebody, change, rules
 
 HASH = hashed("s3cret")
@@ -22,10 +22,9 @@ def url(box: Box, login: str = "") -> str:
     return f"fencehold://{login}127.0.0.1:{box.server.port}"
 
 
-def test_a_client_is_who_its_url_says_and_may_what_that_may() -> None:
+async def test_a_client_is_who_its_url_says_and_may_what_that_may() -> None:
     """What is not allowed raises PermissionDenied, and the client goes on."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await change(box, await box.client(3), **TABLES)
         async with fencehold.aio.connect(url(box, "ann:s3cret@")) as client:
             with pytest.raises(PermissionDenied, match="'ann' may not acquire 'other'"):
@@ -35,26 +34,20 @@ def test_a_client_is_who_its_url_says_and_may_what_that_may() -> None:
             with pytest.raises(PermissionDenied):
                 await client.explain("other")
 
-    serve(scenario)
-
 
 @pytest.mark.parametrize("login", ["", "ann:wrong@", "eve:s3cret@"])
-def test_who_is_not_let_in_hears_why(login: str) -> None:
+async def test_who_is_not_let_in_hears_why(login: str) -> None:
     """To connect as nobody, with a wrong secret or as a stranger raises PermissionDenied, soon."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await change(box, await box.client(3), **TABLES)
         with pytest.raises(PermissionDenied):
             async with fencehold.aio.connect(url(box, login)):
                 pass
 
-    serve(scenario)
 
-
-def test_a_waiter_whose_right_is_taken_away_is_told_at_once() -> None:
+async def test_a_waiter_whose_right_is_taken_away_is_told_at_once() -> None:
     """It does not wait for its timeout; nor for ever."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await change(box, await box.client(3), **TABLES)
         admin = await as_somebody(box, "sys", session=60_000)
         await admin.call("LOCK.ACQUIRE", "own")
@@ -67,5 +60,3 @@ def test_a_waiter_whose_right_is_taken_away_is_told_at_once() -> None:
             await apply(admin, users={"ann": {"roles": ["some"]}})
             async with client.lock("own2"):
                 pass
-
-    serve(scenario)

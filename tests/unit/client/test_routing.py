@@ -34,22 +34,18 @@ def port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
 
-def test_each_tier_has_its_own_source() -> None:
+async def test_each_tier_has_its_own_source() -> None:
     """A name in one of them does not meet the same name in the other."""
-
-    async def test() -> None:
-        async with aio.connect(correctness="memory://a", efficiency="memory://b") as client:
-            async with client.lock("report") as hold:
-                claim = await client.lock("report", tier=EFFICIENCY, timeout=0).acquire()
-                assert claim is not None
-                assert (hold.is_protected, claim.is_protected) == (True, True)
-                assert len((await client.explain("report")).holders) == 1
-                assert len((await client.explain("report", tier=EFFICIENCY)).holders) == 1
-                await claim.release()
-                assert not (await client.explain("report", tier=EFFICIENCY)).holders
-                assert (await client.explain("report", tier=CORRECTNESS)).holders
-
-    run(test())
+    async with aio.connect(correctness="memory://a", efficiency="memory://b") as client:
+        async with client.lock("report") as hold:
+            claim = await client.lock("report", tier=EFFICIENCY, timeout=0).acquire()
+            assert claim is not None
+            assert (hold.is_protected, claim.is_protected) == (True, True)
+            assert len((await client.explain("report")).holders) == 1
+            assert len((await client.explain("report", tier=EFFICIENCY)).holders) == 1
+            await claim.release()
+            assert not (await client.explain("report", tier=EFFICIENCY)).holders
+            assert (await client.explain("report", tier=CORRECTNESS)).holders
 
 
 def test_threads_are_routed_the_same_way() -> None:
@@ -190,47 +186,39 @@ def test_who_has_only_efficiency_cannot_have_more() -> None:
             client.lock("report")
 
 
-def test_what_protects_state_fails_closed() -> None:
+async def test_what_protects_state_fails_closed() -> None:
     """Without its source no client is made, whatever may be gone on without otherwise."""
     said: dict[str, Any] = {"connect_timeout": PATIENCE_S, "on_unavailable": "proceed"}
 
-    async def test() -> None:
-        with pytest.raises(Unavailable):
-            await aio.connect(correctness=dead_url(), efficiency="memory://b", **said)
-
-    run(test())
+    with pytest.raises(Unavailable):
+        await aio.connect(correctness=dead_url(), efficiency="memory://b", **said)
     with pytest.raises(Unavailable):
         fencehold.connect(correctness=dead_url(), efficiency="memory://b", **said)
 
 
-def test_what_protects_state_fails_closed_when_its_source_goes_away() -> None:
+async def test_what_protects_state_fails_closed_when_its_source_goes_away() -> None:
     """Acquires raise while those for EFFICIENCY are granted, and are turned away at once after some of them."""
-
-    async def test() -> None:
-        async with service() as alive, Server(Config(port=0)) as server:
-            async with aio.connect(
-                correctness=f"fencehold://127.0.0.1:{server.port}",
-                efficiency=alive,
-                on_unavailable="proceed",
-                connect_timeout=PATIENCE_S,
-            ) as client:
+    async with service() as alive, Server(Config(port=0)) as server:
+        async with aio.connect(
+            correctness=f"fencehold://127.0.0.1:{server.port}",
+            efficiency=alive,
+            on_unavailable="proceed",
+            connect_timeout=PATIENCE_S,
+        ) as client:
+            async with client.lock("wallet:7"):
+                pass
+            await server.stop()
+            await until(lambda: _is_turned_away(client.lock("wallet:7")))
+            with pytest.raises(Unavailable):
                 async with client.lock("wallet:7"):
-                    pass
-                await server.stop()
-                await until(lambda: _is_turned_away(client.lock("wallet:7")))
-                with pytest.raises(Unavailable):
-                    async with client.lock("wallet:7"):
-                        pytest.fail("it was entered without a lock")
-                async with client.lock("wallet:7", tier=EFFICIENCY) as claim:
-                    assert claim.is_protected
-
-    run(test())
+                    pytest.fail("it was entered without a lock")
+            async with client.lock("wallet:7", tier=EFFICIENCY) as claim:
+                assert claim.is_protected
 
 
-def test_efficiency_goes_on_without_a_lock_if_told_to(caplog: pytest.LogCaptureFixture) -> None:
+async def test_efficiency_goes_on_without_a_lock_if_told_to(caplog: pytest.LogCaptureFixture) -> None:
     """Each verb gives a claim that says so, and the log does, but not each time."""
-
-    async def test() -> None:
+    with caplog.at_level(logging.WARNING, "fencehold"):
         async with aio.connect(
             correctness="memory://a", efficiency=dead_url(), on_unavailable="proceed", connect_timeout=PATIENCE_S
         ) as client:
@@ -257,9 +245,6 @@ def test_efficiency_goes_on_without_a_lock_if_told_to(caplog: pytest.LogCaptureF
             assert await client.once("cache:1", at_most=5, at_least=5, tier=EFFICIENCY)(_work)() == 42
             async with client.lock("wallet:7") as hold:
                 assert hold.is_protected
-
-    with caplog.at_level(logging.WARNING, "fencehold"):
-        run(test())
     said = [record.message for record in caplog.records]
     assert len([words for words in said if "going on without a lock on 'cache:1'" in words]) == 1
     assert any("fencehold:// is not reached; next try in" in words for words in said)
@@ -307,18 +292,14 @@ def test_told_nothing_nobody_goes_on_without_a_lock() -> None:
         client.lock("cache:1", tier=EFFICIENCY).acquire()
 
 
-def test_a_source_that_comes_back_is_found_again() -> None:
+async def test_a_source_that_comes_back_is_found_again() -> None:
     """The breaker opens, and a probe closes it once there is a server."""
-
-    async def test() -> None:
-        url = dead_url()
-        async with aio.connect(correctness="memory://a", efficiency=url, connect_timeout=PATIENCE_S) as client:
-            lock = client.lock("cache:1", tier=EFFICIENCY, timeout=0)
-            await until(lambda: _is_turned_away(lock))
-            async with Server(Config(port=port_of(url))):
-                await until(lambda: _is_had(lock))
-
-    run(test())
+    url = dead_url()
+    async with aio.connect(correctness="memory://a", efficiency=url, connect_timeout=PATIENCE_S) as client:
+        lock = client.lock("cache:1", tier=EFFICIENCY, timeout=0)
+        await until(lambda: _is_turned_away(lock))
+        async with Server(Config(port=port_of(url))):
+            await until(lambda: _is_had(lock))
 
 
 async def _is_turned_away(lock: aio.Lock[aio.Claim]) -> bool:

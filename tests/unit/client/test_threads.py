@@ -17,7 +17,7 @@ import fencehold
 from fencehold import Client, aio
 from fencehold.errors import NotOwner, UsageError
 from fencehold.locks.identity import this_thread
-from tests.unit.client.service import run, service, service_on_a_thread, until_true
+from tests.unit.client.service import service, service_on_a_thread, until_true
 
 
 @pytest.fixture(scope="module")
@@ -160,28 +160,24 @@ def test_nobody_elses_hold_is_released_by_guessing(client: Client) -> None:
             hold.release()
 
 
-def test_no_other_tasks_hold_is_released_by_guessing() -> None:
+async def test_no_other_tasks_hold_is_released_by_guessing() -> None:
     """As with threads; and where there is one body only, another task may leave it."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            lock = client.semaphore("guessed", 2)
-            one, two = AsyncExitStack(), AsyncExitStack()
-            holds = [await asyncio.create_task(stack.enter_async_context(lock)) for stack in (one, two)]
-            with pytest.raises(UsageError, match="2 others are inside by the same object"):
-                await one.aclose()
-            for hold in holds:
-                hold.check()
-                await hold.release()
-            re_entrant, stack = client.rlock("r"), AsyncExitStack()
-            hold = await asyncio.create_task(stack.enter_async_context(re_entrant))
-            await stack.aclose()
-            assert hold.state is fencehold.State.RELEASED
-
-    run(test())
+    async with service() as url, aio.connect(url) as client:
+        lock = client.semaphore("guessed", 2)
+        one, two = AsyncExitStack(), AsyncExitStack()
+        holds = [await asyncio.create_task(stack.enter_async_context(lock)) for stack in (one, two)]
+        with pytest.raises(UsageError, match="2 others are inside by the same object"):
+            await one.aclose()
+        for hold in holds:
+            hold.check()
+            await hold.release()
+        re_entrant, stack = client.rlock("r"), AsyncExitStack()
+        hold = await asyncio.create_task(stack.enter_async_context(re_entrant))
+        await stack.aclose()
+        assert hold.state is fencehold.State.RELEASED
 
 
-def test_waiting_for_a_loss_says_whether_it_happened_in_either_client(client: Client) -> None:
+async def test_waiting_for_a_loss_says_whether_it_happened_in_either_client(client: Client) -> None:
     """`wait` is as that of an event, with a timeout or without; the reason is beside it."""
     hold = client.lock("lost").acquire()
     assert hold is not None
@@ -201,4 +197,4 @@ def test_waiting_for_a_loss_says_whether_it_happened_in_either_client(client: Cl
             assert await hold.lost.wait(0) is True
             assert await hold.lost == hold.lost.reason != ""
 
-    run(test())
+    await test()

@@ -42,7 +42,7 @@ from fencehold.errors import (
     Unsupported,
     UsageError,
 )
-from tests.unit.client.service import run, until_true
+from tests.unit.client.service import until_true
 from tests.unit.compat.redises import RedisServer
 from tests.unit.compat.scenarios import SCENARIOS, Scenario, Stage, play
 
@@ -81,22 +81,19 @@ def test_threads_see_what_they_see_with_redis_py(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=named)
-def test_tasks_see_what_they_see_with_redis_py(scenario: Scenario, redis_at: RedisServer) -> None:
+async def test_tasks_see_what_they_see_with_redis_py(scenario: Scenario, redis_at: RedisServer) -> None:
     """Every step has the same result, or the same error with the same words, on an event loop, too."""
     name = f"tasks:{scenario.title}"
 
-    async def test() -> None:
-        async with redis.asyncio.Redis(port=redis_at.port) as server, aio.connect(MEMORY) as client:
+    async with redis.asyncio.Redis(port=redis_at.port) as server, aio.connect(MEMORY) as client:
 
-            async def left() -> float | None:
-                return pttl(await server.pttl(name))
+        async def left() -> float | None:
+            return pttl(await server.pttl(name))
 
-            theirs = Stage(lambda **made: redis.asyncio.lock.Lock(server, name, **made), left)
-            ours = Stage(lambda **made: compat_aio.Lock(client, name, **made), lambda: _left(client, name))
-            expected = await play(scenario, theirs)
-            assert await play(scenario, ours) == expected
-
-    run(test())
+        theirs = Stage(lambda **made: redis.asyncio.lock.Lock(server, name, **made), left)
+        ours = Stage(lambda **made: compat_aio.Lock(client, name, **made), lambda: _left(client, name))
+        expected = await play(scenario, theirs)
+        assert await play(scenario, ours) == expected
 
 
 LOCKS = [(redis.lock.Lock, Lock), (redis.asyncio.lock.Lock, compat_aio.Lock)]
@@ -255,7 +252,7 @@ def test_errors_are_whole_as_those_of_redis_py(kind: type[exceptions.RedisError]
     assert str(pickle.loads(pickle.dumps(ours))) == "words"
 
 
-def test_an_error_that_ends_a_loop_is_told() -> None:
+async def test_an_error_that_ends_a_loop_is_told() -> None:
     """What was raised on an event loop comes out of `asyncio.run`."""
 
     async def test() -> None:
@@ -263,7 +260,7 @@ def test_an_error_that_ends_a_loop_is_told() -> None:
             await compat_aio.Lock(client, "never acquired").release()
 
     with pytest.raises(exceptions.LockError, match="not owned or is already unlocked"):
-        asyncio.run(test())
+        await test()
 
 
 def test_a_body_keeps_its_own_exception(client: fencehold.Client) -> None:
@@ -318,17 +315,13 @@ def test_names_may_be_bytes(client: fencehold.Client) -> None:
             Lock(client, name)
 
 
-def test_a_client_of_the_wrong_kind_is_refused(client: fencehold.Client) -> None:
+async def test_a_client_of_the_wrong_kind_is_refused(client: fencehold.Client) -> None:
     """The message names the class to use."""
-
-    async def test() -> None:
-        async with aio.connect(MEMORY) as awaited:
-            with pytest.raises(UsageError, match=r"compat\.redis\.asyncio\.Lock"):
-                Lock(awaited, "a")
-        with pytest.raises(UsageError, match=r"compat\.redis\.Lock"):
-            compat_aio.Lock(client, "a")
-
-    run(test())
+    async with aio.connect(MEMORY) as awaited:
+        with pytest.raises(UsageError, match=r"compat\.redis\.asyncio\.Lock"):
+            Lock(awaited, "a")
+    with pytest.raises(UsageError, match=r"compat\.redis\.Lock"):
+        compat_aio.Lock(client, "a")
     with pytest.raises(UsageError, match=r"compat\.redis\.asyncio\.Lock"):
         Lock(redis.asyncio.Redis(), "a")
     with pytest.raises(UsageError, match=r"compat\.redis\.Lock"):
@@ -356,7 +349,7 @@ def test_a_service_that_is_not_there_is_a_connection_error(monkeypatch: pytest.M
         assert isinstance(unknown.value, OutcomeUnknown)
 
 
-def test_who_is_not_let_in_is_told_as_by_redis_py(redis_at: RedisServer) -> None:
+async def test_who_is_not_let_in_is_told_as_by_redis_py(redis_at: RedisServer) -> None:
     """A wrong password is an `AuthenticationError`, and so a `ConnectionError`, and our `PermissionDenied`."""
 
     async def test() -> None:
@@ -369,47 +362,39 @@ def test_who_is_not_let_in_is_told_as_by_redis_py(redis_at: RedisServer) -> None
             Lock(server, "a").acquire()
         assert isinstance(refused.value, exceptions.ConnectionError)
         assert isinstance(refused.value, PermissionDenied)
-    run(test())
+    await test()
 
 
-def test_a_task_releases_its_own_hold_or_one_handed_to_it() -> None:
+async def test_a_task_releases_its_own_hold_or_one_handed_to_it() -> None:
     """A task whose hold was lost does not release the next one's, though both use one lock object."""
+    async with aio.connect(MEMORY) as client:
+        lock = compat_aio.Lock(client, "tasks", timeout=0.3)
+        assert await lock.acquire()
+        first = lock.fence
 
-    async def test() -> None:
-        async with aio.connect(MEMORY) as client:
-            lock = compat_aio.Lock(client, "tasks", timeout=0.3)
-            assert await lock.acquire()
-            first = lock.fence
+        async def second() -> int | None:
+            await lock.acquire()
+            await lock.reacquire()
+            await lock.extend(10)
+            return lock.fence
 
-            async def second() -> int | None:
-                await lock.acquire()
-                await lock.reacquire()
-                await lock.extend(10)
-                return lock.fence
-
-            fence = await asyncio.create_task(second())
-            assert lock.fence is None or lock.fence == first
-            with pytest.raises(exceptions.LockNotOwnedError):
-                await lock.release()
-            assert await lock.locked()
-            assert lock.fence == fence
+        fence = await asyncio.create_task(second())
+        assert lock.fence is None or lock.fence == first
+        with pytest.raises(exceptions.LockNotOwnedError):
             await lock.release()
-            assert not await lock.locked()
+        assert await lock.locked()
+        assert lock.fence == fence
+        await lock.release()
+        assert not await lock.locked()
 
-    run(test())
 
-
-def test_a_cancelled_acquire_leaves_nothing_behind() -> None:
+async def test_a_cancelled_acquire_leaves_nothing_behind() -> None:
     """The name is free for the next one, and nobody waits."""
-
-    async def test() -> None:
-        async with aio.connect(MEMORY) as client:
-            lock = compat_aio.Lock(client, "cancelled")
-            async with lock:
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.05):
-                        await compat_aio.Lock(client, "cancelled").acquire()
-                assert (await client.explain("cancelled")).queue == ()
-            assert not await lock.locked()
-
-    run(test())
+    async with aio.connect(MEMORY) as client:
+        lock = compat_aio.Lock(client, "cancelled")
+        async with lock:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await compat_aio.Lock(client, "cancelled").acquire()
+            assert (await client.explain("cancelled")).queue == ()
+        assert not await lock.locked()

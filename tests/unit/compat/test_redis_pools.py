@@ -16,7 +16,7 @@ from fencehold.compat import redis as compat
 from fencehold.compat.redis import Lock, pools
 from fencehold.compat.redis import asyncio as compat_aio
 from rig.processes import free_port
-from tests.unit.client.service import run, until, until_true
+from tests.unit.client.service import until, until_true
 from tests.unit.compat.redises import RedisServer
 
 MEMORY = "memory://pools"
@@ -68,7 +68,7 @@ def test_a_redis_py_client_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None
         compat.close()
 
 
-def test_a_redis_py_client_of_a_loop_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redis_py_client_of_a_loop_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for threads: two who ask at once get one Fencehold client, and `close` leaves no task."""
     made: list[str] = []
     connect = aio.connect
@@ -79,20 +79,17 @@ def test_a_redis_py_client_of_a_loop_can_be_given(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(aio, "connect", instead)
 
-    async def test() -> None:
-        async with redis.asyncio.Redis(port=1) as client:
-            kind: Any = compat_aio.Lock
-            locks = [client.lock(f"loop-{number}", lock_class=kind) for number in range(3)]
-            assert await asyncio.gather(*(lock.acquire() for lock in locks)) == [True] * 3
-            assert made == ["redis://localhost:1/0"]
-            for lock in locks:
-                await lock.release()
-            await compat_aio.close(client)
-            async with compat_aio.lock(client, "again"):
-                assert len(made) == 2
-            await compat_aio.close()
-
-    run(test())
+    async with redis.asyncio.Redis(port=1) as client:
+        kind: Any = compat_aio.Lock
+        locks = [client.lock(f"loop-{number}", lock_class=kind) for number in range(3)]
+        assert await asyncio.gather(*(lock.acquire() for lock in locks)) == [True] * 3
+        assert made == ["redis://localhost:1/0"]
+        for lock in locks:
+            await lock.release()
+        await compat_aio.close(client)
+        async with compat_aio.lock(client, "again"):
+            assert len(made) == 2
+        await compat_aio.close()
 
 
 def test_a_client_goes_with_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:

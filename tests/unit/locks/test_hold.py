@@ -11,7 +11,7 @@ import pytest
 import fencehold
 from fencehold import Client, aio, current_hold
 from fencehold.errors import HoldLost
-from tests.unit.client.service import run, service, service_on_a_thread
+from tests.unit.client.service import service, service_on_a_thread
 
 
 @pytest.fixture(scope="module")
@@ -106,53 +106,45 @@ def test_threads_are_outside(client: Client) -> None:
     assert seen == [None]
 
 
-def test_tasks_are_where_they_were_begun() -> None:
+async def test_tasks_are_where_they_were_begun() -> None:
     """Tasks and threads of `to_thread` begun in a body are inside until it is over; others are not."""
+    async with service() as url, aio.connect(url) as client:
+        over = asyncio.Event()
 
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            over = asyncio.Event()
+        async def later() -> object:
+            await over.wait()
+            return current_hold()
 
-            async def later() -> object:
-                await over.wait()
-                return current_hold()
+        async with client.lock("a") as hold:
+            assert current_hold() is hold
+            assert await asyncio.to_thread(current_hold) is hold
+            task = asyncio.create_task(later())
+            async with client.rlock("b") as inner:
+                assert current_hold() is inner
+        assert current_hold() is None
+        over.set()
+        assert await task is None
 
-            async with client.lock("a") as hold:
-                assert current_hold() is hold
-                assert await asyncio.to_thread(current_hold) is hold
-                task = asyncio.create_task(later())
-                async with client.rlock("b") as inner:
-                    assert current_hold() is inner
-            assert current_hold() is None
-            over.set()
-            assert await task is None
+        @client.once("job", at_most=60)
+        async def job() -> object:
+            return current_hold()
 
-            @client.once("job", at_most=60)
-            async def job() -> object:
-                return current_hold()
-
-            assert isinstance(await job(), aio.Hold)
-            assert current_hold() is None
-
-    run(test())
+        assert isinstance(await job(), aio.Hold)
+        assert current_hold() is None
 
 
-def test_a_body_may_be_left_by_another_task() -> None:
+async def test_a_body_may_be_left_by_another_task() -> None:
     """An exit stack that is closed elsewhere leaves nothing current."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            for _ in range(2):
-                stack = AsyncExitStack()
-                hold = await stack.enter_async_context(client.lock("a"))
-                await asyncio.create_task(stack.aclose())
-                assert current_hold() is None
-            gone = weakref.ref(hold)
-            async with client.lock("a"):
-                del hold, stack
-            assert gone() is None, "bodies that are over are not strung together"
-
-    run(test())
+    async with service() as url, aio.connect(url) as client:
+        for _ in range(2):
+            stack = AsyncExitStack()
+            hold = await stack.enter_async_context(client.lock("a"))
+            await asyncio.create_task(stack.aclose())
+            assert current_hold() is None
+        gone = weakref.ref(hold)
+        async with client.lock("a"):
+            del hold, stack
+        assert gone() is None, "bodies that are over are not strung together"
 
 
 def test_every_flavour_of_hold_can_be_named() -> None:

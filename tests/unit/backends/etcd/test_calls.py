@@ -36,87 +36,67 @@ def request(size: int = 1) -> Message:
     return transaction(then=[put(b"key", b"x" * size)])
 
 
-def test_those_who_ask_while_others_are_under_way_travel_together() -> None:
+async def test_those_who_ask_while_others_are_under_way_travel_together() -> None:
     """And one who is alone travels alone; all are told the revision."""
-
-    async def main() -> None:
-        members = Members()
-        members.may_answer.set()
-        batches = Batches(cast(Any, members))
-        told = await asyncio.gather(*(batches.transact(f"name {each}", request()) for each in range(5)))
-        assert [(each.succeeded, each.revision) for each in told] == [(True, 9)] * 5
-        await batches.transact("name", request())
-        assert members.calls == [1, 1, 3, 1]
-        await batches.end()
-
-    asyncio.run(main())
+    members = Members()
+    members.may_answer.set()
+    batches = Batches(cast(Any, members))
+    told = await asyncio.gather(*(batches.transact(f"name {each}", request()) for each in range(5)))
+    assert [(each.succeeded, each.revision) for each in told] == [(True, 9)] * 5
+    await batches.transact("name", request())
+    assert members.calls == [1, 1, 3, 1]
+    await batches.end()
 
 
-def test_a_name_is_not_twice_in_a_batch() -> None:
+async def test_a_name_is_not_twice_in_a_batch() -> None:
     """In their order, one after the other."""
-
-    async def main() -> None:
-        members = Members()
-        members.may_answer.set()
-        batches = Batches(cast(Any, members))
-        names = ["x", "y", "a", "b", "a", "c", "a"]
-        await asyncio.gather(*(batches.transact(name, request()) for name in names))
-        assert members.calls == [1, 1, 2, 2, 1]
-        await batches.end()
-
-    asyncio.run(main())
+    members = Members()
+    members.may_answer.set()
+    batches = Batches(cast(Any, members))
+    names = ["x", "y", "a", "b", "a", "c", "a"]
+    await asyncio.gather(*(batches.transact(name, request()) for name in names))
+    assert members.calls == [1, 1, 2, 2, 1]
+    await batches.end()
 
 
-def test_what_is_large_travels_alone() -> None:
+async def test_what_is_large_travels_alone() -> None:
     """If it is too large for etcd, nobody else is refused with it."""
-
-    async def main() -> None:
-        members = Members()
-        members.may_answer.set()
-        batches = Batches(cast(Any, members))
-        sizes = [1, 1, 1, 1, 1 << 20, 1]
-        await asyncio.gather(*(batches.transact(f"{at}", request(size)) for at, size in enumerate(sizes)))
-        assert members.calls == [1, 1, 2, 1, 1]
-        await batches.end()
-
-    asyncio.run(main())
+    members = Members()
+    members.may_answer.set()
+    batches = Batches(cast(Any, members))
+    sizes = [1, 1, 1, 1, 1 << 20, 1]
+    await asyncio.gather(*(batches.transact(f"{at}", request(size)) for at, size in enumerate(sizes)))
+    assert members.calls == [1, 1, 2, 1, 1]
+    await batches.end()
 
 
-def test_others_gather_while_calls_are_under_way() -> None:
+async def test_others_gather_while_calls_are_under_way() -> None:
     """And leave when one of them is answered; one who stops waiting calls nobody back."""
-
-    async def main() -> None:
-        members = Members()
-        batches = Batches(cast(Any, members))
-        waiting = []
-        for each in range(10):
-            waiting.append(batches.transact(f"name {each}", request()))
-            await asyncio.sleep(0.001)
-        assert members.calls == [1, 1]
-        waiting[0].cancel()
-        members.may_answer.set()
-        await asyncio.gather(*waiting[1:])
-        assert members.calls == [1, 1, 8]
-        await batches.end()
-
-    asyncio.run(main())
-
-
-def test_a_failure_is_told_to_all() -> None:
-    """What was called back at the end is called back for all of them."""
-
-    async def main() -> None:
-        members = Members()
-        members.may_answer.set()
-        members.error = Unavailable("nobody there")
-        batches = Batches(cast(Any, members))
-        for told in [batches.transact(f"name {each}", request()) for each in range(3)]:
-            with pytest.raises(Unavailable):
-                await told
-        members.may_answer.clear()
-        last = batches.transact("name", request())
+    members = Members()
+    batches = Batches(cast(Any, members))
+    waiting = []
+    for each in range(10):
+        waiting.append(batches.transact(f"name {each}", request()))
         await asyncio.sleep(0.001)
-        await batches.end()
-        assert last.cancelled()
+    assert members.calls == [1, 1]
+    waiting[0].cancel()
+    members.may_answer.set()
+    await asyncio.gather(*waiting[1:])
+    assert members.calls == [1, 1, 8]
+    await batches.end()
 
-    asyncio.run(main())
+
+async def test_a_failure_is_told_to_all() -> None:
+    """What was called back at the end is called back for all of them."""
+    members = Members()
+    members.may_answer.set()
+    members.error = Unavailable("nobody there")
+    batches = Batches(cast(Any, members))
+    for told in [batches.transact(f"name {each}", request()) for each in range(3)]:
+        with pytest.raises(Unavailable):
+            await told
+    members.may_answer.clear()
+    last = batches.transact("name", request())
+    await asyncio.sleep(0.001)
+    await batches.end()
+    assert last.cancelled()

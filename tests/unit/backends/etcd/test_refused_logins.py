@@ -49,14 +49,14 @@ async def use(url: str) -> None:
         await next_one.release()
 
 
-def test_locks_are_kept_over_tls(guarded: EtcdCluster) -> None:
+async def test_locks_are_kept_over_tls(guarded: EtcdCluster) -> None:
     """With the authority and a certificate of our own, everything works as without."""
-    asyncio.run(use(guarded.url("over-tls")))
+    await use(guarded.url("over-tls"))
 
 
-def test_locks_are_kept_as_a_user(peopled: EtcdCluster) -> None:
+async def test_locks_are_kept_as_a_user(peopled: EtcdCluster) -> None:
     """A user with a role for the prefix can do all that a client does."""
-    asyncio.run(use(peopled.url("locks/mine", user=LOGIN)))
+    await use(peopled.url("locks/mine", user=LOGIN))
 
 
 @pytest.mark.parametrize(
@@ -67,31 +67,24 @@ def test_locks_are_kept_as_a_user(peopled: EtcdCluster) -> None:
         (LOGIN, "elsewhere", "readwrite on the prefix"),
     ],
 )
-def test_who_is_not_let_in_is_told_so(peopled: EtcdCluster, login: str, prefix: str, says: str) -> None:
+async def test_who_is_not_let_in_is_told_so(peopled: EtcdCluster, login: str, prefix: str, says: str) -> None:
     """Certainly nothing happened, and the message says what to do."""
-
-    async def main() -> None:
-        with pytest.raises(PermissionDenied, match=says):
-            await aio.connect(peopled.url(prefix, user=login), connect_timeout=10)
-
-    asyncio.run(main())
+    with pytest.raises(PermissionDenied, match=says):
+        await aio.connect(peopled.url(prefix, user=login), connect_timeout=10)
 
 
-def test_a_password_that_is_changed_is_no_outage(peopled: EtcdCluster) -> None:
+async def test_a_password_that_is_changed_is_no_outage(peopled: EtcdCluster) -> None:
     """While a client is connected, too: nobody proceeds, no breaker opens; and when it is back, so are locks."""
     url = peopled.url("locks/changed", user=LOGIN)
 
-    async def main() -> None:
-        async with proceeding(url) as client:
-            lock = client.lock("name", tier=EFFICIENCY, timeout=0)
-            async with lock as claim:
-                assert claim.is_protected
-            set_password(peopled, "another")
-            for _ in range(5):
-                with pytest.raises(PermissionDenied, match="no such user"):
-                    await lock.acquire()
-            set_password(peopled, PASSWORD)
-            async with lock as claim:
-                assert claim.is_protected
-
-    asyncio.run(main())
+    async with proceeding(url) as client:
+        lock = client.lock("name", tier=EFFICIENCY, timeout=0)
+        async with lock as claim:
+            assert claim.is_protected
+        set_password(peopled, "another")
+        for _ in range(5):
+            with pytest.raises(PermissionDenied, match="no such user"):
+                await lock.acquire()
+        set_password(peopled, PASSWORD)
+        async with lock as claim:
+            assert claim.is_protected

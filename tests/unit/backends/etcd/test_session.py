@@ -94,61 +94,45 @@ async def opened() -> AsyncIterator[Play]:
         await play.session.close()
 
 
-def test_a_renewal_is_trusted_from_when_it_was_sent() -> None:
+async def test_a_renewal_is_trusted_from_when_it_was_sent() -> None:
     """For as long as etcd said, less a margin."""
-
-    async def main() -> None:
-        async with opened() as play:
-            assert play.session.trust.end == 100 + TTL_S - margin(TTL_S)
-            play.now = 101.0
-            await asyncio.wait_for(play.owner.beats.wait(), 10)
-            assert play.session.trust.end == 101 + TTL_S - margin(TTL_S)
-
-    asyncio.run(main())
+    async with opened() as play:
+        assert play.session.trust.end == 100 + TTL_S - margin(TTL_S)
+        play.now = 101.0
+        await asyncio.wait_for(play.owner.beats.wait(), 10)
+        assert play.session.trust.end == 101 + TTL_S - margin(TTL_S)
 
 
-def test_a_renewal_by_one_who_led_once_is_not_trusted() -> None:
+async def test_a_renewal_by_one_who_led_once_is_not_trusted() -> None:
     """The members agree in another term than that of the renewal: it is asked for again, and trusted then."""
-
-    async def main() -> None:
-        async with opened() as play:
-            play.members.agreed_in = (1, 6)
-            before = play.session.trust.end
-            play.now = 101.0
-            await until(lambda: play.members.renewals >= 3)
-            assert play.session.trust.end == before
-            assert not play.owner.beats.is_set()
-            play.members.renewed_in = (1, 6)
-            await asyncio.wait_for(play.owner.beats.wait(), 10)
-            assert play.session.trust.end > before
-
-    asyncio.run(main())
+    async with opened() as play:
+        play.members.agreed_in = (1, 6)
+        before = play.session.trust.end
+        play.now = 101.0
+        await until(lambda: play.members.renewals >= 3)
+        assert play.session.trust.end == before
+        assert not play.owner.beats.is_set()
+        play.members.renewed_in = (1, 6)
+        await asyncio.wait_for(play.owner.beats.wait(), 10)
+        assert play.session.trust.end > before
 
 
-def test_a_renewal_of_a_lease_that_is_gone_ends_the_session() -> None:
+async def test_a_renewal_of_a_lease_that_is_gone_ends_the_session() -> None:
     """Though it is answered with a time to live: the witness went with the lease."""
-
-    async def main() -> None:
-        async with opened() as play:
-            play.members.has_witness = False
-            await until(lambda: play.session.ending)
-            assert "lease is gone" in play.owner.reasons[0]
-            assert play.session.trust.end < 0
-
-    asyncio.run(main())
+    async with opened() as play:
+        play.members.has_witness = False
+        await until(lambda: play.session.ending)
+        assert "lease is gone" in play.owner.reasons[0]
+        assert play.session.trust.end < 0
 
 
-def test_a_session_that_hears_nothing_ends_by_itself() -> None:
+async def test_a_session_that_hears_nothing_ends_by_itself() -> None:
     """When its trust runs out, and it stays over, whatever is answered later."""
-
-    async def main() -> None:
-        async with opened() as play:
-            play.members.is_silent = True
-            await until(lambda: play.members.renewals >= 2)
-            play.now = 200.0
-            await until(lambda: play.session.ending)
-            play.members.is_silent = False
-            play.session.end("for another reason")
-            assert play.owner.reasons == ["no keep-alive was answered in time"]
-
-    asyncio.run(main())
+    async with opened() as play:
+        play.members.is_silent = True
+        await until(lambda: play.members.renewals >= 2)
+        play.now = 200.0
+        await until(lambda: play.session.ending)
+        play.members.is_silent = False
+        play.session.end("for another reason")
+        assert play.owner.reasons == ["no keep-alive was answered in time"]

@@ -104,117 +104,98 @@ def in_a_child(check: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def test_what_a_thread_is_granted_while_the_client_is_closed_is_given_back() -> None:
+async def test_what_a_thread_is_granted_while_the_client_is_closed_is_given_back() -> None:
     """The client is closed after the store has granted and before the thread hears so."""
+    scene = DeskScene()
+    async with scene:
+        await granted(scene, "other")
+        is_granted, go_on = threading.Event(), threading.Event()
 
-    async def main() -> None:
-        scene = DeskScene()
-        async with scene:
-            await granted(scene, "other")
-            is_granted, go_on = threading.Event(), threading.Event()
+        def pause() -> None:
+            scene.desk.then = lambda: None
+            is_granted.set()
+            go_on.wait(5)
 
-            def pause() -> None:
-                scene.desk.then = lambda: None
-                is_granted.set()
-                go_on.wait(5)
-
-            scene.desk.then = pause
-            asking = asyncio.create_task(asyncio.to_thread(scene.ask_by_thread))
-            await asyncio.to_thread(is_granted.wait, 5)
-        go_on.set()
-        assert await asking is None
-        assert scene.shelf.held == {}
-
-    asyncio.run(main())
+        scene.desk.then = pause
+        asking = asyncio.create_task(asyncio.to_thread(scene.ask_by_thread))
+        await asyncio.to_thread(is_granted.wait, 5)
+    go_on.set()
+    assert await asking is None
+    assert scene.shelf.held == {}
 
 
 @pytest.mark.parametrize("ttl", [None, 5.0])
-def test_an_interrupt_behind_a_grant_leaves_nothing_behind(
+async def test_an_interrupt_behind_a_grant_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, ttl: float | None
 ) -> None:
     """Also if the lease is looked after already: it would be kept alive for ever."""
+    async with DeskScene() as scene:
+        await granted(scene, "other")
+        keeper = scene.backend.keeper
+        adopt = keeper.adopt
 
-    async def main() -> None:
-        async with DeskScene() as scene:
-            await granted(scene, "other")
-            keeper = scene.backend.keeper
-            adopt = keeper.adopt
+        def interrupted(lease: Lease) -> bool:
+            adopt(lease)
+            raise KeyboardInterrupt
 
-            def interrupted(lease: Lease) -> bool:
-                adopt(lease)
-                raise KeyboardInterrupt
+        monkeypatch.setattr(keeper, "adopt", interrupted)
 
-            monkeypatch.setattr(keeper, "adopt", interrupted)
+        def ask() -> bool:
+            with pytest.raises(KeyboardInterrupt):
+                scene.ask_by_thread(ttl=ttl)
+            return True
 
-            def ask() -> bool:
-                with pytest.raises(KeyboardInterrupt):
-                    scene.ask_by_thread(ttl=ttl)
-                return True
-
-            assert await asyncio.to_thread(ask)
-            await until(lambda: list(scene.shelf.held) == ["other"])
-            assert [lease.ask.name for lease in keeper.leases] == ["other"]
-
-    asyncio.run(main())
+        assert await asyncio.to_thread(ask)
+        await until(lambda: list(scene.shelf.held) == ["other"])
+        assert [lease.ask.name for lease in keeper.leases] == ["other"]
 
 
-def test_a_release_that_was_done_and_not_answered_is_no_loss() -> None:
+async def test_a_release_that_was_done_and_not_answered_is_no_loss() -> None:
     """To ask again finds nothing; and what may be free is trusted by nobody meanwhile."""
+    async with DeskScene() as scene:
+        lease = await granted_to_thread(scene)
+        lost: list[object] = []
+        lease.on_lost = lost.append
 
-    async def main() -> None:
-        async with DeskScene() as scene:
-            lease = await granted_to_thread(scene)
-            lost: list[object] = []
-            lease.on_lost = lost.append
+        def cut() -> None:
+            raise OutcomeUnknown("cut")
 
-            def cut() -> None:
-                raise OutcomeUnknown("cut")
-
-            scene.desk.then = cut
-            assert not await asyncio.to_thread(scene.at_once.release, lease)
-            assert lease.safe_for(clock()) == 0
-            with pytest.raises(OutcomeUnknown, match="is free"):
-                await scene.backend.release(lease)
-            assert lease.state(clock()) is State.RELEASED
-            assert lost == []
-
-    asyncio.run(main())
-
-
-def test_a_release_that_was_not_done_is_done_on_the_loop() -> None:
-    async def main() -> None:
-        async with DeskScene() as scene:
-            lease = await granted_to_thread(scene)
-
-            def cut() -> None:
-                scene.shelf.held["a"] = lease.ask.token
-                raise OutcomeUnknown("cut")
-
-            scene.desk.then = cut
-            assert not await asyncio.to_thread(scene.at_once.release, lease)
+        scene.desk.then = cut
+        assert not await asyncio.to_thread(scene.at_once.release, lease)
+        assert lease.safe_for(clock()) == 0
+        with pytest.raises(OutcomeUnknown, match="is free"):
             await scene.backend.release(lease)
-            assert scene.shelf.held == {}
+        assert lease.state(clock()) is State.RELEASED
+        assert lost == []
 
-    asyncio.run(main())
+
+async def test_a_release_that_was_not_done_is_done_on_the_loop() -> None:
+    async with DeskScene() as scene:
+        lease = await granted_to_thread(scene)
+
+        def cut() -> None:
+            scene.shelf.held["a"] = lease.ask.token
+            raise OutcomeUnknown("cut")
+
+        scene.desk.then = cut
+        assert not await asyncio.to_thread(scene.at_once.release, lease)
+        await scene.backend.release(lease)
+        assert scene.shelf.held == {}
 
 
-def test_a_loss_is_told_in_time_though_an_extension_hangs() -> None:
+async def test_a_loss_is_told_in_time_though_an_extension_hangs() -> None:
     """A lease of a thread has no timer at first: no renewal that hangs may keep it from getting one."""
-
-    async def main() -> None:
-        async with DeskScene(ttl=0.6) as scene:
-            other = await granted(scene, "other")
-            lease = await granted_to_thread(scene)
-            scene.shelf.next_renewals.append(asyncio.Event().wait)
-            extending = asyncio.create_task(scene.backend.extend(other, 5))
-            lost = asyncio.Event()
-            lease.on_lost = lambda _: lost.set()
-            async with asyncio.timeout(4):
-                await lost.wait()
-            extending.cancel()
-            await asyncio.gather(extending, return_exceptions=True)
-
-    asyncio.run(main())
+    async with DeskScene(ttl=0.6) as scene:
+        other = await granted(scene, "other")
+        lease = await granted_to_thread(scene)
+        scene.shelf.next_renewals.append(asyncio.Event().wait)
+        extending = asyncio.create_task(scene.backend.extend(other, 5))
+        lost = asyncio.Event()
+        lease.on_lost = lambda _: lost.set()
+        async with asyncio.timeout(4):
+            await lost.wait()
+        extending.cancel()
+        await asyncio.gather(extending, return_exceptions=True)
 
 
 def test_a_withdrawal_finds_a_loop_that_is_closed(recwarn: pytest.WarningsRecorder) -> None:
@@ -283,28 +264,25 @@ def test_a_forked_child_inherits_no_hold_of_a_backend(server: Redis, ttl: float 
             pass
 
 
-def test_an_async_client_of_a_backend_is_not_used_in_a_child(server: Redis) -> None:
+async def test_an_async_client_of_a_backend_is_not_used_in_a_child(server: Redis) -> None:
     async def acquire(client: aio.Client) -> None:
         await client.lock("b", tier=EFFICIENCY).acquire()
 
-    async def main() -> None:
-        async with aio.connect(server.url) as client, client.lock("a", tier=EFFICIENCY) as claim:
+    async with aio.connect(server.url) as client, client.lock("a", tier=EFFICIENCY) as claim:
 
-            def check() -> None:
-                assert claim.state is State.LOST
-                # In a thread: this one has a loop that runs, as its parent's has.
-                caught: list[BaseException] = []
-                thread = threading.Thread(target=_run_into, args=(acquire(client), caught))
-                thread.start()
-                thread.join(10)
-                assert isinstance(caught[0], UsageError)
-                assert "fork" in str(caught[0])
+        def check() -> None:
+            assert claim.state is State.LOST
+            # In a thread: this one has a loop that runs, as its parent's has.
+            caught: list[BaseException] = []
+            thread = threading.Thread(target=_run_into, args=(acquire(client), caught))
+            thread.start()
+            thread.join(10)
+            assert isinstance(caught[0], UsageError)
+            assert "fork" in str(caught[0])
 
-            assert in_a_child(check) == 0
-            claim.check()
-            assert await client.lock("a", tier=EFFICIENCY).locked()
-
-    asyncio.run(main())
+        assert in_a_child(check) == 0
+        claim.check()
+        assert await client.lock("a", tier=EFFICIENCY).locked()
 
 
 def _run_into(coroutine: Any, caught: list[BaseException]) -> None:
@@ -314,16 +292,12 @@ def _run_into(coroutine: Any, caught: list[BaseException]) -> None:
         caught.append(error)
 
 
-def test_what_is_kept_for_a_least_time_is_given_back_on_the_loop() -> None:
+async def test_what_is_kept_for_a_least_time_is_given_back_on_the_loop() -> None:
     """A thread by itself would free the name; the loop has its record run out when its time is over."""
-
-    async def main() -> None:
-        async with DeskScene() as scene:
-            lease = await granted_to_thread(scene, ttl=60.0, at_least=20.0)
-            assert not await asyncio.to_thread(scene.at_once.release, lease)
-            assert not lease.ending
-            await scene.backend.release(lease)
-            assert scene.shelf.held == {"a": lease.ask.token}
-            assert 19 < scene.shelf.lasting[lease.ask.token] <= 20
-
-    asyncio.run(main())
+    async with DeskScene() as scene:
+        lease = await granted_to_thread(scene, ttl=60.0, at_least=20.0)
+        assert not await asyncio.to_thread(scene.at_once.release, lease)
+        assert not lease.ending
+        await scene.backend.release(lease)
+        assert scene.shelf.held == {"a": lease.ask.token}
+        assert 19 < scene.shelf.lasting[lease.ask.token] <= 20

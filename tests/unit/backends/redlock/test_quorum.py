@@ -61,72 +61,57 @@ async def asked_again(reply: object, late: "set[asyncio.Task[None]] | None" = No
 
 
 @pytest.mark.parametrize("reply", [NOSCRIPT, LOST])
-def test_who_did_not_hear_what_all_are_to_hear_is_asked_again_though_it_is_decided(reply: object) -> None:
+async def test_who_did_not_hear_what_all_are_to_hear_is_asked_again_though_it_is_decided(reply: object) -> None:
     """A key that is to be free everywhere must not stay with one that was slow to say that it knows no script."""
     late = set[asyncio.Task[None]]()
-    assert asyncio.run(asked_again(reply, late)) == [0, 0, 1]
+    assert (await asked_again(reply, late)) == [0, 0, 1]
     assert late == set()
 
 
 @pytest.mark.parametrize("reply", [NOSCRIPT, LOST])
-def test_who_is_late_with_another_question_is_left_alone(reply: object) -> None:
+async def test_who_is_late_with_another_question_is_left_alone(reply: object) -> None:
     """What is decided is not asked of anybody any more: it could take a name that nobody wants."""
-    assert asyncio.run(asked_again(reply)) == [0, 0, 0]
+    assert (await asked_again(reply)) == [0, 0, 0]
 
 
-def test_who_knows_no_script_is_sent_it_and_counts() -> None:
+async def test_who_knows_no_script_is_sent_it_and_counts() -> None:
     """Before it is decided, whatever is asked."""
-
-    async def scenario() -> None:
-        nodes = [Node() for _ in range(3)]
-        poll = QuorumPoll(of(nodes), QUESTION, is_most)
-        for node in nodes[1:]:
-            node.asked.set_result(NOSCRIPT)
-        votes = await poll.result(10)
-        assert votes.yes() == 2
-        assert [node.ran for node in nodes] == [0, 1, 1]
-
-    asyncio.run(scenario())
+    nodes = [Node() for _ in range(3)]
+    poll = QuorumPoll(of(nodes), QUESTION, is_most)
+    for node in nodes[1:]:
+        node.asked.set_result(NOSCRIPT)
+    votes = await poll.result(10)
+    assert votes.yes() == 2
+    assert [node.ran for node in nodes] == [0, 1, 1]
 
 
-def test_over_a_new_line_a_script_is_sent_whole() -> None:
+async def test_over_a_new_line_a_script_is_sent_whole() -> None:
     """One that would first say that it knows no script is asked in vain if it is decided meanwhile."""
-
-    async def scenario() -> None:
-        nodes = [Node() for _ in range(3)]
-        nodes[0].is_new = True
-        QuorumPoll(of(nodes), QUESTION, is_most)
-        assert [b"EVALSHA" in node.said for node in nodes] == [False, True, True]
-        assert QUESTION.script.source.encode() in nodes[0].said
-
-    asyncio.run(scenario())
+    nodes = [Node() for _ in range(3)]
+    nodes[0].is_new = True
+    QuorumPoll(of(nodes), QUESTION, is_most)
+    assert [b"EVALSHA" in node.said for node in nodes] == [False, True, True]
+    assert QUESTION.script.source.encode() in nodes[0].said
 
 
-def test_without_an_answer_it_is_not_known() -> None:
+async def test_without_an_answer_it_is_not_known() -> None:
     """Who was asked and said nothing in time may have done it."""
-
-    async def scenario() -> None:
-        nodes = [Node() for _ in range(3)]
-        poll = QuorumPoll(of(nodes), QUESTION, is_most)
-        nodes[0].asked.set_result(1)
-        nodes[1].asked.set_result(LOST)
-        votes = await poll.result(0.01)
-        assert (votes.answers, votes.absent, votes.unknown) == ([1], 0, 2)
-
-    asyncio.run(scenario())
+    nodes = [Node() for _ in range(3)]
+    poll = QuorumPoll(of(nodes), QUESTION, is_most)
+    nodes[0].asked.set_result(1)
+    nodes[1].asked.set_result(LOST)
+    votes = await poll.result(0.01)
+    assert (votes.answers, votes.absent, votes.unknown) == ([1], 0, 2)
 
 
-def test_a_link_that_is_closed_has_nobody_wait_for_it() -> None:
+async def test_a_link_that_is_closed_has_nobody_wait_for_it() -> None:
     """Who is asked again when the client is closed finds out at once."""
 
-    async def scenario() -> None:
-        async def never() -> Any:
-            await asyncio.Event().wait()
+    async def never() -> Any:
+        await asyncio.Event().wait()
 
-        link = RespClient(never, "127.0.0.1:1")
-        link.start()
-        await link.close()
-        with pytest.raises(Unavailable):
-            await asyncio.wait_for(link.run(*QUESTION), 10)
-
-    asyncio.run(scenario())
+    link = RespClient(never, "127.0.0.1:1")
+    link.start()
+    await link.close()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(link.run(*QUESTION), 10)

@@ -44,25 +44,25 @@ async def use(address: EtcdAddress, bounds: EtcdBounds = BOUNDS) -> None:
         await cluster.close()
 
 
-def test_calls_go_over_tls(guarded: EtcdCluster) -> None:
+async def test_calls_go_over_tls(guarded: EtcdCluster) -> None:
     """With certificates on both sides; and what etcd refuses is understood."""
-    asyncio.run(use(EtcdAddress.parse(guarded.url())))
+    await use(EtcdAddress.parse(guarded.url()))
 
 
-def test_nobody_there_is_told_at_once() -> None:
+async def test_nobody_there_is_told_at_once() -> None:
     """Refused connections leave nothing to wait for."""
     begun = time.monotonic()
     with pytest.raises(Unavailable, match="cannot be reached"):
-        asyncio.run(use(EtcdAddress((f"127.0.0.1:{free_port()}",)), EtcdBounds(call_s=60.0)))
+        await use(EtcdAddress((f"127.0.0.1:{free_port()}",)), EtcdBounds(call_s=60.0))
     assert time.monotonic() - begun < 30
 
 
-def test_one_who_says_nothing_is_given_up() -> None:
+async def test_one_who_says_nothing_is_given_up() -> None:
     """Within the deadline."""
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
         address = EtcdAddress((f"127.0.0.1:{mute.getsockname()[1]}",))
         with pytest.raises(Unavailable, match="cannot be reached"):
-            asyncio.run(use(address, EtcdBounds(call_s=0.3, try_s=0.1)))
+            await use(address, EtcdBounds(call_s=0.3, try_s=0.1))
 
 
 def test_a_child_calls_after_its_parent_has(guarded: EtcdCluster) -> None:

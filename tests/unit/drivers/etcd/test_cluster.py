@@ -66,93 +66,74 @@ def failing(code: Code, details: str, *, is_sent: bool) -> Callable[[float], Any
     return fail
 
 
-def test_a_write_that_finds_the_database_full_is_in_doubt() -> None:
+async def test_a_write_that_finds_the_database_full_is_in_doubt() -> None:
     """etcd answers so to the very request that filled it, too, and keeps what it wrote. It is not repeated."""
-
-    async def main() -> None:
-        members = Members()
-        members.on_call["a", "Put"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
-        with pytest.raises(OutcomeUnknown, match="quota"):
-            await members.cluster().put(b"key", b"value")
-        assert members.asked.count(("a", "Put")) == 1
-
-    asyncio.run(main())
+    members = Members()
+    members.on_call["a", "Put"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
+    with pytest.raises(OutcomeUnknown, match="quota"):
+        await members.cluster().put(b"key", b"value")
+    assert members.asked.count(("a", "Put")) == 1
 
 
-def test_a_reading_from_a_full_database_is_no_doubt() -> None:
+async def test_a_reading_from_a_full_database_is_no_doubt() -> None:
     """It changed nothing."""
-
-    async def main() -> None:
-        members = Members()
-        members.on_call["a", "Range"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
-        with pytest.raises(Unavailable, match="quota"):
-            await members.cluster().read(messages.RangeRequest(key=b"key"))
-
-    asyncio.run(main())
+    members = Members()
+    members.on_call["a", "Range"] = failing(Code.RESOURCE_EXHAUSTED, FULL, is_sent=True)
+    with pytest.raises(Unavailable, match="quota"):
+        await members.cluster().read(messages.RangeRequest(key=b"key"))
 
 
 @pytest.mark.parametrize(
     ("code", "details", "is_sent"),
     [(Code.UNAVAILABLE, "refused", False), (Code.UNAVAILABLE, "etcdserver: no leader", True)],
 )
-def test_a_member_that_cannot_log_in_is_left(code: Code, details: str, is_sent: bool) -> None:
+async def test_a_member_that_cannot_log_in_is_left(code: Code, details: str, is_sent: bool) -> None:
     """A token may have run out when the member that is asked is gone, or cut off."""
-
-    async def main() -> None:
-        members = Members()
-        cluster = members.cluster(user="me")
-        await cluster.put(b"key", b"value")
-        assert cluster.asked == "a:1"
-        cluster._has_token = False
-        for verb in ("Authenticate", "Put"):
-            members.on_call["a", verb] = failing(code, details, is_sent=is_sent)
-        await cluster.put(b"key", b"value")
-        assert cluster.asked == "b:1"
-
-    asyncio.run(main())
+    members = Members()
+    cluster = members.cluster(user="me")
+    await cluster.put(b"key", b"value")
+    assert cluster.asked == "a:1"
+    cluster._has_token = False
+    for verb in ("Authenticate", "Put"):
+        members.on_call["a", verb] = failing(code, details, is_sent=is_sent)
+    await cluster.put(b"key", b"value")
+    assert cluster.asked == "b:1"
 
 
-def test_who_waits_for_anothers_login_keeps_its_own_deadline() -> None:
+async def test_who_waits_for_anothers_login_keeps_its_own_deadline() -> None:
     """One with much time may have begun it."""
+    over = asyncio.Event()
 
-    async def main() -> None:
-        over = asyncio.Event()
+    async def hang(timeout: float) -> None:  # noqa: ASYNC109
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), timeout)
+        raise CallFailed(Code.DEADLINE_EXCEEDED, "no answer in time")
 
-        async def hang(timeout: float) -> None:  # noqa: ASYNC109
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), timeout)
-            raise CallFailed(Code.DEADLINE_EXCEEDED, "no answer in time")
-
-        members = Members()
-        for member in "ab":
-            members.on_call[member, "Authenticate"] = hang
-        cluster = members.cluster(user="me")
-        patient = asyncio.create_task(cluster.transact(messages.TxnRequest(), within_s=30.0))
-        while ("a", "Authenticate") not in members.asked:  # noqa: ASYNC110 - it comes with the next turns of the loop
-            await asyncio.sleep(0)
-        begun = time.monotonic()
-        with pytest.raises(Unavailable):
-            await cluster.transact(messages.TxnRequest(), within_s=0.1)
-        assert time.monotonic() - begun < 10
-        patient.cancel()
-        over.set()
-        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - the login that was begun for all ends in a few turns
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
+    members = Members()
+    for member in "ab":
+        members.on_call[member, "Authenticate"] = hang
+    cluster = members.cluster(user="me")
+    patient = asyncio.create_task(cluster.transact(messages.TxnRequest(), within_s=30.0))
+    while ("a", "Authenticate") not in members.asked:  # noqa: ASYNC110 - it comes with the next turns of the loop
+        await asyncio.sleep(0)
+    begun = time.monotonic()
+    with pytest.raises(Unavailable):
+        await cluster.transact(messages.TxnRequest(), within_s=0.1)
+    assert time.monotonic() - begun < 10
+    patient.cancel()
+    over.set()
+    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - the login that was begun for all ends in a few turns
+        await asyncio.sleep(0)
 
 
-def test_a_connection_that_broke_is_not_taken_for_nobody_there() -> None:
+async def test_a_connection_that_broke_is_not_taken_for_nobody_there() -> None:
     """A greeting on an old connection fails once; the next finds the member."""
 
-    async def main() -> None:
-        async def break_once(_: float) -> None:
-            del members.on_call["a", "Status"]
-            raise CallFailed(Code.UNAVAILABLE, "it hung up", is_sent=True)
+    async def break_once(_: float) -> None:
+        del members.on_call["a", "Status"]
+        raise CallFailed(Code.UNAVAILABLE, "it hung up", is_sent=True)
 
-        members = Members()
-        members.on_call["a", "Status"] = break_once
-        members.on_call["b", "Status"] = failing(Code.UNAVAILABLE, "refused", is_sent=False)
-        await members.cluster().put(b"key", b"value")
-
-    asyncio.run(main())
+    members = Members()
+    members.on_call["a", "Status"] = break_once
+    members.on_call["b", "Status"] = failing(Code.UNAVAILABLE, "refused", is_sent=False)
+    await members.cluster().put(b"key", b"value")

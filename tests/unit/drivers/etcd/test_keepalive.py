@@ -31,24 +31,20 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "_SIGN_S", 20.0)
 
 
-def test_a_watch_that_is_cut_off_is_told_why(etcd: EtcdCluster) -> None:
+async def test_a_watch_that_is_cut_off_is_told_why(etcd: EtcdCluster) -> None:
     """etcd's own reason, and not only that it hung up."""
-
-    async def main() -> None:
-        cluster = EtcdClient(EtcdAddress.parse(etcd.url()), EtcdBounds(call_s=20.0))
-        await cluster.put(b"key", b"value")
-        stream = cluster.stream()
-        assert stream is not None
-        await stream.write(WatchRequest(create_request=WatchCreateRequest(key=b"key")))
-        assert (await stream.read()).created
-        with pytest.raises(CallFailed, match="ENHANCE_YOUR_CALM: too_many_pings"):
-            await asyncio.wait_for(stream.read(), 20)
-        await cluster.close()
-
-    asyncio.run(main())
+    cluster = EtcdClient(EtcdAddress.parse(etcd.url()), EtcdBounds(call_s=20.0))
+    await cluster.put(b"key", b"value")
+    stream = cluster.stream()
+    assert stream is not None
+    await stream.write(WatchRequest(create_request=WatchCreateRequest(key=b"key")))
+    assert (await stream.read()).created
+    with pytest.raises(CallFailed, match="ENHANCE_YOUR_CALM: too_many_pings"):
+        await asyncio.wait_for(stream.read(), 20)
+    await cluster.close()
 
 
-def test_a_client_that_waits_finds_the_right_pace_and_misses_nothing(
+async def test_a_client_that_waits_finds_the_right_pace_and_misses_nothing(
     etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its quiet watch is cut off, and made anew, and asked half as often each time; then its turn comes."""
@@ -80,5 +76,5 @@ def test_a_client_that_waits_finds_the_right_pace_and_misses_nothing(
             assert next_one.fence > hold.fence
             await next_one.release()
 
-    asyncio.run(main())
+    await main()
     assert all(each == [0.1, 0.2, 0.4, 0.8][: len(each)] for each in paces.values())

@@ -31,15 +31,15 @@ _NEGOTIATIONS = (80_877_103, 80_877_104)
         'FATAL:  database "locks" does not exist',
     ],
 )
-def test_words_of_a_refusal_are_known(words: str) -> None:
+async def test_words_of_a_refusal_are_known(words: str) -> None:
     """A server that speaks English is not asked again."""
-    assert asyncio.run(is_denied(psycopg.OperationalError(FAILED + words), {"host": "nobody.invalid"}, 5))
+    assert await is_denied(psycopg.OperationalError(FAILED + words), {"host": "nobody.invalid"}, 5)
 
 
 @pytest.mark.parametrize("words", ["Connection refused\n\tIs the server running on that host?", "timeout expired"])
-def test_who_was_not_answered_is_not_refused(words: str) -> None:
+async def test_who_was_not_answered_is_not_refused(words: str) -> None:
     """There is nobody to be asked again."""
-    assert not asyncio.run(is_denied(psycopg.OperationalError(FAILED + words), {"host": "nobody.invalid"}, 5))
+    assert not (await is_denied(psycopg.OperationalError(FAILED + words), {"host": "nobody.invalid"}, 5))
 
 
 @asynccontextmanager
@@ -72,37 +72,30 @@ SAID: list[tuple[str, str, str, type[FenceholdError]]] = [
 
 
 @pytest.mark.parametrize(("severity", "code", "words", "kind"), SAID)
-def test_a_refusal_is_known_in_every_language(
+async def test_a_refusal_is_known_in_every_language(
     severity: str, code: str, words: str, kind: type[FenceholdError]
 ) -> None:
     """It is the code that tells; the words are told as the server said them."""
-
-    async def main() -> None:
-        async with refusing(severity, code, words) as port:
-            with pytest.raises(kind, match=words) as refused:
-                await aio.connect(f"postgresql://app:secret@127.0.0.1:{port}/locks")
-            assert type(refused.value) is kind
-            assert "secret" not in str(refused.value)
-
-    asyncio.run(main())
+    async with refusing(severity, code, words) as port:
+        with pytest.raises(kind, match=words) as refused:
+            await aio.connect(f"postgresql://app:secret@127.0.0.1:{port}/locks")
+        assert type(refused.value) is kind
+        assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("severity", "code", "words", "kind"), SAID)
-def test_a_journal_that_is_refused_is_known_in_every_language(
+async def test_a_journal_that_is_refused_is_known_in_every_language(
     severity: str, code: str, words: str, kind: type[FenceholdError]
 ) -> None:
     """A node that is not let in can say so, and end."""
     expected: Any = NotAdmitted if kind is PermissionDenied else Unavailable
 
-    async def main() -> None:
-        async with refusing(severity, code, words) as port:
-            connection = connection_to(
-                PostgresJournalAddress.parse(f"postgresql://app:secret@127.0.0.1:{port}/locks"),
-                statement_timeout_s=1,
-            )
-            with pytest.raises(Unavailable, match=words) as refused:
-                await connection.ask("SELECT 1", until=asyncio.get_running_loop().time() + 5)
-            assert type(refused.value) is expected
-            await connection.end()
-
-    asyncio.run(main())
+    async with refusing(severity, code, words) as port:
+        connection = connection_to(
+            PostgresJournalAddress.parse(f"postgresql://app:secret@127.0.0.1:{port}/locks"),
+            statement_timeout_s=1,
+        )
+        with pytest.raises(Unavailable, match=words) as refused:
+            await connection.ask("SELECT 1", until=asyncio.get_running_loop().time() + 5)
+        assert type(refused.value) is expected
+        await connection.end()

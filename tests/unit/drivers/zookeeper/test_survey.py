@@ -44,28 +44,20 @@ async def _seen(stack: AsyncExitStack, answers: list[str | None], within_s: floa
         ("", False, ""),
     ],
 )
-def test_a_server_says_whether_it_serves_and_as_what(answer: str, is_up: bool, mode: str) -> None:
+async def test_a_server_says_whether_it_serves_and_as_what(answer: str, is_up: bool, mode: str) -> None:
     """One that may not say is there all the same."""
-
-    async def work() -> None:
-        async with AsyncExitStack() as stack:
-            (seen,) = await _seen(stack, [answer], 10.0)
-            assert (seen.is_up, seen.mode) == (is_up, mode)
-            assert bool(seen.trouble) != is_up
-
-    asyncio.run(work())
+    async with AsyncExitStack() as stack:
+        (seen,) = await _seen(stack, [answer], 10.0)
+        assert (seen.is_up, seen.mode) == (is_up, mode)
+        assert bool(seen.trouble) != is_up
 
 
-def test_one_that_is_silent_or_gone_holds_up_no_other() -> None:
+async def test_one_that_is_silent_or_gone_holds_up_no_other() -> None:
     """All are asked at once, and the time is for each of them."""
-
-    async def work() -> None:
-        async with AsyncExitStack() as stack:
-            quiet, well = await _seen(stack, [None, _LEADER], 0.8)
-            assert (quiet.is_up, quiet.trouble) == (False, "no answer")
-            assert well.is_up
-        (gone,) = await survey(ZookeeperAddress(("127.0.0.1:1",), "/root"), 5.0)
-        assert not gone.is_up
-        assert "refused" in gone.trouble.lower()
-
-    asyncio.run(work())
+    async with AsyncExitStack() as stack:
+        quiet, well = await _seen(stack, [None, _LEADER], 0.8)
+        assert (quiet.is_up, quiet.trouble) == (False, "no answer")
+        assert well.is_up
+    (gone,) = await survey(ZookeeperAddress(("127.0.0.1:1",), "/root"), 5.0)
+    assert not gone.is_up
+    assert "refused" in gone.trouble.lower()

@@ -10,7 +10,7 @@ from fencehold.engines.etcd import EtcdJournal
 from fencehold.errors import NotAdmitted, Unavailable, UsageError
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
-from tests.contract.harness import fill, leading, read_all, run
+from tests.contract.harness import fill, leading, read_all
 from tests.contract.test_tail import Follower
 from tests.unit.drivers.etcd.guarded import LOGIN, PASSWORD, issued, with_tls, with_users
 
@@ -43,13 +43,13 @@ def peopled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
         yield etcd
 
 
-def test_a_journal_is_kept_over_tls(guarded: EtcdCluster) -> None:
+async def test_a_journal_is_kept_over_tls(guarded: EtcdCluster) -> None:
     """With the authority and a certificate of our own, everything works as without."""
-    run(use(EtcdJournal.from_url(guarded.url("over-tls"))))
+    await use(EtcdJournal.from_url(guarded.url("over-tls")))
 
 
 @pytest.mark.parametrize("wrong", ["no certificate", "certificate of a stranger", "no authority", "no TLS"])
-def test_who_is_not_let_in_by_tls_is_told_so(guarded: EtcdCluster, tmp_path: Path, wrong: str) -> None:
+async def test_who_is_not_let_in_by_tls_is_told_so(guarded: EtcdCluster, tmp_path: Path, wrong: str) -> None:
     """Certainly nothing happened; it is told within the deadline, and with what to look at."""
     url = guarded.url("locked-out")
     stranger = issued(trustme.CA(), tmp_path / "stranger")
@@ -61,32 +61,28 @@ def test_who_is_not_let_in_by_tls_is_told_so(guarded: EtcdCluster, tmp_path: Pat
         "no TLS": url.partition("?")[0].replace("etcds", "etcd"),
     }
     with pytest.raises(Unavailable, match="does it speak TLS"):
-        run(EtcdJournal.from_url(urls[wrong]).open())
+        await EtcdJournal.from_url(urls[wrong]).open()
 
 
-def test_a_file_that_is_not_there_is_a_usage_error() -> None:
+async def test_a_file_that_is_not_there_is_a_usage_error() -> None:
     """The message names the option and the file."""
     with pytest.raises(UsageError, match=r"ca=/nowhere/ca\.pem"):
-        run(EtcdJournal.from_url("etcds://127.0.0.1:1?ca=/nowhere/ca.pem").open())
+        await EtcdJournal.from_url("etcds://127.0.0.1:1?ca=/nowhere/ca.pem").open()
 
 
-def test_a_journal_is_kept_as_a_user(peopled: EtcdCluster) -> None:
+async def test_a_journal_is_kept_as_a_user(peopled: EtcdCluster) -> None:
     """A user with a role for the prefix can do all that a node does."""
-    run(use(EtcdJournal.from_url(peopled.url("locks/mine", user=LOGIN))))
+    await use(EtcdJournal.from_url(peopled.url("locks/mine", user=LOGIN)))
 
 
-def test_a_token_that_ran_out_is_renewed(peopled: EtcdCluster) -> None:
+async def test_a_token_that_ran_out_is_renewed(peopled: EtcdCluster) -> None:
     """A member that was restarted knows no token any more; the journal logs in anew, unseen by its caller."""
-
-    async def work() -> None:
-        async with leading(EtcdJournal.from_url(peopled.url("locks/renewed", user=LOGIN))) as (journal, epoch):
-            records = await fill(journal, epoch, [1])
-            peopled.restart(0)
-            peopled.await_healthy()
-            records += await fill(journal, epoch, range(2, 4))
-            assert await read_all(journal) == records
-
-    run(work())
+    async with leading(EtcdJournal.from_url(peopled.url("locks/renewed", user=LOGIN))) as (journal, epoch):
+        records = await fill(journal, epoch, [1])
+        peopled.restart(0)
+        peopled.await_healthy()
+        records += await fill(journal, epoch, range(2, 4))
+        assert await read_all(journal) == records
 
 
 @pytest.mark.parametrize(
@@ -98,17 +94,17 @@ def test_a_token_that_ran_out_is_renewed(peopled: EtcdCluster) -> None:
         (LOGIN, "elsewhere", "grant"),
     ],
 )
-def test_who_is_not_let_in_as_a_user_is_told_what_to_do(
+async def test_who_is_not_let_in_as_a_user_is_told_what_to_do(
     peopled: EtcdCluster, login: str, prefix: str, says: str
 ) -> None:
     """The message says what is wrong, and shows no password."""
     with pytest.raises(NotAdmitted, match=says) as caught:
-        run(EtcdJournal.from_url(peopled.url(prefix, user=login)).open())
+        await EtcdJournal.from_url(peopled.url(prefix, user=login)).open()
     assert "hunter2" not in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_login_where_there_are_no_users_is_told_so(guarded: EtcdCluster) -> None:
+async def test_a_login_where_there_are_no_users_is_told_so(guarded: EtcdCluster) -> None:
     """An etcd without users refuses a login rather than ignore it, and so do we."""
     with pytest.raises(NotAdmitted, match="turned off"):
-        run(EtcdJournal.from_url(guarded.url("nobody", user=LOGIN)).open())
+        await EtcdJournal.from_url(guarded.url("nobody", user=LOGIN)).open()

@@ -12,7 +12,7 @@ from fencehold.errors import OutcomeUnknown, UsageError
 from fencehold.journal.port import Journal
 from fencehold.types import Epoch, Position
 from rig.etcd import EtcdCluster
-from tests.contract.harness import leading, opened, run
+from tests.contract.harness import leading, opened
 
 MIB = 1 << 20
 
@@ -80,9 +80,9 @@ def test_a_bound_in_the_url_is_a_number_of_bytes() -> None:
         EtcdAddress.parse("etcd://h/p?room_bytes=1000", LOCKS)
 
 
-def test_nobody_who_listens_is_nobody_who_tells() -> None:
+async def test_nobody_who_listens_is_nobody_who_tells() -> None:
     """A quota that cannot be asked for is not known."""
-    assert run(quota_of("127.0.0.1:1", None, 1.0)) is None
+    assert (await quota_of("127.0.0.1:1", None, 1.0)) is None
 
 
 async def _append(journal: Journal, epoch: Epoch, positions: range) -> None:
@@ -91,46 +91,38 @@ async def _append(journal: Journal, epoch: Epoch, positions: range) -> None:
 
 
 @pytest.mark.slow
-def test_a_member_tells_its_quota_and_its_alarm(tmp_path: Path) -> None:
+async def test_a_member_tells_its_quota_and_its_alarm(tmp_path: Path) -> None:
     """Filled by hand, without a node that watches: appends are in doubt, and it says what to do."""
-
-    async def work() -> None:
-        cluster = EtcdCluster(tmp_path, 1, flags=["--quota-backend-bytes", str(16 * MIB)])
-        cluster.start()
-        try:
-            async with leading(EtcdJournal.from_url(cluster.url("x"))) as (journal, epoch):
-                room = await journal.room(10.0)
-                assert (room.allowed_bytes, room.is_full) == (12 * MIB, False)
-                with pytest.raises(OutcomeUnknown, match="full"):
-                    await _append(journal, epoch, range(1, 100))
-                room = await journal.room(10.0)
-                assert room.is_full
-                assert "alarm disarm" in room.note
-        finally:
-            cluster.stop()
-
-    run(work())
+    cluster = EtcdCluster(tmp_path, 1, flags=["--quota-backend-bytes", str(16 * MIB)])
+    cluster.start()
+    try:
+        async with leading(EtcdJournal.from_url(cluster.url("x"))) as (journal, epoch):
+            room = await journal.room(10.0)
+            assert (room.allowed_bytes, room.is_full) == (12 * MIB, False)
+            with pytest.raises(OutcomeUnknown, match="full"):
+                await _append(journal, epoch, range(1, 100))
+            room = await journal.room(10.0)
+            assert room.is_full
+            assert "alarm disarm" in room.note
+    finally:
+        cluster.stop()
 
 
 @pytest.mark.slow
-def test_what_an_urgent_trim_gives_back_is_seen(tmp_path: Path) -> None:
+async def test_what_an_urgent_trim_gives_back_is_seen(tmp_path: Path) -> None:
     """Without urgency etcd keeps it until the next trim; with it, what is in use falls within a moment."""
-
-    async def work() -> None:
-        cluster = EtcdCluster(tmp_path, 1)
-        cluster.start()
-        try:
-            async with opened(EtcdJournal.from_url(cluster.url("x"))) as journal:
-                epoch = await journal.lead()
-                await _append(journal, epoch, range(1, 21))
-                await journal.save(Position(20), [b"state"])
-                await journal.trim(urgent=True)
-                end = 20
-                while (used_bytes := (await journal.room(10.0)).used_bytes) is None or used_bytes > 2 * MIB:
-                    # etcd counts pages as free when it next writes something.
-                    end += 1
-                    await journal.append(b"tick", epoch=epoch, position=Position(end))
-        finally:
-            cluster.stop()
-
-    run(work())
+    cluster = EtcdCluster(tmp_path, 1)
+    cluster.start()
+    try:
+        async with opened(EtcdJournal.from_url(cluster.url("x"))) as journal:
+            epoch = await journal.lead()
+            await _append(journal, epoch, range(1, 21))
+            await journal.save(Position(20), [b"state"])
+            await journal.trim(urgent=True)
+            end = 20
+            while (used_bytes := (await journal.room(10.0)).used_bytes) is None or used_bytes > 2 * MIB:
+                # etcd counts pages as free when it next writes something.
+                end += 1
+                await journal.append(b"tick", epoch=epoch, position=Position(end))
+    finally:
+        cluster.stop()

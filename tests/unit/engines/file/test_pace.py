@@ -1,6 +1,5 @@
 """Where appends are made: on the loop while the disk is quick and the entry small, else on the thread."""
 
-import asyncio
 import threading
 from pathlib import Path
 
@@ -38,22 +37,18 @@ class WatchedDisk(Disk):
         super().datasync(fd)
 
 
-def test_a_journal_appends_small_entries_where_it_is_and_large_ones_elsewhere(tmp_path: Path) -> None:
+async def test_a_journal_appends_small_entries_where_it_is_and_large_ones_elsewhere(tmp_path: Path) -> None:
     """Both land in one order, whichever thread wrote them."""
-
-    async def work() -> None:
-        disk = WatchedDisk()
-        journal = FileJournal(tmp_path / "journal", disk=disk)
-        await journal.open()
-        epoch = await journal.lead()
-        entries = [b"small", b"x" * (SMALL_BYTES_MAX + 1), b"small again"]
-        for position, entry in enumerate(entries, start=1):
-            await journal.append(entry, epoch=epoch, position=Position(position))
-        assert [record.entry async for record in journal.read(Position(0))] == entries
-        await journal.close()
-        here = threading.get_ident()
-        # A noisy machine may make the first sync slow; the large entry is never synced here.
-        assert disk.threads[1] != here
-        assert len(disk.threads) == 3
-
-    asyncio.run(work())
+    disk = WatchedDisk()
+    journal = FileJournal(tmp_path / "journal", disk=disk)
+    await journal.open()
+    epoch = await journal.lead()
+    entries = [b"small", b"x" * (SMALL_BYTES_MAX + 1), b"small again"]
+    for position, entry in enumerate(entries, start=1):
+        await journal.append(entry, epoch=epoch, position=Position(position))
+    assert [record.entry async for record in journal.read(Position(0))] == entries
+    await journal.close()
+    here = threading.get_ident()
+    # A noisy machine may make the first sync slow; the large entry is never synced here.
+    assert disk.threads[1] != here
+    assert len(disk.threads) == 3

@@ -13,7 +13,7 @@ from fencehold.engines.postgres.journal import connection_to
 from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
 from fencehold.types import Position
 from tests.contract.engines.postgres import fresh_schema, server
-from tests.contract.harness import fill, leading, opened, read_all, run
+from tests.contract.harness import fill, leading, opened, read_all
 from tests.unit.engines.postgres.stage import LONG, SHORT, journal_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres")]
@@ -39,86 +39,71 @@ def authority(tmp_path: Path, postgres: None) -> Iterator[Path]:
         server().set(setting, None)
 
 
-def test_tls_is_taken_and_the_server_is_known_by_its_certificate(authority: Path, tmp_path: Path) -> None:
+async def test_tls_is_taken_and_the_server_is_known_by_its_certificate(authority: Path, tmp_path: Path) -> None:
     """libpq's options do what they say, and a connection under TLS is kept, not made anew for each call."""
     stranger = tmp_path / "stranger.pem"
     trustme.CA().cert_pem.write_to_path(str(stranger))
 
-    async def work() -> None:
-        schema = fresh_schema()
-        async with leading(journal_at(schema, sslmode="verify-full", sslrootcert=str(authority))) as (
-            journal,
-            epoch,
-        ):
-            assert await fill(journal, epoch, range(1, 4)) == await read_all(journal)
-        with pytest.raises(Unavailable, match="certificate"):
-            await journal_at(schema, sslmode="verify-full", sslrootcert=str(stranger)).open()
-        url = server().url(schema, sslmode="verify-full", sslrootcert=str(authority))
-        connection = connection_to(PostgresJournalAddress.parse(url), statement_timeout_s=5)
-        until = asyncio.get_running_loop().time() + 10
-        question = "SELECT pid, ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-        told = [await connection.ask(question, until=until) for _ in range(5)]
-        assert told == [told[0]] * 5
-        assert told[0][0][1] is True
-        connection.cut()
-        await connection.end()
-
-    run(work())
+    schema = fresh_schema()
+    async with leading(journal_at(schema, sslmode="verify-full", sslrootcert=str(authority))) as (
+        journal,
+        epoch,
+    ):
+        assert await fill(journal, epoch, range(1, 4)) == await read_all(journal)
+    with pytest.raises(Unavailable, match="certificate"):
+        await journal_at(schema, sslmode="verify-full", sslrootcert=str(stranger)).open()
+    url = server().url(schema, sslmode="verify-full", sslrootcert=str(authority))
+    connection = connection_to(PostgresJournalAddress.parse(url), statement_timeout_s=5)
+    until = asyncio.get_running_loop().time() + 10
+    question = "SELECT pid, ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+    told = [await connection.ask(question, until=until) for _ in range(5)]
+    assert told == [told[0]] * 5
+    assert told[0][0][1] is True
+    connection.cut()
+    await connection.end()
 
 
-def test_a_tail_goes_on_after_its_server_came_back() -> None:
+async def test_a_tail_goes_on_after_its_server_came_back() -> None:
     """The server is killed and recovers: the same tail hands out what follows, each entry once."""
-
-    async def work() -> None:
-        schema = fresh_schema()
-        async with (
-            leading(journal_at(schema, bounds=LONG)) as (journal, epoch),
-            opened(journal_at(schema, bounds=LONG)) as standby,
-        ):
-            tail = aiter(standby.tail(Position(0)))
-            records = await fill(journal, epoch, range(1, 6))
-            assert [await anext(tail) for _ in range(5)] == records
-            server().kill()
-            following = asyncio.ensure_future(anext(tail))
-            await asyncio.sleep(0)
-            server().restart()
-            records += await fill(journal, epoch, range(6, 11))
-            assert [await following, *[await anext(tail) for _ in range(4)]] == records[5:]
-
-    run(work())
+    schema = fresh_schema()
+    async with (
+        leading(journal_at(schema, bounds=LONG)) as (journal, epoch),
+        opened(journal_at(schema, bounds=LONG)) as standby,
+    ):
+        tail = aiter(standby.tail(Position(0)))
+        records = await fill(journal, epoch, range(1, 6))
+        assert [await anext(tail) for _ in range(5)] == records
+        server().kill()
+        following = asyncio.ensure_future(anext(tail))
+        await asyncio.sleep(0)
+        server().restart()
+        records += await fill(journal, epoch, range(6, 11))
+        assert [await following, *[await anext(tail) for _ in range(4)]] == records[5:]
 
 
-def test_a_tail_that_nobody_answers_says_so() -> None:
+async def test_a_tail_that_nobody_answers_says_so() -> None:
     """It does not wait for ever in silence, and closing is possible all the same."""
-
-    async def work() -> None:
-        async with leading(journal_at(fresh_schema(), bounds=SHORT)) as (journal, epoch):
-            await fill(journal, epoch, [1])
-            server().kill()
-            try:
-                with pytest.raises(Unavailable):
-                    await anext(aiter(journal.tail(Position(1))))
-            finally:
-                server().restart()
-
-    run(work())
+    async with leading(journal_at(fresh_schema(), bounds=SHORT)) as (journal, epoch):
+        await fill(journal, epoch, [1])
+        server().kill()
+        try:
+            with pytest.raises(Unavailable):
+                await anext(aiter(journal.tail(Position(1))))
+        finally:
+            server().restart()
 
 
 @pytest.mark.guarantee("G12")
-def test_a_tail_is_not_taken_to_another_journal() -> None:
+async def test_a_tail_is_not_taken_to_another_journal() -> None:
     """What it handed out is not there any more, as after a standby took over that never had it: it says so."""
-
-    async def work() -> None:
-        schema = fresh_schema()
-        async with leading(journal_at(schema)) as (journal, epoch):
-            tail = aiter(journal.tail(Position(0)))
-            records = await fill(journal, epoch, range(1, 4))
-            assert [await anext(tail) for _ in range(3)] == records
-            server().sql(f"UPDATE {schema}.entries SET epoch = 0 WHERE position = 3")
-            with pytest.raises(Damaged, match="never had it"):
-                await anext(tail)
-
-    run(work())
+    schema = fresh_schema()
+    async with leading(journal_at(schema)) as (journal, epoch):
+        tail = aiter(journal.tail(Position(0)))
+        records = await fill(journal, epoch, range(1, 4))
+        assert [await anext(tail) for _ in range(3)] == records
+        server().sql(f"UPDATE {schema}.entries SET epoch = 0 WHERE position = 3")
+        with pytest.raises(Damaged, match="never had it"):
+            await anext(tail)
 
 
 def test_it_runs_on_uvloop() -> None:

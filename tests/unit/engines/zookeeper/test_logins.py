@@ -18,7 +18,7 @@ from fencehold.errors import NotAdmitted, Unavailable
 from fencehold.journal.port import Journal
 from rig.zookeeper import Tls, ZookeeperEnsemble
 from tests.contract.engines.zookeeper import ensemble, journal_at
-from tests.contract.harness import fill, leading, opened, read_all, run
+from tests.contract.harness import fill, leading, opened, read_all
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ async def use(journal: Journal) -> None:
         await journal.save(records[0].position, [b"state" * 100_000])
 
 
-def test_a_journal_made_with_a_login_is_for_that_login_alone() -> None:
+async def test_a_journal_made_with_a_login_is_for_that_login_alone() -> None:
     """Its owner uses it; others are refused, told what to do, and not told the password."""
 
     async def refused(journal: ZookeeperJournal) -> None:
@@ -56,20 +56,17 @@ def test_a_journal_made_with_a_login_is_for_that_login_alone() -> None:
         await refused(journal_at(root))
 
     ensemble()
-    run(work("/owned/by/alice"))
+    await work("/owned/by/alice")
 
 
-def test_a_node_that_is_not_let_in_is_told_so(tmp_path: Path) -> None:
+async def test_a_node_that_is_not_let_in_is_told_so(tmp_path: Path) -> None:
     """Servers that ask for a login end a session without one: that is no outage."""
     strict = {"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}
 
-    async def work(server: ZookeeperEnsemble) -> None:
+    with ZookeeperEnsemble(tmp_path, 1, properties=strict) as server:
         journal = ZookeeperJournal(ZookeeperAddress.parse(server.url()), append_timeout_s=LOGIN_S)
         with pytest.raises(NotAdmitted, match="use the login"):
             await journal.open()
-
-    with ZookeeperEnsemble(tmp_path, 1, properties=strict) as server:
-        run(work(server))
 
 
 def identity(leaf: trustme.LeafCert) -> bytes:
@@ -93,22 +90,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zookeepe
         yield server, folder
 
 
-def test_a_journal_is_used_over_tls(secured: tuple[ZookeeperEnsemble, Path]) -> None:
+async def test_a_journal_is_used_over_tls(secured: tuple[ZookeeperEnsemble, Path]) -> None:
     """All goes over TLS, the client's certificate too; pages of answers come as quickly as they are sent."""
     server, folder = secured
     options = f"?ca={folder}/ca.pem&cert={folder}/client.pem"
-    run(use(ZookeeperJournal(ZookeeperAddress.parse(server.url() + options), append_timeout_s=LOGIN_S)))
+    await use(ZookeeperJournal(ZookeeperAddress.parse(server.url() + options), append_timeout_s=LOGIN_S))
 
 
-def test_a_server_that_nobody_vouches_for_is_not_talked_to(secured: tuple[ZookeeperEnsemble, Path]) -> None:
+async def test_a_server_that_nobody_vouches_for_is_not_talked_to(secured: tuple[ZookeeperEnsemble, Path]) -> None:
     """A server whose certificate is not trusted is as good as none."""
     server, folder = secured
 
-    async def work() -> None:
-        address = ZookeeperAddress.parse(f"{server.url()}?ca={folder}/stranger.pem")
-        journal = ZookeeperJournal(address, append_timeout_s=0.5)
-        with pytest.raises(Unavailable):
-            async with opened(journal):
-                pass
-
-    run(work())
+    address = ZookeeperAddress.parse(f"{server.url()}?ca={folder}/stranger.pem")
+    journal = ZookeeperJournal(address, append_timeout_s=0.5)
+    with pytest.raises(Unavailable):
+        async with opened(journal):
+            pass

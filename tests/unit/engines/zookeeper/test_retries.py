@@ -94,17 +94,13 @@ def test_only_what_was_never_handed_over_or_was_refused_is_certainly_absent(
     assert type(error.value) is said
 
 
-def test_what_may_be_asked_again_is_asked_until_there_is_no_time() -> None:
+async def test_what_may_be_asked_again_is_asked_until_there_is_no_time() -> None:
     """Reads outlast lost connections; without an answer in time they are `Unavailable`."""
-
-    async def work() -> None:
-        asker = RetryingClient(cast(ZookeeperClient, Played(AnswerLost(), AnswerLost(), DONE)))
-        assert await asker.read_one(lambda client: None) == DONE
-        asker = RetryingClient(cast(ZookeeperClient, Played(AnswerLost(), UNREACHED)))
-        with pytest.raises(AnswerLate):
-            await asker.read_one(lambda client: None)
-
-    asyncio.run(work())
+    asker = RetryingClient(cast(ZookeeperClient, Played(AnswerLost(), AnswerLost(), DONE)))
+    assert await asker.read_one(lambda client: None) == DONE
+    asker = RetryingClient(cast(ZookeeperClient, Played(AnswerLost(), UNREACHED)))
+    with pytest.raises(AnswerLate):
+        await asker.read_one(lambda client: None)
 
 
 def test_the_operation_that_failed_is_the_first_that_was_not_merely_undone() -> None:

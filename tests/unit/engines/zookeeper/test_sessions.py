@@ -57,7 +57,7 @@ async def replaced(link: ZookeeperClient, client: object) -> None:
 
 
 @pytest.mark.parametrize("leads", [False, True])
-def test_a_session_that_expires_costs_nothing(leads: bool) -> None:
+async def test_a_session_that_expires_costs_nothing(leads: bool) -> None:
     """A new session takes its place: appends go on under the same epoch, and a tail misses nothing."""
 
     async def work(root: str) -> None:
@@ -75,10 +75,10 @@ def test_a_session_that_expires_costs_nothing(leads: bool) -> None:
         assert follower.seen == records
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())
 
 
-def test_what_a_session_has_seen_the_next_one_sees() -> None:
+async def test_what_a_session_has_seen_the_next_one_sees() -> None:
     """The next session is begun with the newest transaction seen: no server may answer that is behind it."""
 
     async def work(root: str) -> None:
@@ -90,23 +90,19 @@ def test_what_a_session_has_seen_the_next_one_sees() -> None:
             assert link_of(journal)._client.last_zxid >= seen
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())
 
 
-def test_what_a_client_says_after_its_session_has_ended_is_not_heard() -> None:
+async def test_what_a_client_says_after_its_session_has_ended_is_not_heard() -> None:
     """It may come from a server that is behind: it is as good as no answer."""
-
-    async def work() -> None:
-        link = ZookeeperClient(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), session_timeout_s=6)
-        future: asyncio.Future[ZookeeperAnswer] = asyncio.get_running_loop().create_future()
-        link._settle(object(), future, SimpleNamespace(exception=None, value="old news"))
-        assert isinstance((await future).error, AnswerLost)
-        await link.stop()
-
-    run(work())
+    link = ZookeeperClient(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), session_timeout_s=6)
+    future: asyncio.Future[ZookeeperAnswer] = asyncio.get_running_loop().create_future()
+    link._settle(object(), future, SimpleNamespace(exception=None, value="old news"))
+    assert isinstance((await future).error, AnswerLost)
+    await link.stop()
 
 
-def test_a_tail_outlasts_an_outage() -> None:
+async def test_a_tail_outlasts_an_outage() -> None:
     """A tail without a connection waits for one, and then goes on where it was."""
 
     async def work(root: str) -> None:
@@ -125,10 +121,10 @@ def test_a_tail_outlasts_an_outage() -> None:
         await follower.task
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())
 
 
-def test_a_tail_ends_when_the_journal_is_closed_in_an_outage() -> None:
+async def test_a_tail_ends_when_the_journal_is_closed_in_an_outage() -> None:
     """Closing does not wait for a server, and ends every tail without an error."""
 
     async def work(root: str) -> None:
@@ -142,14 +138,14 @@ def test_a_tail_ends_when_the_journal_is_closed_in_an_outage() -> None:
             await follower.task
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())
 
 
 def threads_of_kazoo() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("fencehold zookeeper")]
 
 
-def test_no_thread_is_left_after_closing() -> None:
+async def test_no_thread_is_left_after_closing() -> None:
     """A handle has one thread while it is open, and none after, not even for the sessions it had before."""
 
     async def work(root: str) -> None:
@@ -160,41 +156,33 @@ def test_no_thread_is_left_after_closing() -> None:
             assert not threads_of_kazoo()
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())
 
 
-def test_closing_does_not_wait_for_a_server_that_is_silent() -> None:
+async def test_closing_does_not_wait_for_a_server_that_is_silent() -> None:
     """A server that took the request and says nothing is hung up on."""
+    held: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    journal = ZookeeperJournal(
+        ZookeeperAddress((f"127.0.0.1:{port}",)), append_timeout_s=0.2, session_timeout_s=60
+    )
+    with pytest.raises(Unavailable):
+        await journal.open()
+    assert not threads_of_kazoo()
+    silent.close()
+    for writer in held:
+        writer.close()
 
-    async def work() -> None:
-        silent = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
-        port = silent.sockets[0].getsockname()[1]
-        journal = ZookeeperJournal(
-            ZookeeperAddress((f"127.0.0.1:{port}",)), append_timeout_s=0.2, session_timeout_s=60
-        )
-        with pytest.raises(Unavailable):
+
+async def test_an_ensemble_out_of_reach_is_unavailable_and_may_be_opened_later() -> None:
+    """Nobody listens there: opening says so, leaves nothing behind, and can be tried again."""
+    journal = ZookeeperJournal(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), append_timeout_s=0.2)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="no server answered in time"):
             await journal.open()
         assert not threads_of_kazoo()
-        silent.close()
-        for writer in held:
-            writer.close()
-
-    held: list[asyncio.StreamWriter] = []
-    run(work())
-
-
-def test_an_ensemble_out_of_reach_is_unavailable_and_may_be_opened_later() -> None:
-    """Nobody listens there: opening says so, leaves nothing behind, and can be tried again."""
-
-    async def work() -> None:
-        journal = ZookeeperJournal(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), append_timeout_s=0.2)
-        for _ in range(2):
-            with pytest.raises(Unavailable, match="no server answered in time"):
-                await journal.open()
-            assert not threads_of_kazoo()
-        await journal.close()
-
-    run(work())
+    await journal.close()
 
 
 def test_kazoo_says_nothing_unless_asked(
@@ -216,7 +204,7 @@ def test_kazoo_says_nothing_unless_asked(
     assert {record.levelno for record in caplog.records} == {logging.INFO, logging.WARNING}
 
 
-def test_a_session_whose_thread_has_died_is_replaced() -> None:
+async def test_a_session_whose_thread_has_died_is_replaced() -> None:
     """Whatever ends kazoo's thread, the link goes on with another."""
 
     async def work(root: str) -> None:
@@ -234,10 +222,10 @@ def test_a_session_whose_thread_has_died_is_replaced() -> None:
         raise ArithmeticError("injected")
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())
 
 
-def test_a_server_that_falls_silent_is_left_for_another() -> None:
+async def test_a_server_that_falls_silent_is_left_for_another() -> None:
     """Its connection stays, and nothing comes: after one deadline another is made, in the same session."""
 
     async def work(root: str) -> None:
@@ -253,4 +241,4 @@ def test_a_server_that_falls_silent_is_left_for_another() -> None:
             assert (front.connections, link_of(journal)._client.client_id) == (2, session)
 
     ensemble()
-    run(work(fresh_root()))
+    await work(fresh_root())

@@ -7,6 +7,6 @@ import pytest
 import uvloop
 
 
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_factory(request: pytest.FixtureRequest) -> Any:
     return request.param

@@ -60,7 +60,7 @@ async def none_tries() -> None:
             await asyncio.sleep(0)
 
 
-def test_a_name_with_one_dead_address_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_with_one_dead_address_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dead one comes first, and swallows all that is sent to it."""
     real = socket.getaddrinfo
 
@@ -73,70 +73,54 @@ def test_a_name_with_one_dead_address_is_connected_to(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(socket, "getaddrinfo", both)
 
-    async def main() -> None:
-        async with serving_beside_a_dead_one() as (_, channel, _):
-            channel._host = "headless.test"
-            assert await call(channel, timeout=20) == b"hello"
-
-    asyncio.run(main())
+    async with serving_beside_a_dead_one() as (_, channel, _):
+        channel._host = "headless.test"
+        assert await call(channel, timeout=20) == b"hello"
 
 
-def test_the_first_to_answer_wins_and_nothing_is_left(run: Any, addresses: list[HostAddress]) -> None:
+async def test_the_first_to_answer_wins_and_nothing_is_left(
+    loop_factory: Any, addresses: list[HostAddress]
+) -> None:
     """Neither a task nor a socket; a warning of one would fail this test."""
-
-    async def main() -> None:
-        async with serving_beside_a_dead_one() as (_, _, port):
-            addresses[:] = [at(DEAD, port), at(DEAD, port), at(LIVE, port)]
-            with closing(await dial.connect("any", port)) as sock:
-                assert sock.getpeername() == (LIVE, port)
-            await none_tries()
-
-    run(main())
+    async with serving_beside_a_dead_one() as (_, _, port):
+        addresses[:] = [at(DEAD, port), at(DEAD, port), at(LIVE, port)]
+        with closing(await dial.connect("any", port)) as sock:
+            assert sock.getpeername() == (LIVE, port)
+        await none_tries()
 
 
-def test_an_address_that_refuses_is_passed_over_at_once(
-    run: Any, addresses: list[HostAddress], monkeypatch: pytest.MonkeyPatch
+async def test_an_address_that_refuses_is_passed_over_at_once(
+    loop_factory: Any, addresses: list[HostAddress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has failed: there is nothing to wait for."""
     monkeypatch.setattr(dial, "_HEAD_START_S", 3_600.0)
 
-    async def main() -> None:
-        async with serving() as (server, _):
-            port = int(server.endpoint.rpartition(":")[2])
-            addresses[:] = [at(GONE, port), at(LIVE, port)]
-            (await asyncio.wait_for(dial.connect("any", port), 20)).close()
-
-    run(main())
+    async with serving() as (server, _):
+        port = int(server.endpoint.rpartition(":")[2])
+        addresses[:] = [at(GONE, port), at(LIVE, port)]
+        (await asyncio.wait_for(dial.connect("any", port), 20)).close()
 
 
-def test_when_none_answers_it_says_where_and_why(run: Any, addresses: list[HostAddress]) -> None:
+async def test_when_none_answers_it_says_where_and_why(loop_factory: Any, addresses: list[HostAddress]) -> None:
     """In the same words on every event loop."""
-
-    async def main() -> None:
-        async with serving() as (server, _):
-            port = int(server.endpoint.rpartition(":")[2])
-            addresses[:] = [at(GONE, port), at(DEAD, port)]
-            expected = rf"^{GONE}:{port}: Connection refused; {DEAD}:{port}: Connection refused$"
-            with pytest.raises(OSError, match=expected):
-                await dial.connect("any", port)
-            del addresses[1]
-            with pytest.raises(OSError, match=r"^Connection refused$"):
-                await dial.connect("any", port)
-
-    run(main())
+    async with serving() as (server, _):
+        port = int(server.endpoint.rpartition(":")[2])
+        addresses[:] = [at(GONE, port), at(DEAD, port)]
+        expected = rf"^{GONE}:{port}: Connection refused; {DEAD}:{port}: Connection refused$"
+        with pytest.raises(OSError, match=expected):
+            await dial.connect("any", port)
+        del addresses[1]
+        with pytest.raises(OSError, match=r"^Connection refused$"):
+            await dial.connect("any", port)
 
 
-def test_giving_up_leaves_nothing(run: Any, addresses: list[HostAddress]) -> None:
+async def test_giving_up_leaves_nothing(loop_factory: Any, addresses: list[HostAddress]) -> None:
     """Whoever waits sets the bound; attempts under way end with it."""
-
-    async def main() -> None:
-        async with serving_beside_a_dead_one() as (_, _, port):
-            addresses[:] = [at(DEAD, port)]
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(dial.connect("any", port), 0.05)
-            await none_tries()
-
-    run(main())
+    async with serving_beside_a_dead_one() as (_, _, port):
+        addresses[:] = [at(DEAD, port)]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(dial.connect("any", port), 0.05)
+        await none_tries()
 
 
 def test_families_take_turns() -> None:
@@ -147,13 +131,9 @@ def test_families_take_turns() -> None:
     assert interleaved([]) == []
 
 
-def test_an_address_needs_no_resolver(run: Any) -> None:
+async def test_an_address_needs_no_resolver(loop_factory: Any) -> None:
     """Nor a thread to wait in, which a child of this process would not have."""
-
-    async def main() -> None:
-        assert await dial.resolve("127.0.0.1", 1) == [at("127.0.0.1", 1)]
-        found = await dial.resolve("::1", 1)
-        assert [str(each) for each in found] == ["[::1]:1"]
-        assert getattr(asyncio.get_running_loop(), "_default_executor", None) is None
-
-    run(main())
+    assert await dial.resolve("127.0.0.1", 1) == [at("127.0.0.1", 1)]
+    found = await dial.resolve("::1", 1)
+    assert [str(each) for each in found] == ["[::1]:1"]
+    assert getattr(asyncio.get_running_loop(), "_default_executor", None) is None
