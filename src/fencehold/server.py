@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.doors.resp.door import Door
+from fencehold.drivers.tls import ClientTls
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.engines.registry import journal_of
@@ -28,6 +29,7 @@ from fencehold.node.volatile import Volatile
 from fencehold.peers.line import PeerLine
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
+from fencehold.security.tls import Certificates, ServerTls
 
 PORT = 7420
 
@@ -47,7 +49,9 @@ class Config(NamedTuple):
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
-    """Listen on an address other machines can reach, though nothing is encrypted or authenticated yet."""
+    """Listen on an address other machines can reach, encrypted or not, and ask nobody who they are."""
+    tls: ServerTls | None = None
+    """What the listener is secured with; other nodes are reached the same way."""
     limits: Limits = Limits()
     leader: LeaderBounds = LeaderBounds()
     patience: Patience = Patience()
@@ -81,7 +85,10 @@ class Server:
             calendar=calendar,
         )
         self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader, calendar=calendar)
-        self.door = Door(self.node, volatile=self.volatile, bounds=config.door, clock=clock)
+        certificates = Certificates(config.tls) if config.tls is not None else None
+        self.door = Door(
+            self.node, volatile=self.volatile, bounds=config.door, clock=clock, certificates=certificates
+        )
         self.node.on_deposed = self._on_deposed
         self._running: asyncio.Task[None] | None = None
 
@@ -96,7 +103,7 @@ class Server:
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
-                self.node.join(self._member(), PeerLine(self._member()))
+                self.node.join(self._member(), PeerLine(self._member(), self._peer_tls()))
             await self._run()
             if not self.is_clustered:
                 await self._listen()
@@ -106,6 +113,9 @@ class Server:
 
     async def _listen(self) -> None:
         self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
+
+    def _peer_tls(self) -> ClientTls | None:
+        return ClientTls(self.config.tls.own) if self.config.tls is not None else None
 
     async def _run(self) -> None:
         self._running = asyncio.create_task(self._run_both(), name="fencehold server")

@@ -21,6 +21,7 @@ from fencehold.doors.resp.door import check_host
 from fencehold.engines.registry import journal_of, path_of, shown
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
+from fencehold.security.tls import Clients, ServerTls, server_context
 from fencehold.server import Config
 
 SOURCES = ("option", "environment", "file", "default")
@@ -55,7 +56,8 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         UsageError: it cannot be so; the message names the setting.
     """
     said = {name: _nearest(name, given, file) for name in SETTINGS}
-    check_host(said["host"].value, insecure=said["insecure"].value)
+    tls = _tls(said)
+    check_host(said["host"].value, insecure=said["insecure"].value, tls=tls is not None)
     url = _settle_journal(said)
     config = Config(
         data=said["data"].value,
@@ -65,6 +67,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         port=said["port"].value,
         advertise=said["advertise"].value,
         insecure=said["insecure"].value,
+        tls=tls,
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
         **{table: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
     )
@@ -103,6 +106,8 @@ def show(known: Configuration) -> None:
 def _shown(value: Any) -> Any:
     if value == "":
         return None
+    if isinstance(value, Clients):
+        return value.value
     return str(value) if isinstance(value, Path) else value
 
 
@@ -112,6 +117,22 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
     if name in file.settings:
         return Said(file.settings[name], "file")
     return Said(SETTINGS[name].default, "default")
+
+
+def _tls(said: Mapping[str, Said]) -> ServerTls | None:
+    """What the listener is secured with, if it is; read once, so that what is wrong is said before it starts."""
+    cert, key, ca = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca"))
+    if cert is None and key is None:
+        for name in ("tls_ca", "tls_clients"):
+            if said[name].source != "default":
+                raise UsageError(f"{_where(said[name], name)} needs --tls-cert FILE and --tls-key FILE, too")
+        return None
+    if cert is None or key is None:
+        raise UsageError("a certificate needs its key: say both --tls-cert FILE and --tls-key FILE")
+    ca = ca and ca.expanduser()
+    tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value)
+    server_context(tls)
+    return tls
 
 
 def _settle_journal(said: dict[str, Said]) -> str:

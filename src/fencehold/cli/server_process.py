@@ -54,6 +54,7 @@ class Serving:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         server = Server(self._config)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, server)
         if await self._started(server):
             await self._serve_on(server)
         self._say("stopped", position=server.node.replica.machine.position)
@@ -65,6 +66,9 @@ class Serving:
             self._on_port(server.port)
             self._say_ready(server)
             server.node.on_broken = self._say_broken
+            server.door.on_refused = self._say_refused
+            if server.door.certificates is not None:
+                server.door.certificates.on_reloaded = self._say_reloaded
             server.door.traffic.on_flood = partial(self._say_flood, server)
             server.node.on_room = partial(self._say_room, server)
             if server.is_clustered:
@@ -137,6 +141,27 @@ class Serving:
             facts = {"client": name, "peer": peer, "commands_per_s": flood.commands_per_s}
             _LOG.warning("throttled", extra={"facts": facts})
 
+    def _say_refused(self, peer: str, why: str) -> None:
+        """Somebody was not let in: from where, and why."""
+        if self._greets:
+            self._print(f"{clean(peer)} was not let in: {clean(why)}", is_trouble=True)
+        else:
+            _LOG.warning("refused", extra={"facts": {"peer": peer, "why": why}})
+
+    def _say_reloaded(self, words: str, is_trouble: bool) -> None:
+        if self._greets:
+            self._print(words, is_trouble=is_trouble)
+        else:
+            event = "certificate_kept" if is_trouble else "certificate_reloaded"
+            _LOG.log(logging.WARNING if is_trouble else logging.INFO, event, extra={"facts": {"note": words}})
+
+    def _on_hangup(self, server: Server) -> None:
+        """SIGHUP: read again what is read from files."""
+        if server.door.certificates is not None:
+            server.door.certificates.reload()
+        else:
+            self._say("hangup", note="nothing to read again: this listener does not speak TLS")
+
     def _print(self, words: str, *, is_trouble: bool) -> None:
         at = time.strftime("%H:%M:%S")
         console(stderr=True).print(f"  {at}    {words}", style="yellow" if is_trouble else "")
@@ -176,6 +201,7 @@ class Serving:
             "listening",
             host=self._config.host,
             port=server.port,
+            tls=self._config.tls is not None,
             **_whereabouts(server),
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
@@ -199,7 +225,7 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     out = console(stderr=True)
     out.print(f"Fencehold {__version__}", style="bold", end="")
     out.print(f"   Python {platform.python_version()}, pid {os.getpid()}", style="dim")
-    url = f"fencehold://{config.host}:{server.port}"
+    url = f"{'fencehold' if config.tls is None else 'fenceholds'}://{config.host}:{server.port}"
     _line(out, "listens on", url, "green")
     if server.is_clustered:
         _line(out, "node", f"{server.node.member.name}, advertised as {server.node.member.address}")

@@ -21,6 +21,7 @@ from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.security.tls import Clients
 from fencehold.server import PORT
 
 _FILE_BYTES_MAX = 1 << 20
@@ -47,6 +48,12 @@ def _text(value: Any) -> str:
 
 def _path(value: Any) -> Path:
     return Path(_text(value))
+
+
+def _clients(value: Any) -> Clients:
+    if value not in [each.value for each in Clients]:
+        raise Wrong('"none", "optional" or "required"')
+    return Clients(value)
 
 
 def _flag(value: Any) -> bool:
@@ -80,6 +87,10 @@ SETTINGS = {
     "port": Setting(_port, PORT, "FENCEHOLD_PORT"),
     "advertise": Setting(_text, "", "FENCEHOLD_ADVERTISE"),
     "leader_timeout": Setting(_duration, Patience().leader_timeout_s, "FENCEHOLD_LEADER_TIMEOUT"),
+    "tls_cert": Setting(_path, None, "FENCEHOLD_TLS_CERT"),
+    "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
+    "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),
+    "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),

@@ -17,9 +17,11 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fencehold.client.login import LoginFiles
 from fencehold.client.making import URL_VARIABLE, Making
 from fencehold.client.plan import OnUnavailable, Plan, plan_of
 from fencehold.client.rules import rules_of
+from fencehold.drivers.tls import files_of
 from fencehold.durations import Duration, seconds_of
 from fencehold.errors import UsageError
 from fencehold.types import Tier
@@ -44,6 +46,17 @@ class Said(NamedTuple):
     meta: Mapping[str, object] | None = None
     connect_timeout: Duration | None = None
     long_wait: Duration | None = None
+    ca: str | None = None
+    """Files of TLS and of a login: not the program's to say here, which has URLs and `tls=`."""
+    cert: str | None = None
+    key: str | None = None
+    user: str | None = None
+    secret_file: str | None = None
+    token_file: str | None = None
+
+    def __repr__(self) -> str:
+        # Not the URLs, which may have secrets in them.
+        return f"Said(name={self.name!r}, ttl={self.ttl!r})"
 
     @property
     def says_where(self) -> bool:
@@ -82,6 +95,8 @@ def planned(said: Said, config: str | os.PathLike[str] | None = None, tls: ssl.S
         seconds_of("connect_timeout", known.connect_timeout),
         tls,
         long_wait=seconds_of("long_wait", known.long_wait) or inf,
+        tls_files=files_of(known.ca, known.cert, known.key),
+        login_files=LoginFiles(known.user or "", known.secret_file or "", known.token_file or ""),
     )
     return plan_of(
         making,
@@ -184,6 +199,12 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "meta": _table,
     "connect_timeout": _seconds,
     "long_wait": _seconds,
+    "ca": _text,
+    "cert": _text,
+    "key": _text,
+    "user": _text,
+    "secret_file": _text,
+    "token_file": _text,
 }
 """What can be said in a file: all that a program can say, but for what only a program has."""
 

@@ -12,12 +12,13 @@
 import difflib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from fencehold.errors import UsageError
 
 SCHEMES = ("fencehold", "fenceholds")
 PORT = 7420
+_FILES = ("ca", "cert", "key")
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 1.0
 REFUSED = "Connection refused"
@@ -44,14 +45,28 @@ class Address(NamedTuple):
     user: str
     secret: str
     tls: bool
+    ca: str = ""
+    """The files of TLS that it names: who signed the servers' certificates, what they are shown, and its key."""
+    cert: str = ""
+    key: str = ""
+
+    def __repr__(self) -> str:
+        # Whatever is shown of it, the secret is not.
+        return f"Address({','.join(map(str, self.endpoints))}, user={self.user!r}, tls={self.tls})"
 
 
 def parse(url: str) -> Address:
-    """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS."""
+    """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS.
+
+    That takes options, too: `?ca=FILE&cert=FILE&key=FILE`.
+    """
     # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
     scheme, separator, rest = url.partition("://")
     if scheme not in SCHEMES or not separator:
         raise wrong_scheme(url, SCHEMES)
+    login, at, rest = rest.rpartition("@")
+    rest, _, query = rest.partition("?")
+    rest = f"{login}{at}{rest}"
     nodes_said, _, path = rest.partition("/")
     if "@" in path:
         # Half of a secret must not be taken for a host, which a message would show.
@@ -61,7 +76,20 @@ def parse(url: str) -> Address:
     nodes = tuple(endpoint(text) for text in hosts.split(",") if text)
     if not nodes:
         raise UsageError("a URL names at least one host")
-    return Address(nodes, unquote(user), unquote(secret), scheme == "fenceholds")
+    is_tls = scheme == "fenceholds"
+    return Address(nodes, unquote(user), unquote(secret), is_tls, **_options(query, is_tls))
+
+
+def _options(query: str, is_tls: bool) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
+        if name not in _FILES:
+            raise UsageError(f"{name}= is no option of a fencehold:// URL; there are ca=, cert= and key=")
+        if not is_tls:
+            raise UsageError(f"{name}= is for TLS: the URL must begin with fenceholds://")
+    if ("cert" in options) != ("key" in options):
+        raise UsageError("a client certificate needs its key: name both cert=FILE and key=FILE, or none")
+    return options
 
 
 def wrong_scheme(url: str, schemes: Iterable[str]) -> UsageError:

@@ -11,8 +11,10 @@ from math import inf
 from typing import NamedTuple, Self
 
 from fencehold.client.endpoints import Rotation, parse
+from fencehold.client.login import LoginFiles, login_of
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.settings import Settings
+from fencehold.drivers.tls import ClientTls, TlsFiles, files_of, files_of_environment
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.identity import session_meta
 from fencehold.version import __version__
@@ -35,7 +37,7 @@ class Making(NamedTuple):
     name: str
     meta: Mapping[str, object] | None
     connect_timeout: float
-    tls: ssl.SSLContext | None
+    tls: ssl.SSLContext | ClientTls | None
     clock: Clock = clock
     draw: Callable[[], float] = random.random
     """A number between 0 and 1, drawn by lot."""
@@ -43,17 +45,27 @@ class Making(NamedTuple):
     """`EFFICIENCY` or `CORRECTNESS`, to be said to a service that has both; empty: nothing is said."""
     long_wait: float = inf
     """Seconds after which an acquire that waits is worth a warning."""
+    tls_files: TlsFiles = TlsFiles()
+    """What a configuration names for a URL that asks for TLS and names less itself."""
+    login_files: LoginFiles = LoginFiles()
+
+    def __repr__(self) -> str:
+        # Not the URL, which may have a secret in it.
+        return f"Making(name={self.name!r}, ttl={self.ttl}, tls={self.tls is not None})"
 
     def checked(self) -> Self:
         """The same, if it makes sense; with a TLS context if the URL asks for one."""
         self.protocol()
-        if self.tls is None and parse(self.url).tls:
-            return self._replace(tls=ssl.create_default_context())
+        address = parse(self.url)
+        if self.tls is None and address.tls:
+            named = files_of(address.ca, address.cert, address.key)
+            return self._replace(tls=ClientTls(named.over(files_of_environment()).over(self.tls_files)))
         return self
 
     def protocol(self) -> SessionProtocol:
         """A protocol that has not connected yet."""
         address = parse(self.url)
+        login = login_of(address.user, address.secret, self.login_files)
         settings = Settings(
             ttl=self.ttl,
             grace=self.grace,
@@ -61,8 +73,8 @@ class Making(NamedTuple):
             long_wait=self.long_wait,
             name=self.name,
             meta=session_meta(self.name, self.meta, __version__),
-            user=address.user,
-            secret=address.secret,
+            user=login.user,
+            secret=login.secret,
             tier=self.tier,
         )
         return SessionProtocol(

@@ -29,6 +29,9 @@ class Settings(NamedTuple):
     tier: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
 
+    def __repr__(self) -> str:
+        return f"Settings(name={self.name!r}, user={self.user!r}, ttl={self.ttl})"
+
     def checked(self) -> "Settings":
         """These settings, if they make sense."""
         seconds_of("ttl", self.ttl, least=TTL_S_MIN)

@@ -16,6 +16,7 @@ from fencehold.client.driver import Driver
 from fencehold.client.endpoints import SCHEMES, wrong_scheme
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
+from fencehold.drivers.tls import ClientTls
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Carrier
@@ -175,7 +176,7 @@ def source_of(making: Making) -> Source:
 
     if not isinstance(making.url, str):
         raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {making.url!r}")
-    if not isinstance(making.tls, ssl.SSLContext | None):
+    if not isinstance(making.tls, ssl.SSLContext | ClientTls | None):
         raise UsageError(
             f"tls must be an ssl.SSLContext, got {making.tls!r}; the URL fenceholds://… makes one by itself"
         )

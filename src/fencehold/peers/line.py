@@ -6,6 +6,8 @@
 """
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,19 +15,25 @@ from hiredis import HiredisError, PushNotification, Reader, ReplyError
 
 from fencehold.client.endpoints import endpoint
 from fencehold.drivers.resp.wire import command
+from fencehold.drivers.tls import ClientTls
+from fencehold.drivers.troubles import of_attempt
 from fencehold.node.standby import Parting
 from fencehold.node.standbys import Member
 
 BEAT_S = 0.25
 CONNECT_S = 0.5
+_LOG = logging.getLogger("fencehold")
 _NOTHING = object()
 
 
 class PeerLine:
     """Makes lines for one node."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, tls: ClientTls | None = None) -> None:
         self._member = member
+        self._tls = tls
+        """How leaders are reached that speak TLS: with this node's own certificate."""
+        self._told = ""
 
     async def follow(self, address: str, position: Callable[[], int], on_heard: Callable[[int], None]) -> Parting:
         """As `node.standby.Line` says."""
@@ -34,8 +42,11 @@ class PeerLine:
         connection = _Connection(on_heard)
         try:
             async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: connection, host, port)
-        except (OSError, TimeoutError):
+                tls = self._tls() if self._tls is not None else None
+                name = host if tls is not None else None
+                await loop.create_connection(lambda: connection, host, port, ssl=tls, server_hostname=name)
+        except (OSError, TimeoutError) as error:
+            self._tell(address, error)
             connection.abort()
             return Parting.BROKEN
         try:
@@ -44,7 +55,15 @@ class PeerLine:
                 await asyncio.wait({connection.parted}, timeout=BEAT_S)
             return connection.parted.result()
         finally:
+            self._tell(address, connection.error)
             connection.abort()
+
+    def _tell(self, address: str, error: Exception | None) -> None:
+        """Say why no handshake comes about: it is the configuration that is wrong, and waiting does not help."""
+        why = of_attempt(error) if isinstance(error, ssl.SSLError) else ""
+        if why and why != self._told:
+            _LOG.warning("no_line", extra={"facts": {"leader": address, "why": why}})
+        self._told = why
 
 
 class _Connection(asyncio.Protocol):
@@ -54,6 +73,8 @@ class _Connection(asyncio.Protocol):
         self._on_heard = on_heard
         self._reader = Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
+        self.error: Exception | None = None
+        """What broke it, if that is known."""
         self.parted: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,6 +91,7 @@ class _Connection(asyncio.Protocol):
             self._part(Parting.BROKEN)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
         self._part(Parting.BROKEN)
 
     def say(self, data: bytes) -> None:

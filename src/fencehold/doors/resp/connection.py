@@ -47,6 +47,9 @@ _NO_COMMANDS = (NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError
 
 _MUCH_BYTES = 64 << 10
 
+_CLIENT_HELLO = b"\x16\x03"
+"""How a TLS handshake begins, and no command."""
+
 _FIRST = 2
 """Commands that are handled before it is asked whose turn it is."""
 
@@ -143,6 +146,8 @@ class Connection(asyncio.Protocol):
             self._inbox.put(data)
             has_more = self._handle_first()
         except _NO_COMMANDS as error:
+            if data.startswith(_CLIENT_HELLO):
+                self.door.on_refused(self.peer, "it speaks TLS, and this listener does not")
             self._end_wrong(error)
             return
         # Much that comes at once is mostly not all. Without a pause the transport would read on while there is
@@ -383,7 +388,9 @@ class Connection(asyncio.Protocol):
         # Closed with bytes unread, the connection would be reset, and the client lose replies it had not read yet.
         # So it is told the end, and what it still sends is read and left aside for a moment.
         try:
-            self._transport.write_eof()
+            # Over TLS there is no end of one direction alone: there it is told when it is closed.
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
         except OSError:
             # The client is gone already.
             self._transport.abort()

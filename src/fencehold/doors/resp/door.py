@@ -1,7 +1,8 @@
 """The door itself: where it listens, whom it lets in, and how it closes.
 
-1. It listens on loopback unless told that the network is to be trusted: there is no encryption here yet.
-2. Connections are bounded in number; who comes beyond that is told so and disconnected.
+1. Where other machines can connect it speaks TLS and asks everybody who it is, unless told that the network is to
+   be trusted (`check_host`).
+2. Connections are bounded in number; who comes beyond that is told so and disconnected. So are handshakes.
 3. Closing lets what was asked be answered, then disconnects everybody. Explicit sessions live on, to be resumed
    when the server is back; implicit ones end with their connections.
 """
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
@@ -34,8 +36,11 @@ from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
+from fencehold.security.listener import HandshakeBounds, TlsListener
+from fencehold.security.tls import Certificates
 
 _PLAIN = "redis client"
+_SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceholds://, or redis-cli --tls\r\n"
 
 SWEEP_S = 1.0
 """How often it is looked after connections, at the least."""
@@ -61,6 +66,9 @@ class Bounds(NamedTuple):
     """How long a client may take to read what is left when the door closes."""
     implicit_ttl_ms: int = 30_000
     """How long the session of a plain client lives at the most when its server is lost."""
+    handshakes_max: int = 1_024
+    """TLS handshakes under way at once; beyond, the oldest of the address with the most of them is dropped."""
+    handshake_seconds_max: float = 5.0
 
     @property
     def implicit_sure_ms(self) -> int:
@@ -84,6 +92,7 @@ class Door:
         bounds: Bounds | None = None,
         new_secret: Secrets = new_secret,
         clock: Clock | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self.node = node
         """Whose machine a connection belongs to that does not ask for the other tier."""
@@ -110,7 +119,13 @@ class Door:
             **backups.HANDLERS,
             **tiers.HANDLERS,
         }
+        self.certificates = certificates
+        """What it speaks TLS with; None: it does not."""
+        self.on_refused: Callable[[str, str], None] = _ignore
+        """Told from where somebody came who was not let in, and why."""
         self._server: asyncio.Server | None = None
+        self._listener: TlsListener | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._draining = False
         self._closed = asyncio.Event()
@@ -123,19 +138,43 @@ class Door:
             UsageError: the address is not loopback, and `insecure` was not said.
             OSError: the address cannot be had.
         """
-        check_host(host, insecure=insecure)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
+        check_host(host, insecure=insecure, tls=self.certificates is not None)
+        if self.certificates is not None:
+            port = await self._open_secure(self.certificates, host, port)
+        else:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
+            port = int(self._server.sockets[0].getsockname()[1])
         self._sweeping = asyncio.create_task(self._sweep())
-        return int(self._server.sockets[0].getsockname()[1])
+        return port
+
+    async def _open_secure(self, certificates: Certificates, host: str, port: int) -> int:
+        bounds = HandshakeBounds(self.bounds.handshakes_max, self.bounds.handshake_seconds_max)
+        self._listener = TlsListener(
+            lambda: Connection(self),
+            certificates,
+            bounds,
+            plain_reply=_SPEAKS_TLS,
+            on_trouble=self._on_trouble,
+        )
+        port = await self._listener.open(host, port)
+        self._watching = asyncio.create_task(certificates.watch(), name="fencehold certificates")
+        return port
+
+    def _on_trouble(self, peer: str, why: str) -> None:
+        self.on_refused(peer, why)
 
     def drain(self) -> None:
         """Let nobody in and take no more commands; what was taken will be answered."""
         self._draining = True
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._server is not None:
             _close(self._server)
+        if self._listener is not None:
+            self._listener.close()
         for connection in tuple(self.connections):
             connection.stop_reading()
             if connection.member is not None and connection.member.implicit:
@@ -251,19 +290,25 @@ def _close(server: asyncio.Server) -> None:
     loop.call_soon(server.close)
 
 
-def check_host(host: str, *, insecure: bool) -> None:
-    """Raise `UsageError` for an address that is not loopback, unless `insecure` was said."""
-    if not insecure and not _is_loopback(host):
+def check_host(host: str, *, insecure: bool, tls: bool = False) -> None:
+    """Raise `UsageError` for a listener that other machines can reach and that is not secured, unless so said."""
+    if not insecure and not tls and not is_loopback(host):
         raise UsageError(
-            f"{host} can be reached from other machines, and nothing here is encrypted or authenticated yet: "
-            "listen on 127.0.0.1, or say --insecure if the network is trusted"
+            f"{host} can be reached from other machines, and nothing would be encrypted: say --tls-cert FILE and "
+            "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or say --insecure "
+            "if everybody on that network may take and break any lock"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there."""
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""
