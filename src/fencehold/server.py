@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
-from fencehold.doors.resp.door import Door
+from fencehold.doors.resp.door import Door, check_host, is_loopback
 from fencehold.drivers.tls import ClientTls
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
@@ -29,7 +29,9 @@ from fencehold.node.volatile import Volatile
 from fencehold.peers.line import PeerLine
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
-from fencehold.security.tls import Certificates, ServerTls
+from fencehold.security.admission import Admission
+from fencehold.security.tls import Certificates, Clients, ServerTls
+from fencehold.security.tokens import Tokens
 
 PORT = 7420
 
@@ -52,10 +54,38 @@ class Config(NamedTuple):
     """Listen on an address other machines can reach, encrypted or not, and ask nobody who they are."""
     tls: ServerTls | None = None
     """What the listener is secured with; other nodes are reached the same way."""
+    tokens: Path | None = None
+    """A file with the tokens of services, hashed."""
+    auth: bool | None = None
+    """Whether everybody has to say who they are; None: where other machines can connect, and where certificates of
+    clients are required."""
     limits: Limits = Limits()
     leader: LeaderBounds = LeaderBounds()
     patience: Patience = Patience()
     door: DoorBounds = DoorBounds()
+
+    @property
+    def asks(self) -> bool:
+        """Whether everybody has to say who they are."""
+        if self.auth is not None:
+            return self.auth
+        wants_certificates = self.tls is not None and self.tls.clients is Clients.REQUIRED
+        return wants_certificates or not (self.insecure or is_loopback(self.host))
+
+    def checked(self) -> "Config":
+        """The same, if it is as secure as it must be.
+
+        Raises:
+            UsageError: other machines can connect, and nothing is encrypted or nobody is asked; or the nodes of a
+                service that asks everybody could not know one another.
+        """
+        check_host(self.host, insecure=self.insecure, tls=self.tls is not None, asks=self.asks)
+        if self.engine and self.asks and (self.tls is None or self.tls.clients is Clients.NONE):
+            raise UsageError(
+                "nodes that share an engine know one another by certificates: say --tls-ca FILE and "
+                "--tls-clients optional or required, too"
+            )
+        return self
 
 
 class Server:
@@ -87,7 +117,13 @@ class Server:
         self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader, calendar=calendar)
         certificates = Certificates(config.tls) if config.tls is not None else None
         self.door = Door(
-            self.node, volatile=self.volatile, bounds=config.door, clock=clock, certificates=certificates
+            self.node,
+            volatile=self.volatile,
+            bounds=config.door,
+            clock=clock,
+            certificates=certificates,
+            admission=Admission(tokens=Tokens(config.tokens) if config.tokens is not None else None),
+            asks=config.asks,
         )
         self.node.on_deposed = self._on_deposed
         self._running: asyncio.Task[None] | None = None
@@ -100,6 +136,7 @@ class Server:
             UsageError, OSError: the address cannot be had.
         """
         try:
+            self.config.checked()
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()

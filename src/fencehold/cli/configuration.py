@@ -10,6 +10,7 @@
 import ipaddress
 import socket
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,11 @@ from fencehold.cli.credentials import from_environment, password_of, with_passwo
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.client.endpoints import endpoint
-from fencehold.doors.resp.door import check_host
 from fencehold.engines.registry import journal_of, path_of, shown
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
-from fencehold.security.tls import Clients, ServerTls, server_context
+from fencehold.security.tls import ServerTls, server_context
+from fencehold.security.tokens import Tokens
 from fencehold.server import Config
 
 SOURCES = ("option", "environment", "file", "default")
@@ -56,8 +57,6 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         UsageError: it cannot be so; the message names the setting.
     """
     said = {name: _nearest(name, given, file) for name in SETTINGS}
-    tls = _tls(said)
-    check_host(said["host"].value, insecure=said["insecure"].value, tls=tls is not None)
     url = _settle_journal(said)
     config = Config(
         data=said["data"].value,
@@ -67,10 +66,13 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         port=said["port"].value,
         advertise=said["advertise"].value,
         insecure=said["insecure"].value,
-        tls=tls,
+        tls=_tls(said),
+        auth=said["auth"].value.is_required,
+        tokens=_tokens(said["tokens"].value),
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
         **{table: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
     )
+    config.checked()
     if url:
         config = _settle_membership(config, said)
     else:
@@ -106,7 +108,7 @@ def show(known: Configuration) -> None:
 def _shown(value: Any) -> Any:
     if value == "":
         return None
-    if isinstance(value, Clients):
+    if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, Path) else value
 
@@ -133,6 +135,15 @@ def _tls(said: Mapping[str, Said]) -> ServerTls | None:
     tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value)
     server_context(tls)
     return tls
+
+
+def _tokens(path: Path | None) -> Path | None:
+    """The file of tokens, read once, so that what is wrong is said before it starts."""
+    if path is None:
+        return None
+    path = path.expanduser()
+    Tokens(path)
+    return path
 
 
 def _settle_journal(said: dict[str, Said]) -> str:

@@ -19,7 +19,7 @@ from fencehold.cli.exits import Exit, exit_of
 from fencehold.cli.failures import fail
 from fencehold.cli.options import lasting, port_number
 from fencehold.cli.server_process import Serving
-from fencehold.cli.settings import SETTINGS, File, read
+from fencehold.cli.settings import SETTINGS, Auth, File, read
 from fencehold.errors import (
     AlreadyOwned,
     Damaged,
@@ -134,6 +134,19 @@ TlsClients = Annotated[
         show_default=Clients.NONE.value,
     ),
 ]
+Authentication = Annotated[
+    Auth | None,
+    _option(
+        "auth",
+        _SECURITY,
+        "Whether everybody has to say who they are; auto: where other machines can connect.",
+        show_default=Auth.AUTO.value,
+    ),
+]
+TokensFile = Annotated[
+    Path | None,
+    _option("tokens", _SECURITY, "The tokens of services, hashed: `fencehold security token`.", metavar="FILE"),
+]
 Insecure = Annotated[
     bool | None,
     _option(
@@ -175,6 +188,8 @@ def serve(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     tls_clients: TlsClients = None,
+    auth: Authentication = None,
+    tokens: TokensFile = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,

@@ -22,6 +22,7 @@ from fencehold.cli.exits import Exit
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.core.events import Event
+from fencehold.doors.resp.door import is_loopback
 from fencehold.doors.resp.traffic import Flood
 from fencehold.engines.registry import shown
 from fencehold.locks.views import party
@@ -202,6 +203,9 @@ class Serving:
             host=self._config.host,
             port=server.port,
             tls=self._config.tls is not None,
+            auth="required"
+            if self._config.asks
+            else f"none: {_everybody(self._config)} can take and break any lock",
             **_whereabouts(server),
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
@@ -237,12 +241,17 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
         _line(out, "recovered", f"position {state.position}, fence {state.fence}, {len(state.sessions)} sessions")
     for note in notes:
         _line(out, "repaired", note, "yellow")
-    if config.insecure:
-        _line(out, "insecure", "whoever can connect can take and break any lock", "yellow")
+    if not config.asks:
+        _line(out, "open", f"{_everybody(config)} can take and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     _line(out, "try it", _to_paste(*command))
     out.print("  ctrl-c stops it", style="dim")
+
+
+def _everybody(config: Config) -> str:
+    """Whom a server lets in that asks nobody."""
+    return "everybody on this machine" if is_loopback(config.host) else "everybody who can connect"
 
 
 def _whereabouts(server: Server) -> dict[str, object]:

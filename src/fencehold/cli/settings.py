@@ -9,6 +9,7 @@ import difflib
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,6 +26,19 @@ from fencehold.security.tls import Clients
 from fencehold.server import PORT
 
 _FILE_BYTES_MAX = 1 << 20
+
+
+class Auth(Enum):
+    """Whether everybody has to say who they are."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    NONE = "none"
+
+    @property
+    def is_required(self) -> bool | None:
+        """None: where other machines can connect, and where certificates of clients are required."""
+        return None if self is Auth.AUTO else self is Auth.REQUIRED
 
 
 class Wrong(Exception):
@@ -48,6 +62,12 @@ def _text(value: Any) -> str:
 
 def _path(value: Any) -> Path:
     return Path(_text(value))
+
+
+def _auth(value: Any) -> Auth:
+    if value not in [each.value for each in Auth]:
+        raise Wrong('"auto", "required" or "none"')
+    return Auth(value)
 
 
 def _clients(value: Any) -> Clients:
@@ -91,6 +111,8 @@ SETTINGS = {
     "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
     "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),
     "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
+    "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
+    "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),

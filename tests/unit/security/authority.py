@@ -1,5 +1,6 @@
 """Authorities and certificates for tests: good ones by trustme, odd ones made by hand."""
 
+import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,7 +105,9 @@ class Authority:
 
 
 def _attribute(common: str, kind: "x509.name._ASN1Type | None") -> "x509.NameAttribute[str]":
-    return x509.NameAttribute(NameOID.COMMON_NAME, common, _type=kind, _validate=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return x509.NameAttribute(NameOID.COMMON_NAME, common, _type=kind, _validate=False)
 
 
 def tls_of(

@@ -12,6 +12,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -28,6 +29,7 @@ from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
+from fencehold.security.admission import NOBODY, Known
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -90,6 +92,12 @@ class Connection(asyncio.Protocol):
         self.number = 0
         """Of those that came through the door, from 1."""
         self.name = ""
+        self.library = ""
+        """What it says it is made with (CLIENT SETINFO)."""
+        self.principal, self.known_by = NOBODY
+        """Who asks; empty: nobody was asked, or did not say so yet."""
+        self.handlers = door.handlers_of(self)
+        """The commands it may give."""
         self.closed = False
         self.ending = False
         """It is being closed, by either end: nothing more is taken or said."""
@@ -124,7 +132,8 @@ class Connection(asyncio.Protocol):
         """Of replies whose turn has not come."""
         self._closing_by_us = False
         self._closing_since: float | None = None
-        self._full = False
+        # A login of its is looked at, or its transport takes no more: either is full.
+        self._full = self._is_held = self._is_paused = False
         self._stopped = False
 
     # The transport's side.
@@ -170,11 +179,29 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client reads too slowly: it gets no more done until it does."""
-        self._full = True
+        self._full = self._is_paused = True
         self._read_if_due()
 
+    def hold(self) -> None:
+        """Handle nothing more until `release`: who asks is being found out."""
+        self._full = self._is_held = True
+        self._read_if_due()
+
+    def release(self) -> None:
+        self._is_held = False
+        if not self._is_paused:
+            self.resume_writing()
+
+    def admit(self, known: Known) -> None:
+        """It is known now who asks."""
+        self.principal, self.known_by = known
+        self.handlers = self.door.handlers_of(self)
+
     def resume_writing(self) -> None:
-        self._full = False
+        self._is_paused = False
+        self._full = self._is_held
+        if self._full:
+            return
         self._read_if_due()
         self._go_on_later()
         if self.watching is not None:
@@ -265,7 +292,7 @@ class Connection(asyncio.Protocol):
     def _handle(self, words: list[bytes]) -> None:
         slot = Slot(self)
         self._slots.append(slot)
-        handler = self.door.handlers.get(words[0].upper())
+        handler = self.handlers.get(words[0].upper())
         if handler is None:
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return
@@ -358,6 +385,16 @@ class Connection(asyncio.Protocol):
         """The address of the client's end."""
         name = self._transport.get_extra_info("peername") if self._transport is not None else None
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+
+    @property
+    def address(self) -> str:
+        """The address alone, without the port."""
+        return self.peer.rpartition(":")[0]
+
+    @property
+    def ssl_object(self) -> ssl.SSLObject | None:
+        """What TLS knows of it; None if it does not speak TLS."""
+        return self._transport.get_extra_info("ssl_object") if self._transport is not None else None
 
     def stop_reading(self) -> None:
         """Take no more commands."""

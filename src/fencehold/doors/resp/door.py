@@ -16,6 +16,7 @@ from itertools import count
 from typing import NamedTuple
 
 from fencehold.doors.resp import (
+    auth,
     backups,
     hello,
     lock_commands,
@@ -27,7 +28,7 @@ from fencehold.doors.resp import (
 )
 from fencehold.doors.resp.backlog import Backlog
 from fencehold.doors.resp.broadcast import Broadcast
-from fencehold.doors.resp.connection import Connection
+from fencehold.doors.resp.connection import Connection, Handler
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
@@ -36,6 +37,8 @@ from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
+from fencehold.security.admission import Admission, How, by_certificate
+from fencehold.security.certificates import NoPrincipal
 from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.tls import Certificates
 
@@ -93,6 +96,8 @@ class Door:
         new_secret: Secrets = new_secret,
         clock: Clock | None = None,
         certificates: Certificates | None = None,
+        admission: Admission | None = None,
+        asks: bool = False,
     ) -> None:
         self.node = node
         """Whose machine a connection belongs to that does not ask for the other tier."""
@@ -118,7 +123,15 @@ class Door:
             **nodes.HANDLERS,
             **backups.HANDLERS,
             **tiers.HANDLERS,
+            **auth.HANDLERS,
         }
+        self.handlers_before = auth.before_admission(self.handlers)
+        """The same, for whom it is not known yet who they are."""
+        self.admission = admission or Admission()
+        self.asks = asks
+        """Whether everybody has to say who they are."""
+        self.on_denied: Callable[[Connection, str], None] = _ignore
+        """Told who was denied what."""
         self.certificates = certificates
         """What it speaks TLS with; None: it does not."""
         self.on_refused: Callable[[str, str], None] = _ignore
@@ -138,7 +151,7 @@ class Door:
             UsageError: the address is not loopback, and `insecure` was not said.
             OSError: the address cannot be had.
         """
-        check_host(host, insecure=insecure, tls=self.certificates is not None)
+        check_host(host, insecure=insecure, tls=self.certificates is not None, asks=self.asks)
         if self.certificates is not None:
             port = await self._open_secure(self.certificates, host, port)
         else:
@@ -188,6 +201,7 @@ class Door:
     async def close(self) -> None:
         """Disconnect everybody; who does not read what is left of its replies does not get it."""
         await self.checkup.end()
+        self.admission.close()
         self._closed.clear()
         for connection in tuple(self.connections):
             connection.end()
@@ -204,13 +218,33 @@ class Door:
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def handlers_of(self, connection: Connection) -> dict[bytes, Handler]:
+        """The commands that a connection may give, as far as it is known who it is."""
+        return self.handlers_before if self.asks and not connection.principal else self.handlers
+
+    def is_node(self, connection: Connection) -> bool:
+        """Whether it is another node: it showed a certificate of the same principal as this node's own."""
+        own = self.certificates.principal if self.certificates is not None else ""
+        return bool(own) and connection.known_by is How.CERTIFICATE and connection.principal == own
+
     def on_opened(self, connection: Connection) -> None:
         self.connections[connection] = None
         connection.number = next(self._numbers)
+        if self.certificates is not None:
+            self._know(connection)
         if self._draining:
             connection.end("UNAVAILABLE", "stopping")
         elif len(self.connections) > self.bounds.connections_max:
             connection.end("LIMIT", f"at most {self.bounds.connections_max} connections")
+
+    def _know(self, connection: Connection) -> None:
+        """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
+        try:
+            connection.admit(by_certificate(connection.ssl_object))
+        except NoPrincipal as error:
+            self.on_refused(connection.peer, str(error))
+            self.on_denied(connection, str(error))
+            connection.end("DENIED", str(error))
 
     def on_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
@@ -290,13 +324,20 @@ def _close(server: asyncio.Server) -> None:
     loop.call_soon(server.close)
 
 
-def check_host(host: str, *, insecure: bool, tls: bool = False) -> None:
+def check_host(host: str, *, insecure: bool, tls: bool = False, asks: bool = False) -> None:
     """Raise `UsageError` for a listener that other machines can reach and that is not secured, unless so said."""
-    if not insecure and not tls and not is_loopback(host):
+    if insecure or is_loopback(host):
+        return
+    if not tls:
         raise UsageError(
             f"{host} can be reached from other machines, and nothing would be encrypted: say --tls-cert FILE and "
             "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or say --insecure "
             "if everybody on that network may take and break any lock"
+        )
+    if not asks:
+        raise UsageError(
+            f"{host} can be reached from other machines, and nobody would be asked who they are: leave out "
+            "--auth none, or say --insecure if everybody on that network may take and break any lock"
         )
 
 

@@ -1,0 +1,87 @@
+"""Who asks, on the wire: AUTH, the login of a greeting, and what is refused until that is known.
+
+1. A login is looked at alone: what was sent after it waits until it is answered, so that a thousand of them sent
+   at once are as slow as one after the other, and are answered in order.
+2. Where everybody is asked who they are, little else is answered before: greetings, `AUTH`, `PING`, `QUIT`.
+3. A connection that has a session stays who it is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from fencehold.doors.resp import replies
+from fencehold.doors.resp.arguments import Wrong, exactly, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.errors import FenceholdError, Overloaded
+from fencehold.security.admission import Shown
+
+NO_USERS = "this server has no users: connect without AUTH"
+WHO = "this Fencehold server wants to know who asks: show a client certificate, or say AUTH user secret"
+
+OPEN = frozenset({b"HELLO", b"AUTH", b"PING", b"QUIT", b"CLIENT"})
+"""What is answered before it is known who asks."""
+
+_tasks: set[asyncio.Task[None]] = set()
+"""The loop itself holds a task only loosely."""
+
+
+def auth(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """AUTH [user] secret, or AUTH token <token>."""
+    exactly(words, 1, 2)
+    user = text(words[1], "the user") if len(words) == 3 else "default"
+    log_in(connection, user, text(words[-1], "the secret"), slot, lambda: slot.fill(replies.OK))
+
+
+def log_in(connection: Connection, user: str, secret: str, slot: Slot, then: Callable[[], None]) -> None:
+    """Find out who asks, and go on with `then`; if that fails, the slot gets the error.
+
+    Raises:
+        Wrong: nobody can log in here, or not any more.
+    """
+    if not connection.door.admission.has_logins:
+        raise Wrong(NO_USERS)
+    if connection.member is not None or connection.awaiting_session:
+        raise Wrong("a connection that has a session stays who it is: log in first, or on another connection")
+    connection.hold()
+    task = asyncio.get_running_loop().create_task(_log_in(connection, Shown(user=user, secret=secret), slot, then))
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callable[[], None]) -> None:
+    door = connection.door
+    try:
+        known = await door.admission.admit(connection.address, shown)
+    except FenceholdError as error:
+        _refuse(connection, shown.user, slot, error)
+    else:
+        if not connection.ending:
+            connection.admit(known)
+            then()
+    finally:
+        connection.release()
+
+
+def _refuse(connection: Connection, user: str, slot: Slot, error: FenceholdError) -> None:
+    connection.door.on_denied(connection, f"login as {user[:64]!a}")
+    if connection.ending:
+        return
+    if isinstance(error, Overloaded):
+        slot.error("LIMIT", str(error))
+        connection.end()
+    else:
+        slot.error("WRONGPASS", str(error))
+
+
+def _not_known(word: bytes, connection: Connection, words: list[bytes], slot: Slot) -> None:
+    slot.error("NOAUTH", WHO)
+    connection.door.on_denied(connection, word.decode())
+
+
+def before_admission(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
+    """The same commands, as they are answered to somebody who has not said who they are."""
+    return {word: handler if word in OPEN else partial(_not_known, word) for word, handler in handlers.items()}
+
+
+HANDLERS: dict[bytes, Handler] = {b"AUTH": auth}
