@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -30,6 +31,8 @@ from fencehold.peers.line import PeerLine
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.security.admission import Admission
+from fencehold.security.audit import AuditLog
+from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.security.tls import Certificates, Clients, ServerTls
 from fencehold.security.tokens import Tokens
 
@@ -63,6 +66,9 @@ class Config(NamedTuple):
     leader: LeaderBounds = LeaderBounds()
     patience: Patience = Patience()
     door: DoorBounds = DoorBounds()
+    audit_log: Path | None = None
+    """The directory of an audit log; None: nothing is written down."""
+    audit: AuditBounds = AuditBounds()
 
     @property
     def asks(self) -> bool:
@@ -126,6 +132,7 @@ class Server:
             asks=config.asks,
         )
         self.node.on_deposed = self._on_deposed
+        self.audit: AuditLog | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -137,6 +144,7 @@ class Server:
         """
         try:
             self.config.checked()
+            self._open_audit()
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
@@ -150,6 +158,15 @@ class Server:
 
     async def _listen(self) -> None:
         self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
+
+    def _open_audit(self) -> None:
+        """Before anything is read: what the audit log misses comes from the journal."""
+        if self.config.audit_log is None:
+            return
+        self.audit = log = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
+        self.door.audit_with(log)
+        for node in (self.node, self.volatile.node):
+            node.replica.on_entry = partial(log.on_entry, node.tier.name)
 
     def _peer_tls(self) -> ClientTls | None:
         return ClientTls(self.config.tls.own) if self.config.tls is not None else None
@@ -207,6 +224,9 @@ class Server:
             with contextlib.suppress(Exception):
                 await running
         await self.door.close()
+        if self.audit is not None:
+            log, self.audit = self.audit, None
+            await asyncio.to_thread(log.close)
 
     async def __aenter__(self) -> Self:
         await self.start()

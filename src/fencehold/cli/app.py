@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("demo", "demo", SERVER),
     "backup": ("backup", "backup", SERVER),
     "journal": ("journal", "JOURNAL", SERVER),
+    "security": ("security", "SECURITY", SERVER),
+    "audit": ("audit", "AUDIT", SERVER),
     "run": ("run", "run", SCRIPTS),
     "acquire": ("leases", "acquire", SCRIPTS),
     "extend": ("leases", "extend", SCRIPTS),
@@ -41,7 +43,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
-GROUPS = {"journal": "Export a journal, move it to another engine, look into one."}
+GROUPS = {
+    "journal": "Export a journal, move it to another engine, look into one.",
+    "security": "Make an authority and certificates for a first cluster, renew them, make tokens.",
+    "audit": "See that an audit log is whole, and read its end.",
+}
 
 
 def prepared(words: list[str]) -> list[str]:

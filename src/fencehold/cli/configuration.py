@@ -69,6 +69,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         tls=_tls(said),
         auth=said["auth"].value.is_required,
         tokens=_tokens(said["tokens"].value),
+        audit_log=said["audit_log"].value and said["audit_log"].value.expanduser(),
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
         **{table: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
     )

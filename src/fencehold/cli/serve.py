@@ -147,6 +147,10 @@ TokensFile = Annotated[
     Path | None,
     _option("tokens", _SECURITY, "The tokens of services, hashed: `fencehold security token`.", metavar="FILE"),
 ]
+AuditLog = Annotated[
+    Path | None,
+    _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
+]
 Insecure = Annotated[
     bool | None,
     _option(
@@ -190,6 +194,7 @@ def serve(
     tls_clients: TlsClients = None,
     auth: Authentication = None,
     tokens: TokensFile = None,
+    audit_log: AuditLog = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,

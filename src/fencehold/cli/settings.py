@@ -22,6 +22,7 @@ from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.security.tls import Clients
 from fencehold.server import PORT
 
@@ -113,13 +114,19 @@ SETTINGS = {
     "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
     "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
     "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
+    "audit_log": Setting(_path, None, "FENCEHOLD_AUDIT_LOG"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
 }
 """In the order they are shown. An option of `serve` is called the same, with dashes."""
 
-TABLES: dict[str, Callable[..., Any]] = {"limits": Limits, "leader": LeaderBounds, "door": DoorBounds}
+TABLES: dict[str, Callable[..., Any]] = {
+    "limits": Limits,
+    "leader": LeaderBounds,
+    "door": DoorBounds,
+    "audit": AuditBounds,
+}
 
 _MAY_BE_NOTHING = {("limits", "lock_delay_ms_max")}
 

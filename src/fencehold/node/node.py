@@ -468,6 +468,7 @@ class Node:
         self.appends += 1
         self.position = applied.position
         self.ring.add(entry, applied, size_bytes)
+        self.replica.on_entry(entry, applied)
         if applied.notices:
             self.routes.tell(applied)
             if any(_is_broken(notice) for _, notice in applied.notices):

@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import json
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from fencehold.doors.resp import (
 )
 from fencehold.doors.resp.backlog import Backlog
 from fencehold.doors.resp.broadcast import Broadcast
-from fencehold.doors.resp.connection import Connection, Handler
+from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
@@ -38,12 +39,16 @@ from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 from fencehold.security.admission import Admission, How, by_certificate
+from fencehold.security.audit import AuditLog, Told, Who
 from fencehold.security.certificates import NoPrincipal
 from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.tls import Certificates
 
 _PLAIN = "redis client"
 _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceholds://, or redis-cli --tls\r\n"
+
+ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP")
+"""What only administrators should do: that it was asked for is always in the audit log."""
 
 SWEEP_S = 1.0
 """How often it is looked after connections, at the least."""
@@ -132,6 +137,7 @@ class Door:
         """Whether everybody has to say who they are."""
         self.on_denied: Callable[[Connection, str], None] = _ignore
         """Told who was denied what."""
+        self.audit: AuditLog | None = None
         self.certificates = certificates
         """What it speaks TLS with; None: it does not."""
         self.on_refused: Callable[[str, str], None] = _ignore
@@ -236,6 +242,41 @@ class Door:
             connection.end("UNAVAILABLE", "stopping")
         elif len(self.connections) > self.bounds.connections_max:
             connection.end("LIMIT", f"at most {self.bounds.connections_max} connections")
+
+    def on_attached(self, connection: Connection, session: int) -> None:
+        """A connection speaks for a session from here on."""
+        if self.audit is not None:
+            self.audit.know(session, self._who(connection, name_in(connection.node.meta_of(session))))
+
+    def _who(self, connection: Connection, client: str = "") -> Who:
+        return Who(
+            connection.principal,
+            connection.known_by.value,
+            connection.peer,
+            connection.name or client,
+            connection.library,
+        )
+
+    def audit_with(self, log: AuditLog) -> None:
+        """Have denials and acts of administrators written down, and who is behind each session."""
+        self.audit = log
+        self.on_denied = self._tell_denied
+        for word in ADMIN:
+            # Told before it is done: that it was asked for is to be seen whatever comes of it.
+            self.handlers[word] = partial(self._act, self.handlers[word])
+
+    def _tell_denied(self, connection: Connection, what: str) -> None:
+        if self.audit is not None:
+            self.audit.tell(Told("denied", self._who(connection), what))
+
+    def _act(self, handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
+        if self.audit is not None:
+            verb = words[0].decode(errors="replace").upper()
+            said = tuple(ascii(word.decode(errors="replace"))[1:-1][:256] for word in words[1:2])
+            is_break = verb == "LOCK.BREAK"
+            names, detail = (said, "") if is_break else ((), " ".join(said))
+            self.audit.tell(Told("act", self._who(connection), verb, names, detail))
+        handler(connection, words, slot)
 
     def _know(self, connection: Connection) -> None:
         """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
