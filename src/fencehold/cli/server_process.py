@@ -27,6 +27,7 @@ from fencehold.doors.resp.traffic import Flood
 from fencehold.engines.registry import shown
 from fencehold.locks.views import party
 from fencehold.runtime.tuning import tune_for_serving
+from fencehold.security.tls import notes_of
 from fencehold.server import Config, Server
 
 _MARGIN = 14
@@ -66,6 +67,8 @@ class Serving:
             self.was_ready = True
             self._on_port(server.port)
             self._say_ready(server)
+            for note in notes_of(self._config.tls) if self._config.tls is not None else ():
+                self._say_weak(note)
             server.node.on_broken = self._say_broken
             server.door.on_refused = self._say_refused
             if server.door.certificates is not None:
@@ -148,6 +151,12 @@ class Serving:
             self._print(f"{clean(peer)} was not let in: {clean(why)}", is_trouble=True)
         else:
             _LOG.warning("refused", extra={"facts": {"peer": peer, "why": why}})
+
+    def _say_weak(self, note: str) -> None:
+        if self._greets:
+            self._print(note, is_trouble=True)
+        else:
+            _LOG.warning("weak", extra={"facts": {"note": note}})
 
     def _say_reloaded(self, words: str, is_trouble: bool) -> None:
         if self._greets:

@@ -12,7 +12,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,6 +157,20 @@ def principal_of_file(cert: Path) -> str:
         return principal_in(read_file(cert))
     except (UsageError, NoPrincipal):
         return ""
+
+
+SOON = timedelta(days=14)
+
+
+def notes_of(tls: ServerTls) -> list[str]:
+    """What is to be said of files that can be used, and should not be as they are."""
+    notes = []
+    if tls.key.stat().st_mode & 0o077:
+        notes.append(f"others can read the key in {tls.key}: chmod 600 {tls.key}")
+    expires_at = expiry_of(tls.cert)
+    if expires_at - datetime.now(UTC) < SOON:
+        notes.append(f"the certificate in {tls.cert} expires at {expires_at:%Y-%m-%d %H:%M} UTC: renew it")
+    return notes
 
 
 class Certificates:

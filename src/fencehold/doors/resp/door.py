@@ -135,6 +135,8 @@ class Door:
         self.admission = admission or Admission()
         self.asks = asks
         """Whether everybody has to say who they are."""
+        self.host = ""
+        """Where it listens."""
         self.on_denied: Callable[[Connection, str], None] = _ignore
         """Told who was denied what."""
         self.audit: AuditLog | None = None
@@ -157,6 +159,7 @@ class Door:
             UsageError: the address is not loopback, and `insecure` was not said.
             OSError: the address cannot be had.
         """
+        self.host = host
         check_host(host, insecure=insecure, tls=self.certificates is not None, asks=self.asks)
         if self.certificates is not None:
             port = await self._open_secure(self.certificates, host, port)
