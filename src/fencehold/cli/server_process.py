@@ -211,11 +211,11 @@ class Serving:
             "listening",
             host=self._config.host,
             port=server.port,
+            **_whereabouts(server),
             tls=self._config.tls is not None,
             auth="required"
             if self._config.asks
             else f"none: {_everybody(self._config)} can take and break any lock",
-            **_whereabouts(server),
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
             version=__version__,
