@@ -79,7 +79,7 @@ def _key(path: Path) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("key", "fail", f"{path}: {error.strerror}")
         return
-    if mode & 0o077:
-        yield Finding("key", "warn", f"others can read {path} (mode {mode:03o})", f"chmod 600 {path}")
+    if mode & 0o007:
+        yield Finding("key", "warn", f"everybody here can read {path} (mode {mode:03o})", f"chmod o= {path}")
     else:
-        yield Finding("key", "ok", f"{path} is for its owner alone")
+        yield Finding("key", "ok", f"{path} is not for everybody")

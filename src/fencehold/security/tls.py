@@ -165,8 +165,8 @@ SOON = timedelta(days=14)
 def notes_of(tls: ServerTls) -> list[str]:
     """What is to be said of files that can be used, and should not be as they are."""
     notes = []
-    if tls.key.stat().st_mode & 0o077:
-        notes.append(f"others can read the key in {tls.key}: chmod 600 {tls.key}")
+    if tls.key.stat().st_mode & 0o007:
+        notes.append(f"everybody here can read the key in {tls.key}: chmod o= {tls.key}")
     expires_at = expiry_of(tls.cert)
     if expires_at - datetime.now(UTC) < SOON:
         notes.append(f"the certificate in {tls.cert} expires at {expires_at:%Y-%m-%d %H:%M} UTC: renew it")
