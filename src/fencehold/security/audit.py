@@ -359,6 +359,38 @@ def _count(thing: Thing) -> int:
     return 1 if isinstance(thing, Told) else len(thing.entry.commands) + len(thing.applied.notices)
 
 
+class Denials:
+    """Denials, of which so many a second are written one by one, and the others counted.
+
+    Who is not let in must not fill the log: it would push out what those did who were.
+    """
+
+    def __init__(self, log: AuditLog, per_round_max: int = 100, addresses_max: int = 1_024) -> None:
+        self._log = log
+        self._per_round_max = per_round_max
+        self._addresses_max = addresses_max
+        self._told = 0
+        self._counted: dict[str, int] = {}
+
+    def tell(self, told: Told, address: str) -> None:
+        """Somebody at an address was denied something."""
+        if self._told < self._per_round_max:
+            self._told += 1
+            self._log.tell(told)
+            return
+        where = address if address in self._counted or len(self._counted) < self._addresses_max else "elsewhere"
+        self._counted[where] = self._counted.get(where, 0) + 1
+
+    def end_round(self) -> None:
+        """Write how many more there were, by address; to be called about once a second."""
+        counted, self._counted, self._told = self._counted, {}, 0
+        worst = sorted(counted.items(), key=lambda item: -item[1])
+        for address, count in worst[: self._per_round_max]:
+            self._log.tell(Told("denied", Who(peer=address), f"{count} more"))
+        if rest := sum(count for _, count in worst[self._per_round_max :]):
+            self._log.tell(Told("denied", Who(peer="elsewhere"), f"{rest} more"))
+
+
 class End(NamedTuple):
     """Where a log ends."""
 

@@ -59,6 +59,9 @@ def principal_of(peer: ssl.SSLObject) -> str:
     if der is None:
         return ""
     read = read_der(der)
+    if read.not_after <= datetime.now(UTC):
+        # A handshake would not have let it pass; one that takes up a session of TLS 1.2 does not look again.
+        raise NoPrincipal("the client certificate has expired")
     principal = principal_in(read)
     try:
         shown: Any = peer.getpeercert() or {}

@@ -115,6 +115,11 @@ def server_context(tls: ServerTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Renegotiation and compression only ever helped attackers.
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # A session that is taken up by a ticket brings the certificate of before, expired or not. Connections are made
+    # to last here: there is nothing to be won by it. (Of TLS 1.2 there is a cache that Python cannot turn off; it
+    # is gone with the context when an authority is replaced, and whether a certificate has expired is asked anew.)
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
     load_pair(context, tls.cert, tls.key)
     expires_at = expiry_of(tls.cert)
     if expires_at <= datetime.now(UTC):

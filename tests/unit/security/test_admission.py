@@ -1,6 +1,7 @@
 """Logins: by secrets and tokens; failures cost time, and nothing else."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -297,3 +298,24 @@ def test_a_token_expires(tmp_path: Path) -> None:
 def test_what_is_shown_is_in_no_repr() -> None:
     """Of anything that carries it."""
     assert SECRET not in repr(Shown(user="alice", secret=SECRET, token=SECRET))
+
+
+def test_a_check_that_fails_lets_nobody_in() -> None:
+    """And whoever asked is told so, and does not wait for ever."""
+
+    def broken(user: str, secret: str) -> bool:
+        raise RuntimeError("a bug")
+
+    async def scenario() -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with asking() as box:
+            box.server.door.admission.check_user = broken
+            client = await box.client()
+            assert await client.refusal("AUTH", "alice", SECRET) == "UNAVAILABLE"
+            assert await client.refusal("LOCK.LIST") == "NOAUTH"
+            await client.close()
+        gc.collect()
+        assert complaints
+
+    asyncio.run(scenario())

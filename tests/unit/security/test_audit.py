@@ -15,7 +15,7 @@ from fencehold import aio
 from fencehold.core.commands import Acquire, Break, Entry, OpenSession, Release
 from fencehold.core.machine import Machine
 from fencehold.security import audit
-from fencehold.security.audit import AuditLog, Bounds, BrokenChain, Told, Who, files, verify
+from fencehold.security.audit import AuditLog, Bounds, BrokenChain, Denials, Told, Who, files, verify
 from fencehold.security.tls import Clients
 from fencehold.server import Config, Server
 from fencehold.types import Position
@@ -272,3 +272,23 @@ def test_what_a_log_missed_is_taken_from_the_journal(tmp_path: Path) -> None:
 
 def _told(folder: Path) -> list[tuple[Any, ...]]:
     return [(each.get("position"), each["kind"], each.get("verb"), each.get("names")) for each in records(folder)]
+
+
+def test_a_flood_of_denials_does_not_push_out_what_others_did(tmp_path: Path) -> None:
+    """So many a second are written one by one; of the others, how many, by address."""
+    log = AuditLog(tmp_path)
+    denials = Denials(log, per_round_max=5, addresses_max=3)
+    for number in range(1_000):
+        denials.tell(Told("denied", ALICE, "LOCK.BREAK"), f"10.0.0.{number % 5}")
+    denials.end_round()
+    denials.tell(Told("denied", ALICE, "LOCK.BREAK"), "10.0.0.1")
+    log.close()
+    found = [(record.get("peer"), record["verb"]) for record in records(tmp_path)]
+    assert found[:5] == [(ALICE.peer, "LOCK.BREAK")] * 5
+    assert sorted(found[5:9]) == [
+        ("10.0.0.0", "199 more"),
+        ("10.0.0.1", "199 more"),
+        ("10.0.0.2", "199 more"),
+        ("elsewhere", "398 more"),
+    ]
+    assert found[9:] == [(ALICE.peer, "LOCK.BREAK")]

@@ -9,7 +9,14 @@ from cryptography.x509.name import _ASN1Type
 
 from fencehold import PermissionDenied, Unavailable, aio
 from fencehold.security.admission import How
-from fencehold.security.certificates import NoPrincipal, check_principal, principal_in, read_der, read_pem
+from fencehold.security.certificates import (
+    NoPrincipal,
+    check_principal,
+    principal_in,
+    principal_of,
+    read_der,
+    read_pem,
+)
 from fencehold.security.tls import Clients
 from tests.unit.security.authority import Authority, Pair, tls_of, url_of
 from tests.unit.security.test_listener import run, secured
@@ -123,6 +130,18 @@ def test_what_is_no_certificate_is_refused_and_nothing_worse(authority: Authorit
                 read_der(changed)
             except NoPrincipal:
                 continue
+
+
+def test_whether_it_has_expired_is_asked_again(authority: Authority) -> None:
+    """A session of TLS 1.2 that is taken up brings a certificate that no handshake has looked at again."""
+    pem = authority.client("billing", expired=True).cert.read_text()
+
+    class Peer:
+        def getpeercert(self, binary_form: bool = False) -> object:
+            return ssl.PEM_cert_to_DER_cert(pem) if binary_form else {}
+
+    with pytest.raises(NoPrincipal, match="has expired"):
+        principal_of(Peer())  # type: ignore[arg-type]
 
 
 def test_a_connection_has_the_principal_of_its_certificate(authority: Authority) -> None:

@@ -28,7 +28,7 @@ def opened(port: int, authority: Authority) -> ssl.SSLSocket:
 @LOOPS
 @pytest.mark.parametrize("ending", ["closed", "without a word", "reset", "in the middle"])
 def test_a_client_that_is_gone_has_its_grace_and_no_more(tmp_path: Path, loop_factory: Loop, ending: str) -> None:
-    """However its end closed the connection: with TLS's goodbye, without it as when it is killed, or by a reset."""
+    """However its end closed the connection: with TLS's goodbye, without it as when it is killed, by a reset."""
     authority = Authority(tmp_path)
 
     async def scenario() -> None:

@@ -344,6 +344,30 @@ def test_a_client_shows_its_renewed_certificate(tmp_path: Path) -> None:
     assert tls() is not first
 
 
+def test_no_session_is_taken_up_by_a_ticket(tmp_path: Path) -> None:
+    """A certificate that was taken away, or has expired, would live on in it."""
+    authority = Authority(tmp_path)
+    mine = authority.client("billing")
+
+    def shaken(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+        with (
+            socket.create_connection(("127.0.0.1", port)) as raw,
+            context.wrap_socket(raw, server_hostname="127.0.0.1", session=session) as client,
+        ):
+            client.sendall(b"*1\r\n$4\r\nPING\r\n")
+            assert client.recv(100) == b"+PONG\r\n"
+            assert not client.session_reused
+            return client.session
+
+    async def scenario() -> None:
+        async with secured(tls_of(authority, clients=Clients.REQUIRED)) as box:
+            context = ClientTls(TlsFiles(authority.file, mine.cert, mine.key))()
+            first = await asyncio.to_thread(shaken, box.port, context, None)
+            await asyncio.to_thread(shaken, box.port, context, first)
+
+    run(asyncio.new_event_loop, scenario)
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

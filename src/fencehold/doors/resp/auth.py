@@ -55,6 +55,10 @@ async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callab
         known = await door.admission.admit(connection.address, shown)
     except FenceholdError as error:
         _refuse(connection, shown.user, slot, error)
+    except Exception:
+        # Of what checks secrets: a bug, which the loop tells of. It lets nobody in, and nobody waits for ever.
+        slot.error("UNAVAILABLE", "the login could not be checked")
+        raise
     else:
         if not connection.ending:
             connection.admit(known)

@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
             has_more = self._handle_first()
         except _NO_COMMANDS as error:
             if data.startswith(_CLIENT_HELLO):
-                self.door.on_refused(self.peer, "it speaks TLS, and this listener does not")
+                self.door.refuse(self.peer, "it speaks TLS, and this listener does not")
             self._end_wrong(error)
             return
         # Much that comes at once is mostly not all. Without a pause the transport would read on while there is

@@ -39,7 +39,7 @@ from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 from fencehold.security.admission import Admission, How, by_certificate
-from fencehold.security.audit import AuditLog, Told, Who
+from fencehold.security.audit import AuditLog, Denials, Told, Who
 from fencehold.security.certificates import NoPrincipal
 from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.tls import Certificates
@@ -49,6 +49,9 @@ _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceho
 
 ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP")
 """What only administrators should do: that it was asked for is always in the audit log."""
+
+_REFUSED_MAX = 10
+"""Between two sweeps so many are told of that were not let in."""
 
 SWEEP_S = 1.0
 """How often it is looked after connections, at the least."""
@@ -140,10 +143,12 @@ class Door:
         self.on_denied: Callable[[Connection, str], None] = _ignore
         """Told who was denied what."""
         self.audit: AuditLog | None = None
+        self._denials: Denials | None = None
         self.certificates = certificates
         """What it speaks TLS with; None: it does not."""
         self.on_refused: Callable[[str, str], None] = _ignore
-        """Told from where somebody came who was not let in, and why."""
+        """Told from where somebody came who was not let in, and why; not more often than makes sense."""
+        self._refused = 0
         self._server: asyncio.Server | None = None
         self._listener: TlsListener | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -177,14 +182,17 @@ class Door:
             certificates,
             bounds,
             plain_reply=_SPEAKS_TLS,
-            on_trouble=self._on_trouble,
+            on_trouble=self.refuse,
         )
         port = await self._listener.open(host, port)
         self._watching = asyncio.create_task(certificates.watch(), name="fencehold certificates")
         return port
 
-    def _on_trouble(self, peer: str, why: str) -> None:
-        self.on_refused(peer, why)
+    def refuse(self, peer: str, why: str) -> None:
+        """Tell that somebody was not let in; a flood of them must not become a flood of words."""
+        self._refused += 1
+        if self._refused <= _REFUSED_MAX:
+            self.on_refused(peer, why)
 
     def drain(self) -> None:
         """Let nobody in and take no more commands; what was taken will be answered."""
@@ -262,15 +270,15 @@ class Door:
 
     def audit_with(self, log: AuditLog) -> None:
         """Have denials and acts of administrators written down, and who is behind each session."""
-        self.audit = log
+        self.audit, self._denials = log, Denials(log)
         self.on_denied = self._tell_denied
         for word in ADMIN:
             # Told before it is done: that it was asked for is to be seen whatever comes of it.
             self.handlers[word] = partial(self._act, self.handlers[word])
 
     def _tell_denied(self, connection: Connection, what: str) -> None:
-        if self.audit is not None:
-            self.audit.tell(Told("denied", self._who(connection), what))
+        if self._denials is not None:
+            self._denials.tell(Told("denied", self._who(connection), what), connection.address)
 
     def _act(self, handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
         if self.audit is not None:
@@ -286,7 +294,7 @@ class Door:
         try:
             connection.admit(by_certificate(connection.ssl_object))
         except NoPrincipal as error:
-            self.on_refused(connection.peer, str(error))
+            self.refuse(connection.peer, str(error))
             self.on_denied(connection, str(error))
             connection.end("DENIED", str(error))
 
@@ -317,10 +325,16 @@ class Door:
             await asyncio.sleep(min(SWEEP_S, self.bounds.frame_seconds_max / 2, keep_alive_s))
             self._end_what_hangs()
             self._end_what_never_reads()
+            self._end_round()
             self.traffic.look(self.connections, self.now())
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s
                 self._keep_implicit_alive()
+
+    def _end_round(self) -> None:
+        self._refused = 0
+        if self._denials is not None:
+            self._denials.end_round()
 
     def _end_what_hangs(self) -> None:
         now = self.now()
