@@ -1,17 +1,15 @@
 """Admission: who asks, by a certificate, a user with a secret, or a token. One function for all listeners.
 
-1. A certificate was checked by the handshake; a secret is checked by `check_user`, on a thread of its own, as that
-   is slow on purpose; a token by its hash.
+1. A certificate was checked by the handshake; a token is checked by its hash; a secret by `check_user`, which is
+   slow on purpose and sees to it that the event loop is not.
 2. Nothing else is an identity: no address, no name that a client gives itself, no header.
 3. Failures cost time (`throttle`), and are told in the same words whatever was wrong: not whether there is such a
    user.
 4. What was shown is in no message, log or `repr`.
 """
 
-import asyncio
 import ssl
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -21,12 +19,12 @@ from fencehold.security.listener import network_of
 from fencehold.security.throttle import Throttle
 from fencehold.security.tokens import Tokens
 
-CheckUser: TypeAlias = Callable[[str, str], bool]
-"""Whether a user has this secret. Called on a thread: slow, or from what it remembers."""
+CheckUser: TypeAlias = Callable[[str, str], Awaitable[bool]]
+"""Whether a user has this secret. It takes its time, on a thread of its own."""
+Recall: TypeAlias = Callable[[str, str], bool]
+"""Whether a user was found to have this secret a moment ago, and has it still."""
 
 SECRET_BYTES_MAX = 1_024
-_CHECKS_AT_ONCE = 1
-"""Threads that check secrets: one core of several, at the most, whatever comes."""
 
 
 class How(Enum):
@@ -75,12 +73,14 @@ class Admission:
         *,
         tokens: Tokens | None = None,
         check_user: CheckUser | None = None,
+        recall: Recall = lambda _user, _secret: False,
         throttle: Throttle | None = None,
     ) -> None:
         self.tokens = tokens
         self.check_user = check_user
+        self.recall = recall
+        """Who reconnects with what was right before need not wait for a turn behind those who guess."""
         self.throttle = throttle or Throttle()
-        self._threads: ThreadPoolExecutor | None = None
 
     @property
     def has_logins(self) -> bool:
@@ -96,6 +96,8 @@ class Admission:
         """
         if not shown.token and not shown.user:
             return by_certificate(shown.certificate)
+        if shown.user and self.recall(shown.user, shown.secret):
+            return Known(shown.user, How.SECRET)
         async with self.throttle.turn(network_of(peer)) as fail:
             known = await self._known(shown)
             if known is NOBODY:
@@ -111,20 +113,8 @@ class Admission:
             return Known(principal, How.TOKEN) if principal else NOBODY
         if self.check_user is None or len(shown.secret.encode(errors="replace")) > SECRET_BYTES_MAX:
             return NOBODY
-        loop = asyncio.get_running_loop()
-        is_right = await loop.run_in_executor(self._pool(), self.check_user, shown.user, shown.secret)
+        is_right = await self.check_user(shown.user, shown.secret)
         return Known(shown.user, How.SECRET) if is_right else NOBODY
-
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="fencehold login")
-        return self._threads
-
-    def close(self) -> None:
-        """Check nobody any more."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:

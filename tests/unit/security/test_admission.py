@@ -21,7 +21,7 @@ from tests.unit.doors.box import Client
 SECRET = "correct horse battery staple"
 
 
-def check(user: str, secret: str) -> bool:
+async def check(user: str, secret: str) -> bool:
     return (user, secret) == ("alice", SECRET)
 
 
@@ -38,9 +38,9 @@ class Box:
         )
         server.door.on_denied = lambda _, what: self.denied.append(what)
 
-    def _check(self, user: str, secret: str) -> bool:
+    async def _check(self, user: str, secret: str) -> bool:
         self.checked.append(user)
-        return check(user, secret)
+        return await check(user, secret)
 
     async def client(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
@@ -192,7 +192,6 @@ def test_so_many_logins_of_one_address_may_wait() -> None:
         gate.set()
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(result) for result in results] == [WrongLogin] * 3
-        admission.close()
 
     asyncio.run(scenario())
 
@@ -207,7 +206,6 @@ def test_an_ipv6_network_is_one_address() -> None:
             with pytest.raises(WrongLogin):
                 await admission.admit(host, Shown(user="alice", secret="wrong"))
         assert waits == [0.1, 0.2, 0.1, 0.1, 0.2]
-        admission.close()
 
     asyncio.run(scenario())
 
@@ -303,7 +301,7 @@ def test_what_is_shown_is_in_no_repr() -> None:
 def test_a_check_that_fails_lets_nobody_in() -> None:
     """And whoever asked is told so, and does not wait for ever."""
 
-    def broken(user: str, secret: str) -> bool:
+    async def broken(user: str, secret: str) -> bool:
         raise RuntimeError("a bug")
 
     async def scenario() -> None:
@@ -317,5 +315,26 @@ def test_a_check_that_fails_lets_nobody_in() -> None:
             await client.close()
         gc.collect()
         assert complaints
+
+    asyncio.run(scenario())
+
+
+def test_who_was_right_a_moment_ago_waits_for_nobody() -> None:
+    """Not even behind those who guess from the same address; and guessing does not get faster by it."""
+
+    async def scenario() -> None:
+        gate = asyncio.Event()
+        admission = Admission(
+            check_user=check,
+            recall=lambda user, secret: (user, secret) == ("alice", SECRET),
+            throttle=Throttle(sleep=lambda _: gate.wait()),
+        )
+        guess = asyncio.create_task(admission.admit("10.0.0.1", Shown(user="alice", secret="wrong")))
+        await asyncio.sleep(0)
+        known = await admission.admit("10.0.0.1", Shown(user="alice", secret=SECRET))
+        assert (known.principal, guess.done()) == ("alice", False)
+        gate.set()
+        with pytest.raises(WrongLogin):
+            await guess
 
     asyncio.run(scenario())

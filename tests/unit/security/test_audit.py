@@ -218,13 +218,17 @@ def test_a_server_writes_down_who_held_what(tmp_path: Path) -> None:
     verify(tmp_path / "audit")
 
 
+async def right(user: str, secret: str) -> bool:
+    return secret == "right"
+
+
 def test_denials_and_acts_of_administrators_are_always_there(tmp_path: Path) -> None:
     """Who was not let in, and who broke something, before it is known what came of it."""
     config = Config(port=0, auth=True, audit_log=tmp_path)
 
     async def scenario() -> None:
         async with Server(config) as server:
-            server.door.admission.check_user = lambda user, secret: secret == "right"
+            server.door.admission.check_user = right
             client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
             assert await client.refusal("LOCK.BREAK", "orders") == "NOAUTH"
             assert await client.refusal("AUTH", "root", "wr0ng-guess") == "WRONGPASS"

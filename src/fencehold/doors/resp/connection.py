@@ -182,12 +182,13 @@ class Connection(asyncio.Protocol):
         self._full = self._is_paused = True
         self._read_if_due()
 
-    def hold(self) -> None:
-        """Handle nothing more until `release`: who asks is being found out."""
+    def begin_admission(self) -> None:
+        """Handle nothing more until `end_admission`: who asks is being found out."""
         self._full = self._is_held = True
         self._read_if_due()
 
-    def release(self) -> None:
+    def end_admission(self) -> None:
+        """Go on."""
         self._is_held = False
         if not self._is_paused:
             self.resume_writing()

@@ -17,7 +17,7 @@ from itertools import count
 from typing import NamedTuple
 
 from fencehold.doors.resp import (
-    auth,
+    authentication,
     backups,
     hello,
     lock_commands,
@@ -131,9 +131,9 @@ class Door:
             **nodes.HANDLERS,
             **backups.HANDLERS,
             **tiers.HANDLERS,
-            **auth.HANDLERS,
+            **authentication.HANDLERS,
         }
-        self.handlers_before = auth.before_admission(self.handlers)
+        self.handlers_before = authentication.before_admission(self.handlers)
         """The same, for whom it is not known yet who they are."""
         self.admission = admission or Admission()
         self.asks = asks
@@ -218,7 +218,6 @@ class Door:
     async def close(self) -> None:
         """Disconnect everybody; who does not read what is left of its replies does not get it."""
         await self.checkup.end()
-        self.admission.close()
         self._closed.clear()
         for connection in tuple(self.connections):
             connection.end()

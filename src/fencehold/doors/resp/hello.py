@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from fencehold import __version__
-from fencehold.doors.resp import auth, replies
+from fencehold.doors.resp import authentication, replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.tiers import choose
@@ -29,7 +29,7 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if said.login is None:
         _take(connection, version, said, slot)
         return
-    auth.log_in(connection, *said.login, slot, partial(_take_late, connection, version, said, slot))
+    authentication.log_in(connection, slot, *said.login, partial(_take_late, connection, version, said, slot))
 
 
 class _Said(NamedTuple):
@@ -79,7 +79,7 @@ def _take_late(connection: Connection, version: int, said: _Said, slot: Slot) ->
 def _greet(connection: Connection, slot: Slot) -> None:
     if connection.door.asks and not connection.principal:
         # Who leads and what runs here is not for everybody.
-        slot.error("NOAUTH", auth.WHO)
+        slot.error("NOAUTH", authentication.WHO)
         return
     slot.reply(
         {

@@ -3,7 +3,7 @@
 1. A login is looked at alone: what was sent after it waits until it is answered, so that a thousand of them sent
    at once are as slow as one after the other, and are answered in order.
 2. Where everybody is asked who they are, little else is answered before: greetings, `AUTH`, `PING`, `QUIT`.
-3. A connection that has a session stays who it is.
+3. A connection that has a session, or watches something, stays who it is.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fencehold.doors.resp import replies
+from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, exactly, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.errors import FenceholdError, Overloaded
@@ -30,10 +31,10 @@ def auth(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """AUTH [user] secret, or AUTH token <token>."""
     exactly(words, 1, 2)
     user = text(words[1], "the user") if len(words) == 3 else "default"
-    log_in(connection, user, text(words[-1], "the secret"), slot, lambda: slot.fill(replies.OK))
+    log_in(connection, slot, user, text(words[-1], "the secret"), partial(slot.fill, replies.OK))
 
 
-def log_in(connection: Connection, user: str, secret: str, slot: Slot, then: Callable[[], None]) -> None:
+def log_in(connection: Connection, slot: Slot, user: str, secret: str, then: Callable[[], None]) -> None:
     """Find out who asks, and go on with `then`; if that fails, the slot gets the error.
 
     Raises:
@@ -41,9 +42,9 @@ def log_in(connection: Connection, user: str, secret: str, slot: Slot, then: Cal
     """
     if not connection.door.admission.has_logins:
         raise Wrong(NO_USERS)
-    if connection.member is not None or connection.awaiting_session:
-        raise Wrong("a connection that has a session stays who it is: log in first, or on another connection")
-    connection.hold()
+    if connection.member is not None or connection.awaiting_session or connection.watching is not None:
+        raise Wrong("a connection that has a session or a watch stays who it is: log in first, or on another one")
+    connection.begin_admission()
     task = asyncio.get_running_loop().create_task(_log_in(connection, Shown(user=user, secret=secret), slot, then))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
@@ -64,7 +65,7 @@ async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callab
             connection.admit(known)
             then()
     finally:
-        connection.release()
+        connection.end_admission()
 
 
 def _refuse(connection: Connection, user: str, slot: Slot, error: FenceholdError) -> None:
@@ -72,7 +73,7 @@ def _refuse(connection: Connection, user: str, slot: Slot, error: FenceholdError
     if connection.ending:
         return
     if isinstance(error, Overloaded):
-        slot.error("LIMIT", str(error))
+        refuse(slot, error, 0)
         connection.end()
     else:
         slot.error("WRONGPASS", str(error))
