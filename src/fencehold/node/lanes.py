@@ -5,8 +5,8 @@
    lane up to a *share*, the budget divided by the lanes that ask. What is beyond waits in its own lane, and
    lanes with something waiting have their shares in turn, over as many entries as it takes: a flood waits for
    itself.
-3. The budget follows what commands cost. It is so many that the work for one entry takes half a millisecond, or
-   half as long as the append of an entry, whichever is longer: that is how long a stranger waits for a flood.
+3. The budget follows what commands cost. It is so many that the work for one entry takes a quarter of a
+   millisecond, or half as long as the append of an entry if that is longer: so long a stranger waits for a flood.
 4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
 5. All that waits has a bound. A lane that has its part of it is *full*: whoever owns it reads no more from its
    client until there is room.
@@ -27,11 +27,13 @@ SHARE_MIN = 8
 ALONE_MAX = 1_024
 """The share of one that is alone."""
 ALONE_AFTER_MS = 100.0
-WORK_MS_MIN, WORK_MS_MAX = 0.5, 4.0
+WORK_MS_MIN, WORK_MS_MAX = 0.25, 4.0
 """How long the work for one entry should take, depending on how long an append does."""
 QUESTION_WEIGHT = 4
-OVERFLOW_MAX = 256
-"""What one lane may have waiting, if there is room for it."""
+OVERFLOW_MIN, OVERFLOW_MAX = 16, 256
+"""What one lane may have waiting, if there is room for it: some shares, so that it is never idle. More of it from
+each of a hundred is objects that the garbage collector goes through, all at once, while everybody waits."""
+OVERFLOW_SHARES = 4
 
 _SEVERAL = 2
 
@@ -119,10 +121,11 @@ class Lanes:
         """Take a command into the batch that gathers, or let it wait in its lane."""
         if lane.batch != self._batch:
             self._begin(lane)
-        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= self._weight_max)):
+        taken = lane.taken
+        if lane.overflow or (taken and (taken >= self._share or self._weight >= self._weight_max)):
             self._defer(lane, Waiting(command, None, answer, weight))
         else:
-            lane.taken += weight
+            lane.taken = taken + weight
             self._weight += weight
             self.commands.append(command)
             self.answers.append(answer)
@@ -156,7 +159,8 @@ class Lanes:
         lane.is_full = len(lane.overflow) >= self._overflow_max() or self.overflow >= self._pending_max // 2
 
     def _overflow_max(self) -> int:
-        return max(1, min(OVERFLOW_MAX, self._pending_max // 2 // max(1, len(self._crowded))))
+        wanted = max(OVERFLOW_MIN, OVERFLOW_SHARES * self._share)
+        return max(1, min(OVERFLOW_MAX, wanted, self._pending_max // 2 // max(1, len(self._crowded))))
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""

@@ -2,8 +2,8 @@
 
 1.  *Answered means durable* (G3). No answer, notice, event or reading leaves before its entry is in the journal.
 2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
-    of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together (`group_commit`).
-    Who asks for more than its share waits for itself, and for nobody else (`lanes`).
+    of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together
+    (`group_commit`). Who asks for more than its share waits for itself, and for nobody else (`lanes`).
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and whoever made it builds the state anew from the journal.
 4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
@@ -80,7 +80,7 @@ _APPEND_TIMES_MAX = 256
 _RETRY_AFTER_S = 0.25
 """When to come back to a leader that has too much to do."""
 
-_QUESTIONS_MS_MAX = 1.0
+_QUESTIONS_MS_MAX = 0.5
 """How long questions may take after one entry; the others are put after the next."""
 
 _LOOKED_MAX = 256
@@ -150,6 +150,8 @@ class Leader:
         self._is_ahead = False
         """The state has seen an entry that is not durable yet."""
         self._wanted = asyncio.Event()
+        self._is_wanted = False
+        """Whether that is set. It is asked for at every command, and the event is set by a call."""
         self._company = Company()
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
@@ -173,20 +175,28 @@ class Leader:
         if self._stopping or (lane.overflow and lanes.overflow >= self._pending_max):
             answer(self._no_room(), 0)
             return
+        weight: int | Refused = 1
         judge = JUDGES.get(type(command))
-        weight = 1 if judge is None else judge(self.machine.state.limits, command)
-        if isinstance(weight, Refused):
-            if not self._is_known(command):
-                answer(weight, self.machine.now_at)
-                return
-            weight = 1
+        if judge is not None:
+            weight = judge(self.machine.state.limits, command)
+            if type(weight) is Refused:
+                if not self._is_known(command):
+                    answer(weight, self.machine.now_at)
+                    return
+                weight = 1
         if self._held_back is not None and self._is_refused(command):
             answer(self._held_back, 0)
             return
-        lanes.put(lane, command, answer, weight)
-        self._wanted.set()
+        lanes.put(lane, command, answer, weight)  # type: ignore[arg-type]
+        if not self._is_wanted:
+            self._want()
         if self._awaited is not None and len(lanes.commands) >= self._company.expected:
             self._awaited.set()
+
+    def _want(self) -> None:
+        """Have an entry made."""
+        self._is_wanted = True
+        self._wanted.set()
 
     def _no_room(self) -> Unavailable:
         if self._stopping:
@@ -229,7 +239,7 @@ class Leader:
             reply(self._no_room())
         else:
             self._lanes.ask(lane, question, reply)
-            self._wanted.set()
+            self._want()
 
     def look(self, question: Question, reply: Reply) -> None:
         """Put a question to the state as it is, which may be an old one; answered when what it saw is durable."""
@@ -249,12 +259,12 @@ class Leader:
             self._tick_due_ms = self._clock.now_ms() + self._bounds.tick_s * 1000
         state = self.machine.state
         if self._is_followed or state.sessions or state.delays or state.kept or self._renewals:
-            self._wanted.set()
+            self._want()
 
     def stop(self) -> None:
         """Take no more; `lead` returns when all that was taken is answered."""
         self._stopping = True
-        self._wanted.set()
+        self._want()
 
     async def lead(self) -> None:
         """Append and answer until told to stop, or the journal fails.
@@ -266,6 +276,7 @@ class Leader:
                 if self._wanted.is_set():
                     await self._await_company()
                     self._wanted.clear()
+                    self._is_wanted = False
                     await self._commit()
                     if self._wanted.is_set():
                         # An append on the event loop awaits nothing, and others are to have their turns, too.
@@ -322,7 +333,7 @@ class Leader:
         if len(found) < len(self._asked):
             self._lanes.put_back([], [], self._asked[len(found) :])
             del self._asked[len(found) :]
-            self._wanted.set()
+            self._want()
         return found
 
     def _answer(self, applied: Applied, found: list[Any]) -> None:
@@ -357,7 +368,7 @@ class Leader:
         else:
             self._asked = batch.questions
         if not self._lanes.is_empty:
-            self._wanted.set()
+            self._want()
         return entry, data, batch.weight
 
     def _sift(

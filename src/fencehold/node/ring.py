@@ -38,6 +38,8 @@ _COMMAND_BYTES = 600
 """Of a command and its outcome, without what they say."""
 _NOTICE_BYTES = 600
 _NAME_BYTES = 90
+_PLAIN_TEXTS = 3
+"""Of a command for one name: that, an owner and metadata."""
 _HOLD_BYTES = _LINK_BYTES = 200
 _NUMBER_BYTES = 40
 _LETTER_BYTES_MAX = 4
@@ -126,16 +128,39 @@ def _ends(applied: Applied) -> list[SessionEnded]:
 
 def _bytes_of_commands(entry: Entry, applied: Applied) -> int:
     """What commands and outcomes take beside their text, which is as long as in the journal if it is ASCII."""
-    size_bytes = _COMMAND_BYTES * len(entry.commands)
+    size_bytes = (_COMMAND_BYTES + _PLAIN_TEXTS * _NAME_BYTES) * len(entry.commands)
     for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
-        texts = _texts_of(command)
-        size_bytes += _NAME_BYTES * len(texts)
-        for text in texts:
-            if not text.isascii():
-                size_bytes += _LETTER_BYTES_MAX * len(text)
         kind = type(outcome)
-        if kind is not Granted and kind is not Released:
-            size_bytes += _bytes_of_rare(command, outcome)
+        # Nearly all are of one name, and need no closer look.
+        if kind is Granted and type(command) is Acquire:
+            if (
+                len(command.names) == 1
+                and command.names[0].isascii()
+                and command.owner.isascii()
+                and not command.meta
+            ):
+                continue
+        elif (
+            kind is Released
+            and type(command) is Release
+            and len(command.names) == 1
+            and command.names[0].isascii()
+        ):
+            continue
+        size_bytes += _bytes_of_more(command, outcome)
+    return size_bytes
+
+
+def _bytes_of_more(command: Command, outcome: Outcome) -> int:
+    """What any command and its outcome take beside what each was counted with."""
+    texts = _texts_of(command)
+    size_bytes = _NAME_BYTES * max(0, len(texts) - _PLAIN_TEXTS)
+    for text in texts:
+        if not text.isascii():
+            size_bytes += _LETTER_BYTES_MAX * len(text)
+    kind = type(outcome)
+    if kind is not Granted and kind is not Released:
+        size_bytes += _bytes_of_rare(command, outcome)
     return size_bytes
 
 

@@ -45,10 +45,12 @@ def _read(stream: bytes, chance: random.Random, largest: int, inbox: Inbox | Non
     while stream:
         size = chance.randrange(1, largest)
         data, stream = stream[:size], stream[size:]
-        inbox.put(data)
-        while (words := inbox.next()) is not None:
+        words = inbox.first(data)
+        while words is not None:
             found.append(words)
+            words = inbox.next()
     assert inbox.partial_bytes == 0
+    assert inbox.next() is None
     return found
 
 
@@ -92,11 +94,10 @@ def test_how_much_is_there_of_half_a_command_is_known() -> None:
             inbox = Inbox(1 << 10)
             stream = whole + whole + half[:end]
             for at in range(0, len(stream), pieces):
-                inbox.put(stream[at : at + pieces])
-                while inbox.next() is not None:
-                    pass
+                words = inbox.first(stream[at : at + pieces])
+                while words is not None:
+                    words = inbox.next()
             assert inbox.partial_bytes == end
-            inbox.put(half[end:])
-            assert inbox.next() == [b"ECHO", b"*2\r\n$1\r\nx\r\n"]
+            assert inbox.first(half[end:]) == [b"ECHO", b"*2\r\n$1\r\nx\r\n"]
             assert inbox.next() is None
             assert inbox.partial_bytes == 0

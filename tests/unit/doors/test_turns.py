@@ -59,18 +59,23 @@ def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) 
     run(scenario())
 
 
+def hear(backlog: Backlog, sender: _Sender) -> None:
+    """Something comes from another sender than last time."""
+    backlog.last, backlog.others_came = sender, True
+
+
 def test_who_is_alone_may_have_more_at_once() -> None:
     """After a while in which nobody else was heard; one word of another ends it."""
 
     async def scenario() -> None:
         clock = HandClock()
         backlog, one, other = Backlog(clock), _Sender("a", 1, []), _Sender("b", 1, [])
-        backlog.hear(one)
+        hear(backlog, one)
         assert backlog.allowance(one)[0] == QUANTUM
         clock.advance(ALONE_AFTER_MS)
         assert backlog.allowance(one)[0] == ALONE_COMMANDS
-        backlog.hear(other)
-        backlog.hear(one)
+        hear(backlog, other)
+        hear(backlog, one)
         assert backlog.allowance(one)[0] == QUANTUM
 
     run(scenario())

@@ -11,6 +11,7 @@ from fencehold.node.lanes import (
     BUDGET_MIN,
     OVERFLOW_MAX,
     SHARE_MIN,
+    WORK_MS_MIN,
     Batch,
     Lane,
     Lanes,
@@ -130,7 +131,7 @@ def test_dear_commands_make_entries_smaller_and_cheap_ones_larger() -> None:
     for _ in range(100):
         lanes.learn(weight=100, work_ms=1.0, append_ms=0.2)
     dear = lanes.budget
-    assert 45 < dear < 55
+    assert round(dear) == 100 * WORK_MS_MIN
     for _ in range(100):
         lanes.learn(weight=100, work_ms=1.0, append_ms=5.0)
     assert lanes.budget > 2 * dear

@@ -142,11 +142,15 @@ _ACQUIRE = REQUEST | kinds(
     META=("meta", text),
 )
 _ASYNC = frozenset({b"ASYNC"})
+_SPECIAL = frozenset({"ASYNC", "limit", "at_least_ms"})
+"""What makes more of an acquire than its fields say. Most have nothing of it."""
 
 
 def acquire(words: list[bytes], session: int, asked: tuple[str, ...], start: int) -> tuple[Acquire, bool]:
     """The acquire of these names by a session, and whether its waiting is asynchronous."""
     found = options(words, start, _ACQUIRE, _ASYNC)
+    if _SPECIAL.isdisjoint(found):
+        return Acquire(session, asked, **found), False
     in_background = found.pop("ASYNC", False)
     if in_background and not found.get("request"):
         raise Wrong("ASYNC needs a REQUEST id, by which the answer is known")

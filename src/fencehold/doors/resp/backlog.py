@@ -17,7 +17,7 @@ from fencehold.runtime.clock import Clock
 
 QUANTUM = 16
 """Commands that are handled at once."""
-SLICE_MS = 0.5
+SLICE_MS = 0.25
 """How long those in the backlog may take in one turn of the event loop, all together."""
 ALONE_COMMANDS = 1_024
 ALONE_MS = 4.0
@@ -41,23 +41,19 @@ class Backlog:
         self.now_ms = clock.now_ms
         self._waiting: deque[Sender] = deque()
         self.last: Sender | None = None
-        """Who was heard last."""
-        self._others_came = False
+        """Who was heard last, and whether that was another than before. Both are set by who hears: most of what
+        comes is one short command, and a call for it would be too much."""
+        self.others_came = False
         self._shared_until_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def hear(self, sender: Sender) -> None:
-        """Something came from another sender than last time."""
-        self.last = sender
-        self._others_came = True
-
     def allowance(self, sender: Sender) -> tuple[int, float]:
         """How many more commands a sender may have handled that was heard just now, and until when."""
         now_ms = self.now_ms()
-        if self._others_came:
-            self._others_came = False
+        if self.others_came:
+            self.others_came = False
             self._shared_until_ms = now_ms + ALONE_AFTER_MS
         if self._waiting:
             # It goes to their end: hundreds that come at once must not have a quantum each before the next turn.

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import hiredis
+from msgspec import Struct
 
 from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
@@ -60,22 +61,19 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_US
 long as its connection does."""
 
 
-class Slot:
+class Slot(Struct, eq=False, gc=False):
     """The place of one reply among those of its connection."""
 
-    __slots__ = ("_connection", "data")
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self.data: bytes | None = None
+    connection: "Connection"
+    data: bytes | None = None
 
     def fill(self, data: bytes) -> None:
         """Give the reply; it is sent when all before it are."""
         self.data = data
-        self._connection.on_filled(self)
+        self.connection.on_filled(self)
 
     def reply(self, value: object) -> None:
-        self.fill(replies.reply(value, self._connection.version))
+        self.fill(replies.reply(value, self.connection.version))
 
     def error(self, code: str, message: str) -> None:
         self.fill(replies.error(code, message))
@@ -149,11 +147,18 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ending:
             return
-        if self._backlog.last is not self:
-            self._backlog.hear(self)
+        backlog, inbox = self._backlog, self._inbox
+        if backlog.last is not self:
+            backlog.last, backlog.others_came = self, True
         try:
-            self._inbox.put(data)
-            has_more = self._handle_first()
+            words = inbox.first(data)
+            if words is not None:
+                self._handle(words)
+            # Nearly always that was all.
+            if inbox.was_all and not (self.lane.is_full or self._has_more or self.partial_since is not None):
+                has_more = False
+            else:
+                has_more = self._handle_more()
         except _NO_COMMANDS as error:
             if data.startswith(_CLIENT_HELLO):
                 self.door.refuse(self.peer, "it speaks TLS, and this listener does not")
@@ -161,10 +166,10 @@ class Connection(asyncio.Protocol):
             return
         # Much that comes at once is mostly not all. Without a pause the transport would read on while there is
         # something, before it looks at any other socket.
-        if has_more or self._has_more or len(data) >= _MUCH_BYTES:
+        if has_more or len(data) >= _MUCH_BYTES or self._has_more:
             self._note(has_more or len(data) >= _MUCH_BYTES)
             self._go_on_later()
-        if self._inbox.partial_bytes or self.partial_since or len(self._slots) > self._in_flight_max:
+        if len(self._slots) > self._in_flight_max:
             self._look_at_bounds()
 
     def eof_received(self) -> None:
@@ -172,6 +177,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = self.ending = True
+        # Slots are not looked at by the garbage collector, so no circle may be left.
+        self._slots.clear()
         self.door.on_closed(self)
         if self.member is not None:
             by_client = not self._closing_by_us and (error is None or isinstance(error, _ABORTS))
@@ -249,17 +256,20 @@ class Connection(asyncio.Protocol):
         self._has_more = has_more
         self._read_if_due()
 
-    def _handle_first(self) -> bool:
-        """Handle the first of what has just come, which is mostly all; more only if it is its turn."""
-        following = self._inbox.next
-        for _ in range(_FIRST):
-            words = following()
-            if words is None:
-                return False
+    def _handle_more(self) -> bool:
+        """Handle what has come after a first command: a second, and more only if it is its turn.
+
+        Says whether some may be left.
+        """
+        has_more = self._is_held_up()
+        if not has_more and (words := self._inbox.next()) is not None:
             self._handle(words)
-            if self.lane.is_full or self._full or self.ending:
-                return True
-        return self._handle_some(*self._backlog.allowance(self))
+            has_more = self._is_held_up() or self._handle_some(*self._backlog.allowance(self))
+        self._look_at_bounds()
+        return has_more
+
+    def _is_held_up(self) -> bool:
+        return self.lane.is_full or self._full or self.ending
 
     def _handle_some(self, commands: int, until_ms: float) -> bool:
         """Handle so many commands, or until a time; says whether some may be left."""
@@ -293,7 +303,8 @@ class Connection(asyncio.Protocol):
     def _handle(self, words: list[bytes]) -> None:
         slot = Slot(self)
         self._slots.append(slot)
-        handler = self.handlers.get(words[0].upper())
+        handlers = self.handlers
+        handler = handlers.get(words[0]) or handlers.get(words[0].upper())
         if handler is None:
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return

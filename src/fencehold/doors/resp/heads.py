@@ -19,6 +19,10 @@ ELEMENTS_MAX = 1_024
 """Of one command. Sixty-four names and all options are less than a hundred."""
 
 _HEAD_BYTES_MAX = 12
+_SHORT_BYTES_MAX = 4 << 10
+_RETURN = ord("\r")
+# As numbers: a byte is found in bytes ten times as fast by its number as by a text of one.
+_PUSH, _SET, _ATTRIBUTE = b">~|"
 _long_array = re.compile(rb"\*\d{3}").search
 _head = re.compile(rb"([*$])(\d{1,9})\r\n").fullmatch
 
@@ -28,7 +32,20 @@ def suspect(data: bytes) -> bool:
 
     Every byte is looked at, of every client: each of these looks for one byte first, which costs next to nothing.
     """
-    return _long_array(data) is not None or b">" in data or b"~" in data or b"|" in data
+    return _long_array(data) is not None or _PUSH in data or _SET in data or _ATTRIBUTE in data
+
+
+def is_one(data: bytes) -> bool:
+    """Whether what came looks like one short command of less than a hundred elements, as it nearly always does.
+
+    A star is a command's head, or stands in a text: with one alone, at the start, nothing else is an array.
+    """
+    return (
+        3 < len(data) <= _SHORT_BYTES_MAX
+        and data.rfind(b"*") == 0
+        and (data[2] == _RETURN or data[3] == _RETURN)
+        and not (_PUSH in data or _SET in data or _ATTRIBUTE in data)
+    )
 
 
 class NotFlat(Exception):

@@ -1,13 +1,15 @@
 """The inbox: bytes in, commands out, one at a time.
 
 1. A command is a flat array of bulk strings; nothing else is made of what comes in (`heads`).
-2. The reader is given a portion at a time. So it keeps little, and does little before anybody else has a turn.
+2. Nearly always what comes is one short command, and whole: that is all there is to it (`first`).
+3. Otherwise the reader is given a portion at a time. So it keeps little, and does little before anybody else has
+   a turn.
 3. It is known how much there is of a command that is not there whole: that has a bound in bytes, and in seconds.
 """
 
 import hiredis
 
-from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, Walk, suspect
+from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, Walk, is_one, suspect
 
 _PORTION = 8 << 10
 
@@ -44,6 +46,7 @@ class Inbox:
         "_rest",
         "_walk",
         "commands",
+        "was_all",
     )
 
     def __init__(self, frame_bytes_max: int) -> None:
@@ -65,14 +68,39 @@ class Inbox:
         """The first of them may be larger than a command may be."""
         self.commands = 0
         """How many were read before that."""
+        self.was_all = True
+        """What `first` gave last was all there is."""
 
     @property
     def partial_bytes(self) -> int:
         """How much there is of a command that is not there whole."""
         return self._walk.size
 
-    def put(self, data: bytes) -> None:
-        """Take what came."""
+    def first(self, data: bytes) -> list[bytes] | None:
+        """Take what came, and say what is the first command of all that is there; raises what `next` does.
+
+        `was_all` says whether that was all, and all was this command.
+        """
+        self.was_all = False
+        if self._portion or self._rest or self._walk.size or not is_one(data):
+            self._put(data)
+            return self.next()
+        self._reader.feed(data)
+        words = self._gets()
+        if words is False or self._reader.has_data():
+            # A part of one, or something after it: `next` sees to that.
+            self._portion, self._clean = data, 0
+            if words is False:
+                return self.next()
+            self._read = 1
+        else:
+            self.commands += 1
+            self.was_all = True
+        if type(words) is not list or not words or type(words[0]) is not bytes:
+            raise NotFlat
+        return words
+
+    def _put(self, data: bytes) -> None:
         if self._rest:
             self._rest = self._rest[self._fed :] + data
             self._fed = 0

@@ -58,11 +58,11 @@ def _acquire(connection: Connection, words: list[bytes], slot: Slot, asked: tupl
     command, in_background = acquire(words, member.session if member else 0, asked, start)
     if in_background and connection.version != 3:
         raise Wrong("ASYNC needs pushes: say HELLO 3 first")
-    told = partial(_acquired, slot, in_background, connection.version)
     if member is None:
+        told = partial(_acquired, slot, in_background, connection.version)
         with_implicit(connection, slot, partial(_acquire_later, connection, command, told))
     else:
-        connection.submit(command, partial(told, member))
+        connection.submit(command, partial(_acquired, slot, in_background, connection.version, member))
 
 
 def _acquire_later(connection: Connection, command: Acquire, told: Callable[[Member, Told, int], None]) -> None:

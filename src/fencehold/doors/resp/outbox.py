@@ -16,18 +16,17 @@ class Turn:
     the making of the answers.
     """
 
-    __slots__ = ("_outboxes",)
+    __slots__ = ("outboxes",)
 
     def __init__(self) -> None:
-        self._outboxes: list[Outbox] = []
+        self.outboxes: list[Outbox] = []
 
-    def add(self, outbox: "Outbox") -> None:
-        if not self._outboxes:
-            asyncio.get_running_loop().call_soon(self._end)
-        self._outboxes.append(outbox)
+    def begin(self) -> None:
+        """Have the turn end: what is in the list by then is sent."""
+        asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
-        outboxes, self._outboxes = self._outboxes, []
+        outboxes, self.outboxes = self.outboxes, []
         for outbox in outboxes:
             outbox.flush()
 
@@ -46,7 +45,10 @@ class Outbox:
     def send(self, data: bytes) -> None:
         """Have it sent when whoever is speaking now is done."""
         if not self._parts:
-            self._turn.add(self)
+            outboxes = self._turn.outboxes
+            if not outboxes:
+                self._turn.begin()
+            outboxes.append(self)
         self._parts.append(data)
         self._bytes += len(data)
         if self._bytes > _AT_ONCE_BYTES:

@@ -19,6 +19,11 @@ _GRANT = (
     b"$2\r\nat\r\n:%d\r\n$7\r\nown_ttl\r\n:%d\r\n"
 )
 _MAP_OF_SIX = {2: b"*12\r\n", 3: b"%6\r\n"}
+_GRANT_OF_ONE = {
+    version: head.replace(b"%", b"%%")
+    + _GRANT.replace(b"%b", b"*1\r\n$%d\r\n%b\r\n", 1).replace(b"name\r\n%b", b"name\r\n$%d\r\n%b\r\n")
+    for version, head in _MAP_OF_SIX.items()
+}
 
 _EVENT = (
     b">2\r\n$5\r\nevent\r\n%%11\r\n$4\r\nkind\r\n%b$8\r\nposition\r\n:%d\r\n$2\r\nat\r\n:%d\r\n"
@@ -43,11 +48,15 @@ def bulk(text: str) -> bytes:
 
 def grant(granted: Granted, ttl_ms: int, version: int) -> bytes:
     """A grant that lasts so long; of its own `ttl_ms` it is told only that it has one."""
-    names = granted.names
-    first = bulk(names[0])
-    listed = b"*1\r\n" + first if len(names) == 1 else b"*%d\r\n%b" % (len(names), b"".join(map(bulk, names)))
-    body = _GRANT % (listed, first, granted.fence, ttl_ms, granted.at_ms, 1 if granted.ttl_ms else 0)
-    return _MAP_OF_SIX[version] + body
+    names, own_ttl = granted.names, 1 if granted.ttl_ms else 0
+    if len(names) == 1:
+        name = names[0].encode()
+        size = len(name)
+        return _GRANT_OF_ONE[version] % (size, name, size, name, granted.fence, ttl_ms, granted.at_ms, own_ttl)
+    listed = b"*%d\r\n%b" % (len(names), b"".join(map(bulk, names)))
+    return _MAP_OF_SIX[version] + _GRANT % (
+        *(listed, bulk(names[0]), granted.fence, ttl_ms, granted.at_ms, own_ttl),
+    )
 
 
 def error(code: str, message: str) -> bytes:
