@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fencehold.core.commands import Break, Command, Entry, OpenSession, Refuse, Renew, Settle, Suspend
-from fencehold.core.outcomes import Applied, HoldEnded, Notice, Opened, Outcome, SessionEnded, WaitEnded
+from fencehold.core.outcomes import Applied, HoldEnded, Notice, Opened, Outcome, Refused, SessionEnded, WaitEnded
 from fencehold.errors import UsageError
 
 FIRST = "0" * 64
@@ -281,8 +281,12 @@ class AuditLog:
         session = outcome.session if isinstance(outcome, Opened) else getattr(command, "session", 0)
         if isinstance(command, Refuse):
             outcome = command.answer
+        principal = getattr(command, "principal", "")
+        if principal and isinstance(command, OpenSession):
+            # Of a session whose connection is at another node, that much is known here, too.
+            self._who.setdefault(session, Who(principal))
         who = self._who.get(session, NOBODY)
-        if principal := getattr(command, "principal", ""):
+        if principal:
             who = who._replace(principal=principal)
         detail = command.by if isinstance(command, Break) else getattr(outcome, "detail", "")
         if isinstance(command, OpenSession):
@@ -290,7 +294,8 @@ class AuditLog:
         return _shown(
             "command",
             who,
-            verb=_tag(command),
+            # What somebody does is called as what nobody does.
+            verb=_tag(command).removesuffix("_as"),
             session=session,
             names=getattr(command, "names", ()) or tuple(filter(None, (getattr(command, "name", ""),))),
             fence=getattr(outcome, "fence", 0) or getattr(command, "fence", 0),
@@ -349,7 +354,9 @@ def _tag(thing: object) -> str:
 
 
 def _outcome(outcome: object) -> str:
-    """What became of it; of a release or an extension, the reason if it was refused."""
+    """What became of it; why, if it was refused."""
+    if isinstance(outcome, Refused):
+        return outcome.code.value
     reason = getattr(outcome, "reason", None)
     said = getattr(reason, "value", "ok")
     return _tag(outcome) if said == "ok" else str(said)

@@ -12,8 +12,18 @@ from typing import Any
 import pytest
 
 from fencehold import aio
-from fencehold.core.commands import Acquire, Break, Entry, OpenSession, Release
+from fencehold.core.commands import (
+    Acquire,
+    Break,
+    BreakAs,
+    ChangePolicy,
+    Entry,
+    OpenSession,
+    OpenSessionAs,
+    Release,
+)
 from fencehold.core.machine import Machine
+from fencehold.core.policy import PolicyChange, Role, Rule, User, Verb
 from fencehold.security import audit
 from fencehold.security.audit import AuditLog, Bounds, BrokenChain, Denials, Told, Who, files, verify
 from fencehold.security.tls import Clients
@@ -22,6 +32,7 @@ from fencehold.types import Position
 from tests.unit.doors.box import Client
 from tests.unit.security.authority import Authority, tls_of, url_of
 
+ALL = Role(rules=(Rule(prefix="", allow=tuple(Verb)),))
 ALICE = Who("alice", "certificate", "10.0.0.1:5", "orders-worker", "redis-py 6")
 
 
@@ -80,6 +91,27 @@ def test_a_record_says_who_from_where_with_what_and_what_came_of_it(tmp_path: Pa
     assert ("notice", "session", "expired") in told
     assert "hush" not in (tmp_path / audit.CURRENT).read_text()
     assert verify(tmp_path)[1].seq == len(found)
+
+
+def test_whose_a_session_is_is_known_without_its_connection(tmp_path: Path) -> None:
+    """Of what another node did, its entries say whose it is, and nothing here says what it made secret."""
+    change = PolicyChange(users={"ann": User(secrets=("scrypt$of-a-secret",), roles=("all",))}, roles={"all": ALL})
+    log = AuditLog(tmp_path)
+    story = Story(log)
+    story.do(ChangePolicy(0, change, "ann"))
+    story.do(OpenSessionAs(60_000, principal="ann"))
+    story.do(Acquire(1, ("orders",)), BreakAs("orders", principal="ann"), BreakAs("orders", principal="eve"))
+    log.close()
+    told = [(record["verb"], record["principal"], record["outcome"]) for record in records(tmp_path)]
+    assert told[1:] == [
+        ("open", "ann", "opened"),
+        ("acquire", "ann", "granted"),
+        ("break", "ann", "broken"),
+        ("break", "eve", "denied"),
+        ("hold", "ann", "broken"),
+    ]
+    assert told[0][:2] == ("policy", "ann")
+    assert "of-a-secret" not in (tmp_path / audit.CURRENT).read_text()
 
 
 @pytest.mark.parametrize("harm", ["change", "take out", "put in", "swap", "cut a line"])
