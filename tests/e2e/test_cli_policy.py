@@ -12,7 +12,8 @@ FILE = """
 [roles.admin]
 rules = [{ prefix = "", allow = ["acquire", "observe", "break", "events", "admin"] }]
 [roles.billing]
-rules = [{ prefix = "billing:", allow = ["acquire", "observe"] }, { name = "billing:root", allow = [] }]
+rules = [{ prefix = "billing:", allow = ["acquire", "observe"] }, { name = "billing:root", allow = [] },
+    { prefix = "blind:", allow = ["acquire"] }]
 [users.root]
 roles = ["admin"]
 [users.bill]
@@ -67,6 +68,9 @@ def test_from_an_open_server_to_one_with_a_policy(ruled: Ruled) -> None:
     assert ruled.call("acquire", "billing:1", "--ttl", "1m", user="bill").code == 0
     assert ruled.call("acquire", "other", "--try", user="bill").code == 77
     assert ruled.call("info", "other", user="bill").code == 77
+    assert ruled.call("acquire", "blind:1", "--ttl", "1m", user="root").code == 0
+    busy = ruled.call("acquire", "blind:1", "--try", user="bill")
+    assert (busy.code, busy.err) == (1, "fencehold: blind:1 is busy\n")
     assert ruled.call("can", "bill", "acquire", "billing:1", user="root").code == 0
     denied = ruled.call("can", "bill", "acquire", "billing:root", "--json", user="root")
     assert denied.code == 1

@@ -96,6 +96,7 @@ def _tables(model: m.Model) -> dict[str, object]:
         "fence": model.fence,
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),
+        "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
         "leader": model.leader[0],
         "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},
@@ -136,10 +137,11 @@ def _check_policy(state: State, model: m.Model) -> None:
     assert {name: (user.roles, user.disabled) for name, user in policy.users.items()} == {
         name: (user.roles, user.disabled) for name, user in right.users.items()
     }
-    assert (state.rulebook is None) is (state.usage is None) is (not right.revision)
-    if state.usage is None or state.rulebook is None:
+    assert (state.rulebook is None) is (not right.revision)
+    assert (state.usage is None) is (not right.quotas)
+    assert state.rulebook is None or state.rulebook.policy is policy
+    if state.usage is None:
         return
-    assert state.rulebook.policy is policy
     whose = {session.id: session.principal for session in model.sessions}
     had: dict[str, list[int]] = {s.principal: [0, 0, 0] for s in model.sessions if s.ending is None}
     under = {quota.prefix: [0, 0, 0] for quota in right.quotas.values() if quota.prefix is not None}

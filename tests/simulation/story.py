@@ -157,7 +157,7 @@ class Story:
 
     def _on_ended(self, at_ns: int, name: str, fence: int, ending: o.Ending) -> None:
         self.ended.setdefault((name, fence), at_ns)
-        # Whoever disables a user means it, as whoever breaks a hold does: neither waits for the client.
+        # To disable a user is an act of an operator, as a break is: neither waits for the client.
         if ending in (o.Ending.BROKEN, o.Ending.REVOKED):
             self.broken.setdefault((name, fence), at_ns)
 

@@ -37,7 +37,15 @@ from fencehold.cli.output import ago, clean, clock_time, note, say, say_json, to
 from fencehold.cli.people import holding
 from fencehold.cli.tokens import Token, decode
 from fencehold.cli.wire import Wire, connect, patiently, wired
-from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, SessionExpired, Unavailable, UsageError
+from fencehold.errors import (
+    FenceholdError,
+    OutcomeUnknown,
+    Overloaded,
+    PermissionDenied,
+    SessionExpired,
+    Unavailable,
+    UsageError,
+)
 
 _RESUMES_MAX = 100
 """How often one wait may be taken up again: more changes of leaders than a script should sit through."""
@@ -86,14 +94,25 @@ def acquire(
             raise
         if grant is None:
             member.wire.call("SESSION.CLOSE")
-            view = member.wire.call("LOCK.INFO", name)
+            view = _seen(member.wire, name)
     if view is not None:
         raise _busy(view, wait)
+
+
+def _seen(wire: Wire, name: str) -> dict[str, Any]:
+    """Who has a name; one who may not see that is told that it is busy, and no more."""
+    try:
+        view: dict[str, Any] = wire.call("LOCK.INFO", name)
+    except PermissionDenied:
+        return {"name": name}
+    return view
 
 
 def _busy(view: dict[str, Any], wait: float | None) -> typer.Exit:
     """Who has it instead, as it is now; a name that has become free since may be asked for again."""
     waited = f"was not acquired within {ago(wait * 1000)}" if wait else "is busy"
+    if "holds" not in view:
+        return fail(Exit.NO, f"{clean(view['name'])} {waited}", name=view["name"], holds=None, waiter_count=None)
     hint = "" if view["holds"] or view["kept"] else "it has become free since: try again"
     seen = shapes.lock(view)
     facts = {"name": seen["name"], "holds": seen["holds"], "waiter_count": seen["waiter_count"]}

@@ -10,7 +10,10 @@ from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.wire import Wire
 from fencehold.core.policy import PolicyChange, Quota, Role, Verb
-from fencehold.errors import Refused
+from fencehold.errors import Refused, UsageError
+
+_CHANGE_BYTES_MAX = 63 << 10
+"""A frame has 64 KiB."""
 
 
 class Listed(Struct, frozen=True):
@@ -45,8 +48,12 @@ def apply(wire: Wire, revision: int, change: PolicyChange) -> dict[str, Any]:
 
     Raises: what ends the command, if it has another by now.
     """
+    data = msgspec.json.encode(change)
+    if len(data) > _CHANGE_BYTES_MAX:
+        size = f"{len(data) >> 10} KiB, of {_CHANGE_BYTES_MAX >> 10} at the most"
+        raise UsageError(f"that is too large for one step ({size}): apply it in parts, roles before users")
     try:
-        told: dict[str, Any] = wire.call("POLICY.APPLY", revision, msgspec.json.encode(change).decode())
+        told: dict[str, Any] = wire.call("POLICY.APPLY", revision, data.decode())
     except Refused as refused:
         if "read it again" not in str(refused):
             raise

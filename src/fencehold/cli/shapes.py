@@ -147,6 +147,7 @@ def session(seen: Shape) -> Shape:
     return {
         "session": seen["session"],
         "client": client(seen),
+        "principal": seen.get("principal") or None,
         "connected": bool(seen["connected"]),
         **since(seen, "opened_ms_ago"),
         **until(max(0, seen["expires_in_ms"])),

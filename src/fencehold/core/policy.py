@@ -31,7 +31,6 @@ TEXT_BYTES_MAX = 256
 """Of the name of a user, a role or a quota, and of a name or a prefix in a rule."""
 SECRET_BYTES_MAX = 512
 """Of the hash of one."""
-CHANGE_BYTES_MAX = 256 << 10
 
 WILD = "*"
 

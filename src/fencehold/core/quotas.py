@@ -1,7 +1,8 @@
 """Quotas: how much a principal has, and what names with a prefix come to, against what the policy allows.
 
 1. What is counted follows from the state: sessions, holds and waiters of each principal, holds and waiters under
-   each prefix that has a quota. It stands in no snapshot; a restored machine counts anew.
+   each prefix that has a quota. It stands in no snapshot; a restored machine counts anew. Where there is no quota,
+   nothing is counted.
 2. Names held and awaited count together, as they do for a session (`limits`): a grant to a waiter exceeds nothing.
 3. A quota that only counts refuses nothing. How often either kind was met is tallied by each replica for itself,
    for people: no outcome depends on it.
@@ -40,7 +41,7 @@ class Had:
 
 
 class Usage:
-    """What everybody has, while there is a policy."""
+    """What everybody has, while there are quotas."""
 
     __slots__ = ("book", "exceeded", "principals", "under")
 
@@ -90,8 +91,10 @@ class Usage:
         return Refused(Code.LIMIT, f"quota {name!r}: {text}")
 
 
-def counted(state: State, book: Rulebook) -> Usage:
-    """What everybody has in a state, from a look at all of it."""
+def counted(state: State, book: Rulebook) -> Usage | None:
+    """What everybody has in a state, from a look at all of it; None: no quota is there to need it."""
+    if not book.policy.quotas:
+        return None
     before = state.usage
     usage = Usage(book, None if before is None else before.exceeded)
     for session in state.sessions.values():
@@ -103,11 +106,11 @@ def counted(state: State, book: Rulebook) -> Usage:
     return usage
 
 
-def recounted(state: State, book: Rulebook) -> Usage:
+def recounted(state: State, book: Rulebook) -> Usage | None:
     """As `counted`, but only what another rulebook counts otherwise: half a million holds take a while."""
     before = state.usage
     prefixes = {quota.prefix or "" for _, quota in book.prefix_quotas}
-    if before is None or prefixes - before.under.keys():
+    if before is None or not book.policy.quotas or prefixes - before.under.keys():
         return counted(state, book)
     usage = Usage(book, before.exceeded)
     usage.principals = before.principals

@@ -218,7 +218,8 @@ def _fits(pattern: str, principal: str) -> bool:
 def denied(principal: str, verb: Verb, name: str) -> Refused:
     """What is said to one who has no right; nothing is said of the name but what it was asked for with."""
     who = repr(principal) if principal else "a connection that has not said who it is"
-    what = "administer this service" if verb is Verb.ADMIN else f"{verb.value} {name!r}"
+    words = {Verb.ADMIN: "administer this service", Verb.EVENTS: f"hear of events of {name!r}"}
+    what = words.get(verb, f"{verb.value} {name!r}")
     return Refused(Code.DENIED, f"{who} may not {what}")
 
 

@@ -58,6 +58,8 @@ def _begin(state: State, command: OpenSession) -> Session:
         principal=principal_of(command),
     )
     state.let_live(session, state.now_at + command.ttl_ms)
+    if session.principal:
+        state.owned += 1
     if state.usage is not None:
         state.usage.add_session(session.principal, 1)
     return session

@@ -135,6 +135,8 @@ def refuse_session(limits: Limits, command: OpenSession) -> Refused | None:
         return out_of_range("grace", command.grace_ms, 0, command.ttl_ms, bound_by="the ttl, ")
     if max(size(command.meta), size(command.secret)) > limits.meta_bytes_max:
         return Refused(Code.LIMIT, f"meta and secret have at most {limits.meta_bytes_max} bytes each")
+    if isinstance(command, OpenSessionAs) and size(command.principal) > limits.meta_bytes_max:
+        return Refused(Code.LIMIT, f"a principal has at most {limits.meta_bytes_max} bytes")
     return None
 
 

@@ -242,5 +242,7 @@ def _rebuild_session(state: State, image: OwnedImage, until_at: int, holds: list
     session.final_answers.update(image.final_answers)
     session.lapsed.update(dict.fromkeys(image.lapsed))
     state.let_live(session, until_at)
+    if session.principal:
+        state.owned += 1
     for hold in holds:
         state.put_in(session, hold)

@@ -72,7 +72,7 @@ class Saving:
         self._sessions = state.sessions
         self._fence = state.fence
         self.kept: list[Kept] = list(state.kept.values())
-        self.has_principals = bool(state.policy.revision) or any(s.principal for s in state.sessions.values())
+        self.has_principals = bool(state.policy.revision or state.owned)
         self._until = state.sessions_until.copy()
         # The newest first: taking from the end is cheap, and sessions are written from the oldest to the newest.
         self._todo = dict.fromkeys(reversed(state.sessions))

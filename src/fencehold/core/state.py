@@ -187,6 +187,7 @@ class State:
         "notices",
         "now_at",
         "outcomes",
+        "owned",
         "policy",
         "position",
         "queues",
@@ -238,11 +239,13 @@ class State:
         self.delays_due: Deadlines[str] = Deadlines()
         self.kept_due: Deadlines[str] = Deadlines()
         self.saving: Saving | None = None
+        self.owned = 0
+        """How many sessions are somebody's."""
         self.policy: Policy = NO_POLICY
         self.rulebook: Rulebook | None = None
         """The policy worked out; None while there is none, and everybody may do everything."""
         self.usage: Usage | None = None
-        """What principals have, while there is a policy."""
+        """What principals have, while there are quotas."""
         # What the entry being applied has led to so far.
         self.outcomes: list[Outcome] = []
         self.notices: list[tuple[int, Notice]] = []
@@ -384,5 +387,7 @@ class State:
         del self.sessions[session.id], self.sessions_until[session.id]
         if session.due_at != NOT_DUE:
             self.sessions_due.drop(session.due_at, session.id)
+        if session.principal:
+            self.owned -= 1
         if self.usage is not None:
             self.usage.add_session(session.principal, -1)

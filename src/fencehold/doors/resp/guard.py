@@ -70,7 +70,7 @@ class Guard:
                 raise TooFast(f"{wait_ms} quota {quota[0]!r}: at most {most} commands a second")
 
     def _may_follow(self, connection: "Connection") -> bool:
-        # A standby that follows a node which does not lead must hear that, whoever it is. Nodes are no users of
+        # A standby that follows a node which does not lead must hear that, let in or not. Nodes are no users of
         # the policy: they show the certificate of nodes.
         return not self._door.node.leads or self._door.is_node(connection)
 

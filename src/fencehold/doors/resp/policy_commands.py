@@ -31,16 +31,15 @@ def get(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 def _shown(too_fast: dict[str, int], state: State) -> dict[str, object]:
     policy = state.policy
-    usage = state.usage
     exceeded = {name: {"commands_per_s": count} for name, count in too_fast.items()}
-    used: dict[str, object] = {}
-    if usage is not None:
-        for (name, what), count in sorted(usage.exceeded.items()):
-            exceeded.setdefault(name, {})[what] = count
-        used = {
-            who: {"sessions": had.sessions, "holds": had.holds, "waiters": had.waiters}
-            for who, had in sorted(usage.principals.items())
-        }
+    for (name, what), count in sorted(state.usage.exceeded.items()) if state.usage is not None else ():
+        exceeded.setdefault(name, {})[what] = count
+    used: dict[str, dict[str, int]] = {}
+    for session in state.sessions.values():
+        had = used.setdefault(session.principal, {"sessions": 0, "holds": 0, "waiters": 0})
+        had["sessions"] += 1
+        had["holds"] += session.size()
+        had["waiters"] += len(session.waiters)
     return {
         "revision": policy.revision,
         "policy": json.dumps(plain(policy), ensure_ascii=False),
