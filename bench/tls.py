@@ -14,7 +14,7 @@ from bench.embedded import AtTheDoor, OnServer
 from bench.musts import Must, at_most, ratio
 from bench.samples import Figures
 from bench.servers import Fencehold
-from fencehold.drivers.tls import TlsFiles, client_context
+from fencehold.drivers.client_tls import TlsFiles, client_context
 from fencehold.security.issuer import Issuer
 
 CONNECTIONS = (1, 64, 256)

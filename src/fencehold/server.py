@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.doors.resp.door import Door, check_host, is_loopback
-from fencehold.drivers.tls import ClientTls
+from fencehold.drivers.client_tls import ClientTls
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.engines.registry import journal_of

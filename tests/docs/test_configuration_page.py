@@ -20,7 +20,7 @@ from fencehold.client.configuring import DEFAULTS
 from fencehold.client.configuring import read as read_by_clients
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
-from fencehold.drivers.tls import VARIABLES
+from fencehold.drivers.client_tls import VARIABLES
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
 from fencehold.security.audit import Bounds as AuditBounds

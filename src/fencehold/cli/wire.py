@@ -28,8 +28,8 @@ from fencehold.client import login
 from fencehold.client.backoff import Backoff
 from fencehold.client.endpoints import SILENT, Address, Endpoint, endpoint, parse
 from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
+from fencehold.drivers.client_tls import client_context, files_of, files_of_environment
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
-from fencehold.drivers.tls import client_context, files_of, files_of_environment
 from fencehold.drivers.troubles import of_attempt
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, UsageError
 

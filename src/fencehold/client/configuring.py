@@ -21,7 +21,7 @@ from fencehold.client.login import LoginFiles
 from fencehold.client.making import URL_VARIABLE, Making
 from fencehold.client.plan import OnUnavailable, Plan, plan_of
 from fencehold.client.rules import rules_of
-from fencehold.drivers.tls import files_of
+from fencehold.drivers.client_tls import files_of
 from fencehold.durations import Duration, seconds_of
 from fencehold.errors import UsageError
 from fencehold.types import Tier

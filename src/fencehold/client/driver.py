@@ -19,7 +19,7 @@ from fencehold.client.endpoints import Endpoint
 from fencehold.client.orders import Connect, Drop
 from fencehold.client.protocol import SessionProtocol
 from fencehold.drivers import troubles
-from fencehold.drivers.tls import ClientTls
+from fencehold.drivers.client_tls import ClientTls
 from fencehold.locks.clock import Clock, clock
 
 FLUSH_AT = 32

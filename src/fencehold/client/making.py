@@ -14,7 +14,7 @@ from fencehold.client.endpoints import Rotation, parse
 from fencehold.client.login import LoginFiles, login_of
 from fencehold.client.protocol import SessionProtocol
 from fencehold.client.settings import Settings
-from fencehold.drivers.tls import ClientTls, TlsFiles, files_of, files_of_environment
+from fencehold.drivers.client_tls import ClientTls, TlsFiles, files_of, files_of_environment
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.identity import session_meta
 from fencehold.version import __version__

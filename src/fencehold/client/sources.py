@@ -16,7 +16,7 @@ from fencehold.client.driver import Driver
 from fencehold.client.endpoints import SCHEMES, wrong_scheme
 from fencehold.client.making import Making
 from fencehold.client.settings import Settings
-from fencehold.drivers.tls import ClientTls
+from fencehold.drivers.client_tls import ClientTls
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Carrier

@@ -14,8 +14,8 @@ from typing import Any, cast
 from hiredis import HiredisError, PushNotification, Reader, ReplyError
 
 from fencehold.client.endpoints import endpoint
+from fencehold.drivers.client_tls import ClientTls
 from fencehold.drivers.resp.wire import command
-from fencehold.drivers.tls import ClientTls
 from fencehold.drivers.troubles import of_attempt
 from fencehold.node.standby import Parting
 from fencehold.node.standbys import Member

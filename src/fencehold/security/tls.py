@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fencehold.drivers.tls import TlsFiles, load_authorities, load_pair, stamp_of
+from fencehold.drivers.client_tls import TlsFiles, load_authorities, load_pair, stamp_of
 from fencehold.errors import UsageError
 from fencehold.security.certificates import NoPrincipal, Read, principal_in, read_pem
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from fencehold.drivers.tls import stamp_of
+from fencehold.drivers.client_tls import stamp_of
 from fencehold.errors import PermissionDenied, UsageError
 from fencehold.security.certificates import check_principal
 

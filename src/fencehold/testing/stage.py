@@ -16,8 +16,8 @@ from fencehold.core.commands import Break, Command, Extend
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Broken, Outcome
 from fencehold.core.state import State
+from fencehold.drivers.client_tls import client_context
 from fencehold.drivers.resp.wire import command
-from fencehold.drivers.tls import client_context
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.views import Explanation

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.core.commands import Suspend
-from fencehold.drivers.tls import TlsFiles, client_context
+from fencehold.drivers.client_tls import TlsFiles, client_context
 from tests.unit.client.service import until
 from tests.unit.doors.box import frame
 from tests.unit.security.authority import Authority, tls_of

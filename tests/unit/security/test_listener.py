@@ -16,7 +16,7 @@ import uvloop
 from fencehold import Unavailable, UsageError, aio
 from fencehold.cli.wire import connect as wire_to
 from fencehold.doors.resp.door import Bounds
-from fencehold.drivers.tls import ClientTls, TlsFiles
+from fencehold.drivers.client_tls import ClientTls, TlsFiles
 from fencehold.security.tls import Clients, ServerTls, server_context
 from fencehold.server import Config, Server
 from tests.unit.client.service import until
@@ -142,7 +142,7 @@ def test_tls_to_a_plain_listener(tmp_path: Path, loop_factory: Loop) -> None:
 
 @LOOPS
 def test_plain_to_a_tls_listener(tmp_path: Path, loop_factory: Loop) -> None:
-    """Whoever speaks plainly is told so in its own protocol: ours, redis-cli, anybody."""
+    """A client that does not speak TLS is told so in its own protocol: ours, redis-cli, any."""
     authority = Authority(tmp_path)
 
     async def scenario() -> None:

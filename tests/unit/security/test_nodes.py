@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencehold import aio
-from fencehold.drivers.tls import TlsFiles, client_context
+from fencehold.drivers.client_tls import TlsFiles, client_context
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.node.leader import Bounds
 from fencehold.node.suspicion import Patience
