@@ -44,7 +44,7 @@ def init(
 ) -> None:
     """Make an authority, a certificate for the nodes and one for an administrator, and say what to type next.
 
-    For a first cluster. Whoever has an authority already needs none of this: `fencehold serve --tls-cert …`.
+    For a first cluster. If you have an authority already, you need none of this: `fencehold serve --tls-cert …`.
     """
     directory = directory.expanduser().absolute()
     issuer = Issuer.make(directory)

@@ -5,7 +5,7 @@
    that is how they know one another.
 3. A renewal has a new key and the same names. Files are put in their place whole.
 
-It is for those who have no authority yet. Whoever has one (Vault, cert-manager, SPIRE, step-ca) uses that.
+It is for those who have no authority yet. Those who have one (Vault, cert-manager, SPIRE, step-ca) use that.
 """
 
 import ipaddress

@@ -23,7 +23,7 @@ _ACCEPT_AT_ONCE = 64
 _ACCEPT_AGAIN_S = 0.5
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _HANDSHAKE = 0x16
-"""The first byte of whoever speaks TLS."""
+"""The first byte that a client sends over TLS."""
 _TOLD_PER_S = 5
 _LINGER_S = 0.3
 """How long a client has to read why its handshake failed before the connection is closed."""
@@ -71,7 +71,7 @@ class TlsListener:
         """Listen; returns the port.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address is in use, or not one of this machine.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -300,7 +300,7 @@ def test_what_is_shown_is_in_no_repr() -> None:
 
 
 def test_a_check_that_fails_lets_nobody_in() -> None:
-    """And whoever asked is told so, and does not wait for ever."""
+    """And the client is told so, and does not wait for ever."""
 
     async def broken(user: str, secret: str) -> bool:
         raise RuntimeError("a bug")

@@ -169,7 +169,7 @@ def test_it_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_what_finds_no_room_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a gap record, as soon as one can be written; whoever tells it never waits."""
+    """By a gap record, as soon as one can be written; the event loop never waits."""
     gate = threading.Event()
     write = os.write
 

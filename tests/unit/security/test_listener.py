@@ -143,7 +143,7 @@ def test_tls_to_a_plain_listener(tmp_path: Path, loop_factory: Loop) -> None:
 
 @LOOPS
 def test_plain_to_a_tls_listener(tmp_path: Path, loop_factory: Loop) -> None:
-    """Whoever speaks plainly is told so in its own protocol: ours, redis-cli, anybody."""
+    """A client that does not speak TLS is told so in its own protocol: ours, redis-cli, any."""
     authority = Authority(tmp_path)
 
     async def scenario() -> None:
