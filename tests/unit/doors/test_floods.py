@@ -37,4 +37,4 @@ def test_a_flood_of_one_principal_waits_for_itself() -> None:
             for _ in range(COMMANDS):
                 await client.reply()
 
-    serve(scenario, seconds_max=120)
+    serve(scenario)
