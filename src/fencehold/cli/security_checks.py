@@ -42,6 +42,8 @@ def _encryption(is_tls: bool, is_local: bool) -> Finding:
 def _logins(auth: str, principal: str, is_local: bool) -> Finding:
     if auth == "required":
         return Finding("logins", "ok", f"everybody is asked; you are {principal or 'nobody'}")
+    if auth == "policy":
+        return Finding("logins", "ok", f"the policy says who may do what; you are {principal or 'nobody'}")
     if is_local:
         return Finding("logins", "ok", "nobody is asked: everybody on this machine can take and break any lock")
     said = "nobody is asked: everybody who can connect can take and break any lock"

@@ -28,6 +28,12 @@ def test_what_is_open_to_other_machines_is_warned_of() -> None:
     assert levels({"role": "leader"}) == []
 
 
+def test_a_policy_is_no_open_door() -> None:
+    """Where it says who may do what, not everybody on the machine can break any lock."""
+    local = {**SAFE, "tls": 0, "auth": "policy", "listens_on": "127.0.0.1", "principal": "ann"}
+    assert list(security_checks.server(local, None))[1].said == "the policy says who may do what; you are ann"
+
+
 @pytest.mark.parametrize(("days", "level"), [(-1, "fail"), (3, "warn"), (13, "warn"), (30, "ok")])
 def test_a_certificate_that_expires_soon_is_warned_of(days: int, level: str) -> None:
     """Two weeks before; one that has expired fails."""

@@ -187,7 +187,7 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "engine": node.journal.declared.engine,
         "durable": int(node.journal.declared.durable),
         "tls": int(connection.door.certificates is not None),
-        "auth": "required" if connection.door.asks else "none",
+        "auth": _auth(connection.door),
         "listens_on": connection.door.host,
         "principal": connection.principal,
         "node": place.member.name,
@@ -216,6 +216,11 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
     }
     lines = ["# Fencehold", *(f"{key}:{'' if value is None else value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
+
+
+def _auth(door: "Door") -> str:
+    """Who has to say who they are: everybody, who wants to do anything, or nobody."""
+    return "required" if door.asks else "none" if door.guard is None else "policy"
 
 
 def _may_know(connection: Connection) -> bool:
