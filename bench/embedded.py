@@ -28,10 +28,12 @@ class AtTheDoor(Contestant):
         super().__init__(name)
         self._server, self._connections = server, connections
         self._command, self._requests = command, requests
+        self.options: tuple[str, ...] = ()
+        """More of `redis-benchmark`."""
 
     async def round(self) -> Figures:
         process = await asyncio.create_subprocess_exec(
-            *("redis-benchmark", "-p", str(self._server.port), "-c", str(self._connections)),
+            *("redis-benchmark", "-p", str(self._server.port), "-c", str(self._connections), *self.options),
             *("-n", str(self._requests), "-r", "1000000000", "--csv", *self._command),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

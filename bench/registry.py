@@ -19,6 +19,7 @@ MODULES = (
     "bench.fencing",
     "bench.guarding",
     "bench.abuse",
+    "bench.tls",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 

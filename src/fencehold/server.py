@@ -8,13 +8,15 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
-from fencehold.doors.resp.door import Door
+from fencehold.doors.resp.door import Door, check_host, is_loopback
+from fencehold.drivers.tls import ClientTls
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.engines.registry import journal_of
@@ -28,6 +30,11 @@ from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
+from fencehold.security.admission import Admission
+from fencehold.security.audit import AuditLog
+from fencehold.security.audit import Bounds as AuditBounds
+from fencehold.security.tls import Certificates, Clients, ServerTls
+from fencehold.security.tokens import Tokens
 
 PORT = 7420
 
@@ -47,11 +54,44 @@ class Config(NamedTuple):
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
-    """Listen on an address other machines can reach, though nothing is encrypted or authenticated yet."""
+    """Listen on an address other machines can reach, encrypted or not, and ask nobody who they are."""
+    tls: ServerTls | None = None
+    """What the listener is secured with; other nodes are reached the same way."""
+    tokens: Path | None = None
+    """A file with the tokens of services, hashed."""
+    auth: bool | None = None
+    """Whether everybody has to say who they are; None: where other machines can connect, and where certificates of
+    clients are required."""
     limits: Limits = Limits()
     leader: LeaderBounds = LeaderBounds()
     patience: Patience = Patience()
     door: DoorBounds = DoorBounds()
+    audit_log: Path | None = None
+    """The directory of an audit log; None: nothing is written down."""
+    audit: AuditBounds = AuditBounds()
+
+    @property
+    def asks(self) -> bool:
+        """Whether everybody has to say who they are."""
+        if self.auth is not None:
+            return self.auth
+        wants_certificates = self.tls is not None and self.tls.clients is Clients.REQUIRED
+        return wants_certificates or not (self.insecure or is_loopback(self.host))
+
+    def checked(self) -> "Config":
+        """The same, if it is as secure as it must be.
+
+        Raises:
+            UsageError: other machines can connect, and nothing is encrypted or nobody is asked; or the nodes of a
+                service that asks everybody could not know one another.
+        """
+        check_host(self.host, insecure=self.insecure, tls=self.tls is not None, asks=self.asks)
+        if self.engine and self.asks and (self.tls is None or self.tls.clients is Clients.NONE):
+            raise UsageError(
+                "nodes that share an engine know one another by certificates: say --tls-ca FILE and "
+                "--tls-clients optional or required, too"
+            )
+        return self
 
 
 class Server:
@@ -81,8 +121,18 @@ class Server:
             calendar=calendar,
         )
         self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader, calendar=calendar)
-        self.door = Door(self.node, volatile=self.volatile, bounds=config.door, clock=clock)
+        certificates = Certificates(config.tls) if config.tls is not None else None
+        self.door = Door(
+            self.node,
+            volatile=self.volatile,
+            bounds=config.door,
+            clock=clock,
+            certificates=certificates,
+            admission=Admission(tokens=Tokens(config.tokens) if config.tokens is not None else None),
+            asks=config.asks,
+        )
         self.node.on_deposed = self._on_deposed
+        self.audit: AuditLog | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -93,10 +143,12 @@ class Server:
             UsageError, OSError: the address cannot be had.
         """
         try:
+            self.config.checked()
+            self._open_audit()
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
-                self.node.join(self._member(), LeaderLink(self._member()))
+                self.node.join(self._member(), LeaderLink(self._member(), self._peer_tls()))
             await self._run()
             if not self.is_clustered:
                 await self._listen()
@@ -106,6 +158,18 @@ class Server:
 
     async def _listen(self) -> None:
         self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
+
+    def _open_audit(self) -> None:
+        """Before anything is read: what the audit log misses comes from the journal."""
+        if self.config.audit_log is None:
+            return
+        self.audit = log = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
+        self.door.audit_with(log)
+        for node in (self.node, self.volatile.node):
+            node.replica.on_entry = partial(log.on_entry, node.tier.name)
+
+    def _peer_tls(self) -> ClientTls | None:
+        return ClientTls(self.config.tls.own) if self.config.tls is not None else None
 
     async def _run(self) -> None:
         self._running = asyncio.create_task(self._run_both(), name="fencehold server")
@@ -160,6 +224,9 @@ class Server:
             with contextlib.suppress(Exception):
                 await running
         await self.door.close()
+        if self.audit is not None:
+            log, self.audit = self.audit, None
+            await asyncio.to_thread(log.close)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -22,8 +22,10 @@ from fencehold.client.config import read as read_by_clients
 from fencehold.client.options import ConnectOptions
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.drivers.tls import VARIABLES
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.server import Config
 from tests.docs.pages import ROOT, anchors, blocks
 
@@ -32,6 +34,7 @@ TABLES: dict[str, tuple[type, str]] = {
     "Limits": (Limits, "`Limits`, in `fencehold.core.limits`"),
     "leader.Bounds": (LeaderBounds, "`Bounds`, in `fencehold.node.leader`"),
     "door.Bounds": (DoorBounds, "`Bounds`, in `fencehold.doors.resp.door`"),
+    "audit.Bounds": (AuditBounds, "`Bounds`, in `fencehold.security.audit`"),
     "Patience": (Patience, "`Patience`, in `fencehold.node.suspicion`"),
     "Config": (Config, "## An embedded server"),
 }
@@ -69,7 +72,7 @@ def test_every_field_is_there_with_its_default(name: str) -> None:
     shown = {field: value(cells[0]) for field, cells in table(words).items()}
     wanted = defaults(kind)
     if kind is Config:
-        wanted |= {"leader": ..., "door": ...}
+        wanted |= {"leader": ..., "door": ..., "audit": ...}
     assert shown == wanted
 
 
@@ -106,6 +109,7 @@ def test_what_help_says_of_a_default_is_so() -> None:
         assert (duration(said) if isinstance(setting.default, float) else said) in (
             setting.default,
             str(setting.default),
+            getattr(setting.default, "value", None),
         )
 
 
@@ -159,7 +163,9 @@ def test_every_parameter_of_connect_is_there() -> None:
 def test_no_variable_is_named_that_nobody_reads() -> None:
     """A variable on the page is one of the command's."""
     named = set(re.findall(r"`(FENCEHOLD_\w+)`", PAGE.read_text()))
-    assert named == {words[0].strip("`") for _, words in _options()} | {"FENCEHOLD_URL", VARIABLE}
+    login = {"FENCEHOLD_USER", *(f"FENCEHOLD_{each}" for each in ("SECRET", "SECRET_FILE", "TOKEN", "TOKEN_FILE"))}
+    of_clients = {"FENCEHOLD_URL", *VARIABLES.values(), *login}
+    assert named == {words[0].strip("`") for _, words in _options()} | {VARIABLE} | of_clients
 
 
 def test_the_sections_that_other_pages_link_to_are_there() -> None:

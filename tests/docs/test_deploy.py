@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from fencehold.security.issuer import Issuer
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd/fencehold.service"
 MANIFEST = DEPLOY / "kubernetes/fencehold.yaml"
@@ -44,9 +46,14 @@ def test_systemd_would_complain_of_a_wrong_unit(tmp_path: Path) -> None:
     assert f"{UNIT.name}:" in done.stderr
 
 
-def test_serve_takes_the_configuration_beside_the_unit() -> None:
-    """The TOML file is one that `serve` starts with."""
-    assert "10.0.0.2" in checked("--config", str(DEPLOY / "systemd/fencehold.toml"))
+def test_serve_takes_the_configuration_beside_the_unit(tmp_path: Path) -> None:
+    """The TOML file is one that `serve` starts with, once the certificates are where it says."""
+    issuer = Issuer.make(tmp_path / "pki")
+    issuer.for_node("server", ["10.0.0.1"])
+    file = tmp_path / "fencehold.toml"
+    said = (DEPLOY / "systemd/fencehold.toml").read_text()
+    file.write_text(said.replace("/etc/fencehold/pki", str(issuer.folder)))
+    assert "10.0.0.2" in checked("--config", str(file))
 
 
 def test_the_manifest_hangs_together() -> None:
@@ -65,14 +72,19 @@ def test_the_manifest_hangs_together() -> None:
     assert [port["port"] for port in found["Service"]["spec"]["ports"]] == list(ports.values())
 
 
-def test_serve_takes_what_the_manifest_says() -> None:
-    """The arguments of the container are ones that `serve` starts with."""
+def test_serve_takes_what_the_manifest_says(tmp_path: Path) -> None:
+    """The arguments of the container are ones that `serve` starts with, once the certificates are there."""
+    issuer = Issuer.make(tmp_path)
+    pair = issuer.for_node("server", ["*.fencehold.locks"])
+    for path, name in ((pair.cert, "tls.crt"), (pair.key, "tls.key"), (issuer.ca.cert, "ca.crt")):
+        path.rename(tmp_path / name)
     (container,) = objects()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     program, verb, *args = container["args"]
     assert (program, verb) == ("fencehold", "serve")
     given = {"POD_NAME": "fencehold-0", "POD_NAMESPACE": "locks"}
     for name, value in given.items():
         args = [arg.replace(f"$({name})", value) for arg in args]
+    args = [arg.replace("=/tls/", f"={tmp_path}/") for arg in args]
     assert "$(" not in " ".join(args)
     said = checked(*args, FENCEHOLD_ENGINE="etcd://etcd-0,etcd-1")
     assert "fencehold-0.fencehold.locks:7420" in said

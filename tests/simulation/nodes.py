@@ -8,6 +8,7 @@ from fencehold.doors.resp.connection import Connection
 from fencehold.node.leader import Bounds
 from fencehold.node.saver import Saver
 from fencehold.node.suspicion import Patience
+from fencehold.security.admission import How, Known
 from fencehold.server import Config, Server
 from tests.simulation.calendars import Calendars
 from tests.simulation.process import Process
@@ -64,7 +65,7 @@ def _know_hosts(server: Server) -> None:
 
     def on_opened(connection: Connection) -> None:
         opened(connection)
-        connection.end_admission(connection.peer.rpartition(":")[0])
+        connection.admit(Known(connection.peer.rpartition(":")[0], How.CERTIFICATE))
 
     door.on_opened = on_opened  # type: ignore[method-assign]
 

@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("demo", "demo", SERVER),
     "backup": ("backup", "backup", SERVER),
     "journal": ("journal", "JOURNAL", SERVER),
+    "security": ("security", "SECURITY", SERVER),
+    "audit": ("audit", "AUDIT", SERVER),
     "run": ("run", "run", SCRIPTS),
     "acquire": ("leases", "acquire", SCRIPTS),
     "extend": ("leases", "extend", SCRIPTS),
@@ -51,6 +53,8 @@ GROUPS = {
     "policy": "Show the policy of a server, plan a change of it, apply one.",
     "user": "Add, change, disable and remove users.",
     "role": "Show roles and their rules.",
+    "security": "Make an authority and certificates for a first cluster, renew them, make tokens.",
+    "audit": "See that an audit log is whole, and read its end.",
 }
 
 

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fencehold import __version__
-from fencehold.cli import engine_checks, load_checks
+from fencehold.cli import engine_checks, load_checks, security_checks
 from fencehold.cli.cluster_checks import cluster
 from fencehold.cli.findings import Finding
 from fencehold.cli.survey import survey
@@ -29,6 +29,7 @@ def all_findings(url: str, data: Path | None) -> Iterator[Finding]:
     """Every check, in the order they are worth reading. A disk of this machine is tried only if it is named."""
     yield from server(url)
     yield from nodes(url)
+    yield from security_checks.own_files(url)
     yield clock()
     if data is not None:
         yield from disk(data)
@@ -54,6 +55,7 @@ def server(url: str) -> Iterator[Finding]:
         yield Finding("role", "ok" if leads else "warn", f"{known['role']}, epoch {known['epoch']}", advice)
         yield _engine(str(known["engine"]), bool(known["durable"]))
         yield _round_trip([_timed_ms(lambda: wire.call("PING")) for _ in range(20)])
+        yield from security_checks.server(known, wire.certificate)
         yield from load_checks.clients(known)
         health = wire.call("NODE.HEALTH")
         yield from load_checks.work(health)

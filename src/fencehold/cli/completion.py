@@ -48,12 +48,12 @@ def is_plain(name: str) -> bool:
 
 def _asked(url: str, tier: str, prefix: str) -> list[str]:
     # Not at the top: it is loaded for every command, and few of them are completed.
-    from fencehold.cli.wire import Wire, login_of  # noqa: PLC0415
+    from fencehold.cli.wire import Wire, login_of, tls_of  # noqa: PLC0415
     from fencehold.drivers.address import service_address  # noqa: PLC0415
     from fencehold.errors import FenceholdError  # noqa: PLC0415
 
     address = service_address(url)
-    greeting = (*login_of(address), *(("TIER", tier) if tier else ()))
+    greeting, tls = (*login_of(address), *(("TIER", tier) if tier else ())), tls_of(address)
     until = time.monotonic() + TOTAL_S
     for endpoint in address.endpoints:
         left_s = until - time.monotonic()
@@ -61,7 +61,8 @@ def _asked(url: str, tier: str, prefix: str) -> list[str]:
             break
         # Any node knows them, whether it leads or not; an unreachable one costs a part of the time.
         with contextlib.suppress(OSError, UnicodeError, FenceholdError):
-            wire = Wire(endpoint, *greeting, connect_s=min(left_s, _EACH_S), greet_s=min(left_s, _EACH_S))
+            each_s = min(left_s, _EACH_S)
+            wire = Wire(endpoint, *greeting, connect_s=each_s, greet_s=each_s, tls=tls)
             with contextlib.closing(wire):
                 listed = wire.call("LOCK.LIST", "PREFIX", prefix, "COUNT", NAMES_MAX, "STALE", timeout=left_s)
                 return [str(found["name"]) for found in listed[1]]

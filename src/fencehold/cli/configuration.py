@@ -10,17 +10,19 @@
 import ipaddress
 import socket
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.cli.credentials import from_environment, password_of
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
-from fencehold.doors.resp.door import check_host
 from fencehold.drivers.address import endpoint, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
+from fencehold.security.tls import ServerTls, server_context
+from fencehold.security.tokens import Tokens
 from fencehold.server import Config
 
 SOURCES = ("option", "environment", "file", "default")
@@ -57,7 +59,6 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         UsageError: a setting, or a combination of settings, is not allowed; the message names it.
     """
     said = {name: _nearest(name, given, file) for name in SETTINGS}
-    check_host(said["host"].value, insecure=said["insecure"].value)
     url = _settle_journal(said)
     config = Config(
         data=said["data"].value,
@@ -67,9 +68,14 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         port=said["port"].value,
         advertise=said["advertise"].value,
         insecure=said["insecure"].value,
+        tls=_tls(said),
+        auth=said["auth"].value.is_required,
+        tokens=_tokens(said["tokens"].value),
+        audit_log=said["audit_log"].value and said["audit_log"].value.expanduser(),
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
         **{_FIELDS[table]: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
     )
+    config.checked()
     if url:
         config = _settle_membership(config, said)
     else:
@@ -106,6 +112,8 @@ def show(known: Configuration) -> None:
 def _shown(value: Any) -> Any:
     if value == "":
         return None
+    if isinstance(value, Enum):
+        return value.value
     return str(value) if isinstance(value, Path) else value
 
 
@@ -115,6 +123,31 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
     if name in file.settings:
         return Said(file.settings[name], "file")
     return Said(SETTINGS[name].default, "default")
+
+
+def _tls(said: Mapping[str, Said]) -> ServerTls | None:
+    """What the listener is secured with, if it is; read once, so that what is wrong is said before it starts."""
+    cert, key, ca = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca"))
+    if cert is None and key is None:
+        for name in ("tls_ca", "tls_clients"):
+            if said[name].source != "default":
+                raise UsageError(f"{_where(said[name], name)} needs --tls-cert FILE and --tls-key FILE, too")
+        return None
+    if cert is None or key is None:
+        raise UsageError("a certificate needs its key: say both --tls-cert FILE and --tls-key FILE")
+    ca = ca and ca.expanduser()
+    tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value)
+    server_context(tls)
+    return tls
+
+
+def _tokens(path: Path | None) -> Path | None:
+    """The file of tokens, read once, so that what is wrong is said before it starts."""
+    if path is None:
+        return None
+    path = path.expanduser()
+    Tokens(path)
+    return path
 
 
 def _settle_journal(said: dict[str, Said]) -> str:

@@ -185,7 +185,7 @@ def _all_sessions(wire: Wire) -> Iterator[dict[str, Any]]:
 def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """Show the state of the leader: its version, role, position, counts."""
     with wired(url, patience_s=0, tier=tier) as wire:
-        found = {"url": f"fencehold://{wire.endpoint}", **shapes.server(facts(wire))}
+        found = {"url": wire.url, **shapes.server(facts(wire))}
     if as_json:
         say_json(found)
     else:
@@ -210,7 +210,7 @@ def ping(
         role, version = wire.hello["role"], wire.hello["version"]
         leader = "" if wire.leads else ", ".join(map(str, wire.leader()))
     if as_json:
-        url = f"fencehold://{wire.endpoint}"
+        url = wire.url
         say_json({"url": url, "role": role, "version": version, "round_trip_s": round_trip_us / 1e6})
     else:
         tell(f"{wire.endpoint} answers in {round_trip_us} µs: fencehold {version}, {role}")

@@ -20,7 +20,7 @@ from fencehold.cli.exits import Exit, exit_of
 from fencehold.cli.failures import fail
 from fencehold.cli.options import lasting, port_number
 from fencehold.cli.server_process import Serving
-from fencehold.cli.settings import SETTINGS, File, read
+from fencehold.cli.settings import SETTINGS, Auth, File, read
 from fencehold.errors import (
     AlreadyOwned,
     Damaged,
@@ -30,9 +30,11 @@ from fencehold.errors import (
     OutcomeUnknown,
     UsageError,
 )
+from fencehold.security.tls import Clients
 from fencehold.server import Config
 
 _JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Where it listens, what it says"
+_SECURITY = "Who is let in"
 
 
 def _option(setting: str, panel: str, words: str, *flags: str, **more: Any) -> Any:
@@ -115,12 +117,47 @@ Port = Annotated[
         show_default=str(SETTINGS["port"].default),
     ),
 ]
+TlsCert = Annotated[
+    Path | None,
+    _option("tls_cert", _SECURITY, "Speak TLS, with this certificate (and its chain).", metavar="FILE"),
+]
+TlsKey = Annotated[Path | None, _option("tls_key", _SECURITY, "The key of that certificate.", metavar="FILE")]
+TlsCa = Annotated[
+    Path | None,
+    _option("tls_ca", _SECURITY, "Who signs the certificates of clients and of other nodes.", metavar="FILE"),
+]
+TlsClients = Annotated[
+    Clients | None,
+    _option(
+        "tls_clients",
+        _SECURITY,
+        "Whether clients are asked for a certificate.",
+        show_default=Clients.NONE.value,
+    ),
+]
+Authentication = Annotated[
+    Auth | None,
+    _option(
+        "auth",
+        _SECURITY,
+        "Whether everybody has to say who they are; auto: where other machines can connect.",
+        show_default=Auth.AUTO.value,
+    ),
+]
+TokensFile = Annotated[
+    Path | None,
+    _option("tokens", _SECURITY, "The tokens of services, hashed: `fencehold security token`.", metavar="FILE"),
+]
+AuditLog = Annotated[
+    Path | None,
+    _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
+]
 Insecure = Annotated[
     bool | None,
     _option(
         "insecure",
-        _REST,
-        "Listen where other machines can connect, though nothing is encrypted or authenticated.",
+        _SECURITY,
+        "Listen where other machines can connect without TLS, or without asking who they are.",
         "--insecure",
     ),
 ]
@@ -156,6 +193,13 @@ def serve(
     leader_timeout: LeaderTimeout = None,
     host: Host = None,
     port: Port = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    tls_clients: TlsClients = None,
+    auth: Authentication = None,
+    tokens: TokensFile = None,
+    audit_log: AuditLog = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,

@@ -22,10 +22,12 @@ from fencehold.cli.exits import Exit
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.core.events import Event
+from fencehold.doors.resp.door import is_loopback
 from fencehold.doors.resp.traffic import Flood
 from fencehold.drivers.address import shown
 from fencehold.locks.views import party
 from fencehold.runtime.tuning import tune_for_serving
+from fencehold.security.tls import notes_of
 from fencehold.server import Config, Server
 
 _MARGIN = 14
@@ -54,6 +56,7 @@ class Serving:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         server = Server(self._config)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, server)
         if await self._started(server):
             await self._serve_on(server)
         self._say("stopped", position=server.node.replica.machine.position)
@@ -64,7 +67,12 @@ class Serving:
             self.was_ready = True
             self._on_port(server.port)
             self._say_ready(server)
+            for note in notes_of(self._config.tls) if self._config.tls is not None else ():
+                self._say_weak(note)
             server.node.on_broken = self._say_broken
+            server.door.on_refused = self._say_refused
+            if server.door.certificates is not None:
+                server.door.certificates.on_reloaded = self._say_reloaded
             server.door.traffic.on_flood = partial(self._say_flood, server)
             server.node.on_room = partial(self._say_room, server)
             if server.is_clustered:
@@ -137,6 +145,33 @@ class Serving:
             facts = {"client": name, "peer": peer, "commands_per_s": flood.commands_per_s}
             _LOG.warning("throttled", extra={"facts": facts})
 
+    def _say_refused(self, peer: str, why: str) -> None:
+        """Somebody was not let in: from where, and why."""
+        if self._greets:
+            self._print(f"{clean(peer)} was not let in: {clean(why)}", is_trouble=True)
+        else:
+            _LOG.warning("refused", extra={"facts": {"peer": peer, "why": why}})
+
+    def _say_weak(self, note: str) -> None:
+        if self._greets:
+            self._print(note, is_trouble=True)
+        else:
+            _LOG.warning("weak", extra={"facts": {"note": note}})
+
+    def _say_reloaded(self, words: str, is_trouble: bool) -> None:
+        if self._greets:
+            self._print(words, is_trouble=is_trouble)
+        else:
+            event = "certificate_kept" if is_trouble else "certificate_reloaded"
+            _LOG.log(logging.WARNING if is_trouble else logging.INFO, event, extra={"facts": {"note": words}})
+
+    def _on_hangup(self, server: Server) -> None:
+        """SIGHUP: read again what is read from files."""
+        if server.door.certificates is not None:
+            server.door.certificates.reload()
+        else:
+            self._say("hangup", note="nothing to read again: this listener does not speak TLS")
+
     def _print(self, words: str, *, is_trouble: bool) -> None:
         at = time.strftime("%H:%M:%S")
         console(stderr=True).print(f"  {at}    {words}", style="yellow" if is_trouble else "")
@@ -177,6 +212,10 @@ class Serving:
             host=self._config.host,
             port=server.port,
             **_whereabouts(server),
+            tls=self._config.tls is not None,
+            auth="required"
+            if self._config.asks
+            else f"none: {_everybody(self._config)} can take and break any lock",
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
             version=__version__,
@@ -199,7 +238,7 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     out = console(stderr=True)
     out.print(f"Fencehold {__version__}", style="bold", end="")
     out.print(f"   Python {platform.python_version()}, pid {os.getpid()}", style="dim")
-    url = f"fencehold://{config.host}:{server.port}"
+    url = f"{'fencehold' if config.tls is None else 'fenceholds'}://{config.host}:{server.port}"
     _line(out, "listens on", url, "green")
     if server.is_clustered:
         _line(out, "node", f"{server.node.member.name}, advertised as {server.node.member.address}")
@@ -211,12 +250,17 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
         _line(out, "recovered", f"position {state.position}, fence {state.fence}, {len(state.sessions)} sessions")
     for note in notes:
         _line(out, "repaired", note, "yellow")
-    if config.insecure:
-        _line(out, "insecure", "anyone who can connect can take and break any lock", "yellow")
+    if not config.asks:
+        _line(out, "open", f"{_everybody(config)} can take and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     _line(out, "try it", _to_paste(*command))
     out.print("  ctrl-c stops it", style="dim")
+
+
+def _everybody(config: Config) -> str:
+    """Whom a server lets in that asks nobody."""
+    return "everybody on this machine" if is_loopback(config.host) else "everybody who can connect"
 
 
 def _whereabouts(server: Server) -> dict[str, object]:

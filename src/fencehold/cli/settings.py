@@ -9,6 +9,7 @@ import difflib
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,9 +22,24 @@ from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.security.audit import Bounds as AuditBounds
+from fencehold.security.tls import Clients
 from fencehold.server import PORT
 
 _FILE_BYTES_MAX = 1 << 20
+
+
+class Auth(Enum):
+    """Whether everybody has to say who they are."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    NONE = "none"
+
+    @property
+    def is_required(self) -> bool | None:
+        """None: where other machines can connect, and where certificates of clients are required."""
+        return None if self is Auth.AUTO else self is Auth.REQUIRED
 
 
 class Wrong(Exception):
@@ -47,6 +63,18 @@ def _text(value: Any) -> str:
 
 def _path(value: Any) -> Path:
     return Path(_text(value))
+
+
+def _auth(value: Any) -> Auth:
+    if value not in [each.value for each in Auth]:
+        raise Wrong('"auto", "required" or "none"')
+    return Auth(value)
+
+
+def _clients(value: Any) -> Clients:
+    if value not in [each.value for each in Clients]:
+        raise Wrong('"none", "optional" or "required"')
+    return Clients(value)
 
 
 def _flag(value: Any) -> bool:
@@ -80,13 +108,25 @@ SETTINGS = {
     "port": Setting(_port, PORT, "FENCEHOLD_PORT"),
     "advertise": Setting(_text, "", "FENCEHOLD_ADVERTISE"),
     "leader_timeout": Setting(_duration, Patience().leader_timeout_s, "FENCEHOLD_LEADER_TIMEOUT"),
+    "tls_cert": Setting(_path, None, "FENCEHOLD_TLS_CERT"),
+    "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
+    "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),
+    "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
+    "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
+    "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
+    "audit_log": Setting(_path, None, "FENCEHOLD_AUDIT_LOG"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
 }
 """In the order they are shown. An option of `serve` is called the same, with dashes."""
 
-TABLES: dict[str, Callable[..., Any]] = {"limits": Limits, "leader": LeaderBounds, "listener": DoorBounds}
+TABLES: dict[str, Callable[..., Any]] = {
+    "limits": Limits,
+    "leader": LeaderBounds,
+    "listener": DoorBounds,
+    "audit": AuditBounds,
+}
 
 _OLD_TABLES = {"door": "listener"}
 """Earlier spellings of tables, which files may still use."""
@@ -130,7 +170,7 @@ def _read(known: dict[str, Any]) -> File:
         if old in known:
             known[name] = known.pop(old)
     tables = {name: known.pop(name) for name in TABLES if name in known}
-    # The same file may configure clients, too, see `client.configuring`.
+    # The same file may configure clients, too, see `client.config`.
     known.pop("client", None)
     for key in known:
         if key not in SETTINGS:

@@ -7,10 +7,11 @@
 3. If two claim to lead, the one with the newer epoch does; the other has not noticed yet.
 """
 
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, address_of, login_of, told
+from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, address_of, login_of, tls_of, told
 from fencehold.drivers.address import Endpoint, endpoint
 from fencehold.errors import FenceholdError, UsageError
 
@@ -63,22 +64,22 @@ def survey(url: str) -> Survey:
     """Ask all nodes that can be found.
 
     Raises:
-        UsageError, Unsupported: the URL is none that can be asked.
+        UsageError: the URL is none that can be asked.
     """
     address = address_of(url)
-    login = login_of(address)
+    login, tls = login_of(address), tls_of(address)
     answers: dict[Endpoint, Answer] = {}
     to_ask = list(dict.fromkeys(address.endpoints))
     with ThreadPoolExecutor(_AT_ONCE_MAX) as pool:
         while to_ask and len(answers) < NODES_MAX:
-            answers |= zip(to_ask, pool.map(lambda place: _ask(place, login), to_ask), strict=True)
+            answers |= zip(to_ask, pool.map(lambda place: _ask(place, login, tls), to_ask), strict=True)
             to_ask = [place for place in _named(answers) if place not in answers]
     return drawn_up(answers)
 
 
-def _ask(place: Endpoint, login: tuple[str, ...]) -> Answer:
+def _ask(place: Endpoint, login: tuple[str, ...], tls: ssl.SSLContext | None) -> Answer:
     try:
-        wire = Wire(place, *login)
+        wire = Wire(place, *login, tls=tls)
     except (OSError, UnicodeError, FenceholdError) as failure:
         return Answer({}, told(failure))
     try:

@@ -12,6 +12,7 @@ import contextlib
 import random
 import select
 import socket
+import ssl
 import sys
 import time
 from collections import deque
@@ -23,12 +24,14 @@ import hiredis
 
 from fencehold import __version__
 from fencehold.cli.output import ago, clean, note
+from fencehold.client import login
 from fencehold.client.endpoints import SILENT
 from fencehold.client.protocol.connection import HUNG_UP, NO_PROTOCOL, Backoff
 from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
 from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
-from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, Unsupported, UsageError
+from fencehold.drivers.tls import client_context, files_of_environment
+from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, UsageError
 
 CONNECT_TIMEOUT_S = 2.0
 GREET_TIMEOUT_S = 3.0
@@ -73,6 +76,7 @@ class Wire:
         *more: str,
         connect_s: float = CONNECT_TIMEOUT_S,
         greet_s: float = GREET_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Connect and greet, with more words in the greeting if there are any.
 
@@ -81,11 +85,18 @@ class Wire:
             FenceholdError: what answers does not want us, or is no server of ours.
         """
         self.endpoint = endpoint
+        self.url = f"{'fencehold' if tls is None else 'fenceholds'}://{endpoint}"
+        """Where it is connected to, without who asks."""
+        self.certificate: bytes | None = None
+        """What the server showed, in DER form; None if it does not speak TLS."""
         self._reader = hiredis.Reader(encoding=_TEXT[0], errors=_TEXT[1])
         self._pushes: deque[list[Any]] = deque()
         self._socket = socket.create_connection(endpoint, timeout=connect_s)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._socket = secured = tls.wrap_socket(self._socket, server_hostname=endpoint.host)
+                self.certificate = secured.getpeercert(True)
             words: tuple[str | int, ...] = ("HELLO", 3, *more, "SETNAME", f"fencehold-cli/{__version__}")
             self.hello = self._greeted(words, greet_s)
         except BaseException:
@@ -144,7 +155,7 @@ class Wire:
         # First what arrived together with the last reply: the socket does not become readable for it again.
         while not self._unpack():
             wait = None if until is None else max(0.0, until - time.monotonic())
-            if not select.select([self._socket], [], [], wait)[0]:
+            if not self._has_read_ahead() and not select.select([self._socket], [], [], wait)[0]:
                 return None
             try:
                 self._feed()
@@ -154,6 +165,10 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _has_read_ahead(self) -> bool:
+        """Whether TLS has read more than it gave us: the socket would not speak of that again."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _greeted(self, words: tuple[str | int, ...], timeout: float) -> dict[str, Any]:
         """The greeting of the other side, if it is a Fencehold server."""
@@ -165,6 +180,9 @@ class Wire:
             raise Unavailable(SILENT) from error
         except ConnectionResetError as error:
             raise Unavailable(HUNG_UP) from error
+        except ssl.SSLError as error:
+            # By TLS 1.3 a server says only now that it does not want our certificate.
+            raise Unavailable(of_attempt(error)) from error
         if isinstance(reply, hiredis.ReplyError):
             raise refused(str(self.endpoint), *split(str(reply)))
         if not isinstance(reply, dict):
@@ -254,8 +272,7 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False,
 
     Raises:
         CannotConnect: none answers.
-        UsageError: what answers is a Redis.
-        Unsupported: the URL asks for TLS.
+        UsageError: what answers is a Redis, or the files of TLS cannot be used.
     """
     address = address_of(url)
     until = time.monotonic() + patience_s
@@ -288,15 +305,26 @@ def address_of(url: str) -> ServiceAddress:
 
 
 def login_of(address: ServiceAddress) -> tuple[str, ...]:
-    """What a greeting says of who asks."""
-    if address.tls:
-        raise Unsupported("this command does not speak TLS yet: use it where fencehold:// is enough")
-    return ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
+    """What a greeting says of who asks.
+
+    Raises:
+        UsageError: a secret is to be in a file that cannot be read.
+    """
+    return login.words_of(login.login_of(address.user, address.secret))
+
+
+def tls_of(address: ServiceAddress) -> ssl.SSLContext | None:
+    """How its nodes are connected to, if it asks for TLS.
+
+    Raises:
+        UsageError: a file cannot be read, or is not what it should be.
+    """
+    return None if address.tls is None else client_context(address.tls.over(files_of_environment()))
 
 
 def _found(address: ServiceAddress, named_only: bool, tier: str) -> Wire:
     """The node that leads, or the first that answers."""
-    words = (*login_of(address), *(("TIER", tier) if tier else ()))
+    words, tls = (*login_of(address), *(("TIER", tier) if tier else ())), tls_of(address)
     to_try, tried = deque(address.endpoints), set[Endpoint]()
     waiting: list[Wire] = []
     failures: dict[Endpoint, Exception] = {}
@@ -306,7 +334,7 @@ def _found(address: ServiceAddress, named_only: bool, tier: str) -> Wire:
             continue
         tried.add(endpoint)
         try:
-            wire = Wire(endpoint, *words)
+            wire = Wire(endpoint, *words, tls=tls)
         except (OSError, UnicodeError, FenceholdError) as failure:
             failures[endpoint] = failure
             continue

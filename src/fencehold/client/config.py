@@ -57,6 +57,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     long_wait: float = 60.0
     """How long an acquire waits before that is worth a warning; 0: for ever."""
     tls: ssl.SSLContext | None = None
+    ca: str = ""
+    """Files of TLS and of a login: not the program's to say, which has URLs and `tls`."""
+    cert: str = ""
+    key: str = ""
+    user: str = ""
+    secret_file: str = ""
+    token_file: str = ""
     clock: Clock = clock
     draw: Callable[[], float] = random.random
     """A number between 0 and 1, drawn by lot. The one place of the SDK with dice."""
@@ -74,6 +81,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"tls must be an ssl.SSLContext, got {self.tls!r}; the URL fenceholds://… makes one by itself"
             )
         check_times(self.ttl, self.grace, self.connect_timeout)
+
+    def __repr__(self) -> str:
+        # Not the URLs, which may have secrets in them.
+        return f"Config(name={self.name!r}, ttl={self.ttl})"
 
     @property
     def is_routed(self) -> bool:
@@ -200,6 +211,12 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "meta": _table,
     "connect_timeout": _seconds,
     "long_wait": _seconds,
+    "ca": _text,
+    "cert": _text,
+    "key": _text,
+    "user": _text,
+    "secret_file": _text,
+    "token_file": _text,
 }
 """What can be said in a file: all that a program can say, but for what only a program has."""
 

@@ -27,10 +27,12 @@ from fencehold.client.circuit import CircuitBreaker, Pace
 from fencehold.client.config import Config
 from fencehold.client.driver import Driver
 from fencehold.client.endpoints import Rotation
+from fencehold.client.login import LoginFiles, login_of
 from fencehold.client.protocol.connection import Settings
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.client.rules import Rules
-from fencehold.drivers.address import SERVICE_SCHEMES, service_address, wrong_scheme
+from fencehold.drivers.address import SERVICE_SCHEMES, Login, service_address, wrong_scheme
+from fencehold.drivers.tls import ClientTls, files_of, files_of_environment
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Carrier
@@ -49,7 +51,7 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     config: Config
     url: str
     guarantees: Guarantees
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | ClientTls | None = None
     machine: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
     has_breaker: bool = False
@@ -145,13 +147,22 @@ def _bare_carrier(source: Source) -> Carrier:
 
 
 def _driver(source: Source, url: str) -> Driver:
-    protocol = session_protocol(source.config, url, source.machine)
+    # Of memory://, which is the process's own, nobody has to say who they are: a login is for a service.
+    login = Login() if _scheme(source.url) == _MEMORY else None
+    protocol = session_protocol(source.config, url, source.machine, login)
     return Driver(protocol, asyncio.get_running_loop(), source.tls, clock=source.config.clock)
 
 
-def session_protocol(config: Config, url: str, machine: str = "") -> SessionProtocol:
-    """The protocol of a session at a service. It has not connected yet."""
+def session_protocol(config: Config, url: str, machine: str = "", login: Login | None = None) -> SessionProtocol:
+    """The protocol of a session at a service. It has not connected yet.
+
+    Raises:
+        UsageError: the URL makes no sense, or a secret is to be in a file that cannot be read.
+    """
     address = service_address(url)
+    if login is None:
+        files = LoginFiles(config.user, config.secret_file, config.token_file)
+        login = login_of(address.user, address.secret, files)
     settings = Settings(
         ttl=config.ttl,
         grace=config.grace,
@@ -159,8 +170,8 @@ def session_protocol(config: Config, url: str, machine: str = "") -> SessionProt
         long_wait=config.long_wait_s,
         name=config.name,
         meta=session_meta(config.name, config.meta, __version__),
-        user=address.user,
-        secret=address.secret,
+        user=login.user,
+        secret=login.password,
         tier=machine,
     )
     return SessionProtocol(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
@@ -186,7 +197,7 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
         raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {url!r}")
     scheme = _scheme(url)
     if scheme in SERVICE_SCHEMES:
-        tls = ssl.create_default_context() if service_address(url).tls and config.tls is None else config.tls
+        tls = _tls(config, url) if config.tls is None else config.tls
         return {tier: _service(config, url, tier, tls) for tier in Tier}
     if scheme != _MEMORY and (scheme not in registry.SCHEMES or "://" not in url):
         raise wrong_scheme(url, (*SERVICE_SCHEMES, _MEMORY, *registry.SCHEMES))
@@ -197,10 +208,18 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
     return {tier: source for tier in Tier if given.gives(tier)}
 
 
-def _service(config: Config, url: str, tier: Tier, tls: ssl.SSLContext | None) -> Source:
+def _service(config: Config, url: str, tier: Tier, tls: ssl.SSLContext | ClientTls | None) -> Source:
     """One tier of the Fencehold service."""
     machine = "EFFICIENCY" if tier is Tier.EFFICIENCY else ""
     return Source(config=config, url=url, guarantees=_guarantees(config, url, tier), tls=tls, machine=machine)
+
+
+def _tls(config: Config, url: str) -> ClientTls | None:
+    """How a service is connected to, if TLS is asked for: by what the URL names, the environment, a file."""
+    named = service_address(url).tls
+    if named is None:
+        return None
+    return ClientTls(named.over(files_of_environment()).over(files_of(config.ca, config.cert, config.key)))
 
 
 def _guarantees(config: Config, url: str, tier: Tier) -> Guarantees:

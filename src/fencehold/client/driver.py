@@ -20,6 +20,7 @@ from fencehold.client.protocol.ledger import Session
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.drivers import connect_errors as troubles
 from fencehold.drivers.address import Endpoint
+from fencehold.drivers.tls import ClientTls
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.log import CONNECTIONS, Teller
 
@@ -49,7 +50,7 @@ class Connection(asyncio.Protocol):
             driver.act()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._driver.on_lost(self)
+        self._driver.on_lost(self, exc)
 
     def abort(self) -> None:
         """Close it now, without waiting for what was not written."""
@@ -116,7 +117,7 @@ class Driver:
         self,
         protocol: SessionProtocol,
         loop: asyncio.AbstractEventLoop,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | ClientTls | None = None,
         *,
         clock: Clock = clock,
     ) -> None:
@@ -209,14 +210,15 @@ class Driver:
         self.protocol.on_connected(self.clock())
         self.act()
 
-    def on_lost(self, connection: Connection) -> None:
+    def on_lost(self, connection: Connection, error: Exception | None = None) -> None:
         self._open.discard(connection)
         if connection in self._parked:
             self._parked.remove(connection)
         if not self._open:
             self._idle.set()
         if connection.wanted:
-            self._fail(connection)
+            # By TLS 1.3 a server that does not want our certificate says so when the connection is made already.
+            self._fail(connection, troubles.of_attempt(error) if isinstance(error, ssl.SSLError) else "")
 
     def on_forked(self) -> None:
         """In the child: let go of the sockets. Closing them there says nothing to the server."""
@@ -249,10 +251,11 @@ class Driver:
         attempt.add_done_callback(self._attempts.pop)
 
     async def _attempt(self, connection: Connection, endpoint: Endpoint) -> None:
-        name = endpoint.host if self._tls is not None else None
+        tls = self._tls() if isinstance(self._tls, ClientTls) else self._tls
+        name = endpoint.host if tls is not None else None
         try:
             await self.loop.create_connection(
-                lambda: connection, endpoint.host, endpoint.port, ssl=self._tls, server_hostname=name
+                lambda: connection, endpoint.host, endpoint.port, ssl=tls, server_hostname=name
             )
         except (OSError, UnicodeError) as error:
             if connection.wanted:

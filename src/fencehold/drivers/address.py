@@ -73,6 +73,16 @@ class TlsFiles(NamedTuple):
     verifies: bool = True
     """False: encrypted, but anybody may be at the other end."""
 
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """The files alone."""
+        return self.ca, self.cert, self.key
+
+    def over(self, farther: "TlsFiles") -> "TlsFiles":
+        """These, and what is named farther away where these name nothing. A certificate comes with its key."""
+        shown_from = self if self.cert or self.key else farther
+        return TlsFiles(self.ca or farther.ca, shown_from.cert, shown_from.key, self.verifies)
+
 
 @dataclass(frozen=True)
 class Option:
@@ -413,22 +423,28 @@ _SERVICE = Scheme(
     secure=("fenceholds",),
     form="fencehold://[user:secret@]host[:7420][,host…]",
     port=SERVICE_PORT,
-    takes_tls=False,
 )
 SERVICE_SCHEMES = (*_SERVICE.names, *_SERVICE.secure)
 
 
 class ServiceAddress(NamedTuple):
-    """What the URL of a Fencehold service says: its nodes, and who asks."""
+    """What the URL of a Fencehold service says: its nodes, who asks, and what TLS is made of."""
 
     endpoints: tuple[Endpoint, ...]
     user: str
     secret: str
-    tls: bool
+    tls: TlsFiles | None
+    """None: in plain text."""
+
+    def __repr__(self) -> str:
+        # Whatever is shown of it, the secret is not.
+        return f"ServiceAddress({','.join(map(str, self.endpoints))}, user={self.user!r}, tls={self.tls})"
 
 
 def service_address(url: str) -> ServiceAddress:
     """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS.
+
+    That takes options, too: `?ca=FILE&cert=FILE&key=FILE`.
 
     Raises:
         UsageError: it is no such URL; the message says what to write instead.
@@ -437,4 +453,7 @@ def service_address(url: str) -> ServiceAddress:
     if not separator or scheme.lower() not in SERVICE_SCHEMES:
         raise wrong_scheme(url, SERVICE_SCHEMES)
     said = _SERVICE.parse(url)
-    return ServiceAddress(said.endpoints, *said.login, said.scheme in _SERVICE.secure)
+    if said.tls is not None and not said.tls.verifies:
+        # Who is at the other end decides who holds a lock: there is no use for one that may be anybody.
+        raise said.refusal("servers of Fencehold are always verified: name who signed their certificates, ca=FILE")
+    return ServiceAddress(said.endpoints, *said.login, said.tls)

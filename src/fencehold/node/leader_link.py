@@ -7,18 +7,23 @@
 """
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
 from hiredis import HiredisError, PushNotification, Reader, ReplyError
 
 from fencehold.drivers.address import endpoint
+from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.resp.wire import command
+from fencehold.drivers.tls import ClientTls
 from fencehold.node.standby import Parting
 from fencehold.node.standbys import Member
 
 BEAT_S = 0.25
 CONNECT_S = 0.5
+_LOG = logging.getLogger("fencehold")
 _NOTHING = object()
 _NOT_LET_IN = ("NOAUTH", "DENIED")
 _LAST = 3
@@ -28,8 +33,11 @@ _LAST = 3
 class LeaderLink:
     """Makes links for one node."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, tls: ClientTls | None = None) -> None:
         self._member = member
+        self._tls = tls
+        """How leaders are reached that speak TLS: with this node's own certificate."""
+        self._told = ""
 
     async def follow(self, address: str, position: Callable[[], int], on_heard: Callable[[int], None]) -> Parting:
         """As `node.standby.Line` says."""
@@ -38,8 +46,11 @@ class LeaderLink:
         connection = _LeaderConnection(on_heard)
         try:
             async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: connection, host, port)
-        except (OSError, TimeoutError):
+                tls = self._tls() if self._tls is not None else None
+                name = host if tls is not None else None
+                await loop.create_connection(lambda: connection, host, port, ssl=tls, server_hostname=name)
+        except (OSError, TimeoutError) as error:
+            self._tell(address, error)
             connection.abort()
             return Parting.BROKEN
         try:
@@ -48,7 +59,15 @@ class LeaderLink:
                 await asyncio.wait({connection.parted}, timeout=BEAT_S)
             return connection.parted.result()
         finally:
+            self._tell(address, connection.error)
             connection.abort()
+
+    def _tell(self, address: str, error: Exception | None) -> None:
+        """Say why no handshake comes about: it is the configuration that is wrong, and waiting does not help."""
+        why = of_attempt(error) if isinstance(error, ssl.SSLError) else ""
+        if why and why != self._told:
+            _LOG.warning("no_line", extra={"facts": {"leader": address, "why": why}})
+        self._told = why
 
 
 class _LeaderConnection(asyncio.Protocol):
@@ -58,6 +77,8 @@ class _LeaderConnection(asyncio.Protocol):
         self._on_heard = on_heard
         self._reader = Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
+        self.error: Exception | None = None
+        """What broke it, if that is known."""
         self.parted: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,6 +95,7 @@ class _LeaderConnection(asyncio.Protocol):
             self._part(Parting.BROKEN)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
         self._part(Parting.BROKEN)
 
     def say(self, data: bytes) -> None:

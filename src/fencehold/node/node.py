@@ -489,6 +489,7 @@ class Node:
         self.position = applied.position
         self._note_policy()
         self.ring.add(entry, applied, size_bytes)
+        self.replica.on_entry(entry, applied)
         if applied.notices:
             self.routes.tell(applied)
             if any(_is_broken(notice) for _, notice in applied.notices):

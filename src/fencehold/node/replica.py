@@ -33,6 +33,8 @@ class Replica:
         """How large the snapshot is that it began with; 0 if there was none."""
         self.followed_bytes = 0
         """How large the entries are together that it has applied since."""
+        self.on_entry: Callable[[Entry, Applied], None] = _ignore
+        """Told of each entry that was followed, and what it did."""
         self._last: Record | None = None
         """The entry that the machine applied last, and which it may go on from."""
 
@@ -88,6 +90,7 @@ class Replica:
             self.names.feed(entry, applied)
         self.epoch, self._last = record.epoch, record
         self.followed_bytes += len(record.entry)
+        self.on_entry(entry, applied)
         return entry, applied
 
     def lead(self) -> Machine:
@@ -108,3 +111,7 @@ def _machine_of(opened: Opened) -> Machine:
             f"the snapshot kept at position {opened.snapshot.position} is of position {machine.position}"
         )
     return machine
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""

@@ -1,1 +1,1 @@
-"""Security: who is at the other end, what it must show, and what each command needs."""
+"""Security: who is let in and as whom, what each command needs, and what is written down about it."""

@@ -14,6 +14,7 @@ from fencehold.client.aio.client import connect as aio_connect
 from fencehold.client.blocking.client import Client, connect
 from fencehold.durations import Duration, seconds_of
 from fencehold.errors import UsageError
+from fencehold.security.tls import ServerTls
 from fencehold.testing.aio import AsyncService
 from fencehold.testing.background import background
 from fencehold.testing.clients import AnyClient
@@ -37,7 +38,9 @@ class Service(Seen):
     Every verb returns when all its effects have happened, and all reachable clients know of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: ServerTls | None = None) -> None:
+        """Make one; with `tls` it speaks TLS, with a certificate for 127.0.0.1."""
+        self._tls = tls
         self._stage: Stage | None = None
         self._clients: list[Client] = []
 
@@ -48,7 +51,7 @@ class Service(Seen):
         if self._stage is not None:
             raise UsageError("the service is open already")
         background.enter()
-        stage = Stage(background.timeline)
+        stage = Stage(background.timeline, self._tls)
         try:
             background.submit(stage.open()).result()
         except BaseException:

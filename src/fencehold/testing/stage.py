@@ -17,10 +17,12 @@ from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Broken, Outcome
 from fencehold.core.state import State
 from fencehold.drivers.resp.wire import command
+from fencehold.drivers.tls import client_context
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.views import Explanation
 from fencehold.node.node import Node
+from fencehold.security.tls import ServerTls
 from fencehold.server import Config, Server
 from fencehold.testing import clients, leaps
 from fencehold.testing.history import History
@@ -37,8 +39,9 @@ Drivers = frozenset[Driver] | None
 class Stage:
     """A service as the kit's verbs see it."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, tls: ServerTls | None = None) -> None:
         self._timeline = timeline
+        self._tls = tls
         self._store = MemoryStore()
         self._board = Switchboard()
         self._clock = VirtualClock()
@@ -47,7 +50,10 @@ class Stage:
 
     @property
     def url(self) -> str:
-        return f"fencehold://{HOST}:{self._board.port}"
+        where = f"{HOST}:{self._board.port}"
+        if self._tls is None:
+            return f"fencehold://{where}"
+        return f"fenceholds://{where}" + (f"?ca={self._tls.ca}" if self._tls.ca is not None else "")
 
     # Its life.
 
@@ -74,7 +80,7 @@ class Stage:
             await self._start()
 
     def _new_server(self) -> Server:
-        config, journal = Config(port=0, limits=_LIMITS), MemoryJournal(self._store)
+        config, journal = Config(port=0, limits=_LIMITS, tls=self._tls), MemoryJournal(self._store)
         return Server(config, journal=journal, clock=self._clock, calendar=self._clock.unix_ms)
 
     async def _start(self) -> None:
@@ -167,7 +173,8 @@ class Stage:
 
     async def explain(self, name: str) -> Explanation:
         """The same as `client.explain`, without a client."""
-        reader, writer = await asyncio.open_connection(HOST, self._server.port)
+        tls = None if self._tls is None else client_context(self._tls.own)
+        reader, writer = await asyncio.open_connection(HOST, self._server.port, ssl=tls)
         try:
             parser, pages = hiredis.Reader(), InfoPages(name, None)
             words: bytes | None = command("HELLO", 3)

@@ -74,6 +74,8 @@ class Told:
 
     endpoint = Endpoint("127.0.0.1", 7420)
 
+    certificate = None
+
     def __init__(self, info: str, health: dict[str, Any]) -> None:
         self._said = {"INFO": info, "NODE.HEALTH": health, "PING": "PONG"}
 

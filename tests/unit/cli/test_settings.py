@@ -1,5 +1,6 @@
 """Files of settings: what they may say, and what is said of what they may not."""
 
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,8 @@ def test_every_default_is_one_that_a_file_could_say() -> None:
     """No kind and default are at odds."""
     for setting in SETTINGS.values():
         if setting.default not in (None, ""):
-            said = str(setting.default) if isinstance(setting.default, Path) else setting.default
+            said = setting.default.value if isinstance(setting.default, Enum) else setting.default
+            said = str(said) if isinstance(said, Path) else said
             assert setting.read(said) == setting.default
     for table in TABLES:
         assert {type(default) for default in bounds_of(table).values()} <= {int, float}

@@ -1,13 +1,12 @@
 """Surveys: who is found from where, and what is said of those that cannot be asked."""
 
 import asyncio
-
-import pytest
+import socket
+import threading
 
 from fencehold.cli.survey import Answer, Survey, drawn_up, survey
 from fencehold.drivers.address import Endpoint
 from fencehold.engines.memory import MemoryJournal
-from fencehold.errors import Unsupported
 from fencehold.node.leader import Bounds
 from fencehold.server import Config, Server
 from rig.processes import free_port
@@ -145,7 +144,22 @@ def test_why_a_node_waits_is_its_note() -> None:
     assert (seen.leader, seen.nodes[0].note, seen.nodes[0].lag) == (None, "trying again: away", None)
 
 
-def test_tls_is_not_spoken_yet() -> None:
-    """It is refused, not tried in the clear."""
-    with pytest.raises(Unsupported):
-        survey("fenceholds://127.0.0.1")
+def test_a_node_that_does_not_speak_tls_is_not_asked_in_the_clear() -> None:
+    """It is told as one that cannot be reached, with the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken: list[bytes] = []
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                taken.append(connection.recv(4_096))
+                connection.sendall(b"-ERR protocol error\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        seen = survey(f"fenceholds://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    assert [(node.role, node.note) for node in seen.nodes] == [
+        ("unreachable", "it does not speak TLS: use fencehold://")
+    ]
+    assert b"HELLO" not in taken[0]

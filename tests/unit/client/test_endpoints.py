@@ -3,7 +3,7 @@
 import pytest
 
 from fencehold.client.endpoints import PAUSE_MAX_S, SILENT_S, Rotation
-from fencehold.drivers.address import Endpoint, service_address
+from fencehold.drivers.address import Endpoint, TlsFiles, service_address
 from fencehold.errors import UsageError
 
 NOW = 1_000.0
@@ -13,8 +13,8 @@ def test_a_url_names_nodes_and_who_asks() -> None:
     """Hosts are separated by commas; the port is 7420 unless given; words are unquoted."""
     address = service_address("fencehold://me:s%40crt@h1:1,h2,[::1],[::2]:9")
     assert address.endpoints == (("h1", 1), ("h2", 7420), ("::1", 7420), ("::2", 9))
-    assert (address.user, address.secret, address.tls) == ("me", "s@crt", False)
-    assert service_address("fenceholds://h").tls
+    assert (address.user, address.secret, address.tls) == ("me", "s@crt", None)
+    assert service_address("fenceholds://h").tls == TlsFiles()
 
 
 @pytest.mark.parametrize("url", ["redis://h", "h:1", "fencehold://", "fencehold://h:port", "fencehold://h:70000"])

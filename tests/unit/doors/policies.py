@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from fencehold.security.admission import How, Known
 from tests.unit.doors.box import Box, Client
 from tests.unit.node.doubles import until
 
@@ -36,7 +37,7 @@ async def as_somebody(box: Box, principal: str, version: int = 3, *, session: in
     client = await box.client(version)
     await client.call("PING")
     (connection,) = set(box.server.door.connections) - before
-    connection.end_admission(principal)
+    connection.admit(Known(principal, How.CERTIFICATE))
     if session is not None:
         await client.call("SESSION.OPEN", "TTL", session)
     return client

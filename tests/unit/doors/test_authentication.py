@@ -250,3 +250,19 @@ def test_the_other_tier_has_the_same_users_and_its_own_rules() -> None:
         await until(lambda: not box.server.volatile.node.replica.machine.state.sessions)
 
     serve(scenario)
+
+
+def test_a_server_says_whether_anybody_is_asked() -> None:
+    """In INFO, for `doctor`: nobody, or by the policy everybody who wants to do anything."""
+
+    async def scenario(box: Box) -> None:
+        client = await box.client(3)
+        assert "\r\nauth:none\r\n" in await client.call("INFO")
+        await change(box, client, **users())
+        ann = await box.client(3)
+        await ann.call("AUTH", "ann", "s3cret")
+        told = await ann.call("INFO")
+        assert "\r\nauth:policy\r\n" in told
+        assert "\r\nprincipal:ann\r\n" in told
+
+    serve(scenario)

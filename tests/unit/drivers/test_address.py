@@ -243,11 +243,33 @@ def test_a_file_has_no_host() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["fencehold://h?ttl=3", "fencehold://h?tls=yes", "fencehold://:1", "fencehold://h:"]
+    "url",
+    [
+        "fencehold://h?ttl=3",
+        "fencehold://h?ca=/ca",
+        "fenceholds://h?tls=no",
+        "fenceholds://h?tls=unchecked",
+        "fenceholds://h?key=/key",
+        "fencehold://:1",
+        "fencehold://h:",
+    ],
 )
 def test_what_a_service_does_not_take_is_refused(url: str) -> None:
-    """It has no options: what a client can be told, `connect()` takes."""
+    """It has no options but those of TLS: what else a client can be told, `connect()` takes."""
     assert refused(service_address, url).startswith(url)
+
+
+def test_a_service_is_verified_by_the_files_that_its_url_names() -> None:
+    """The nearest that names a certificate names its key as well; who signed is looked for on its own."""
+    said = service_address("fenceholds://u:hush@h?ca=/ca&cert=/cert&key=/key")
+    assert said.tls == TlsFiles(Path("/ca"), Path("/cert"), Path("/key"))
+    assert service_address("fencehold://h?tls=yes").tls == TlsFiles()
+    assert service_address("fencehold://h").tls is None
+    assert "hush" not in repr(said)
+    far = TlsFiles(Path("/far/ca"), Path("/far/cert"), Path("/far/key"))
+    assert TlsFiles().over(far) == far
+    assert TlsFiles(cert=Path("/both")).over(far) == TlsFiles(Path("/far/ca"), Path("/both"))
+    assert TlsFiles(Path("/ca")).over(far) == TlsFiles(Path("/ca"), far.cert, far.key)
 
 
 def test_an_endpoint_is_written_as_it_is_read() -> None:

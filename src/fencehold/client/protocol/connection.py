@@ -73,6 +73,9 @@ class Settings(NamedTuple):
     tier: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
 
+    def __repr__(self) -> str:
+        return f"Settings(name={self.name!r}, user={self.user!r}, ttl={self.ttl})"
+
     def hello(self) -> bytes:
         """The greeting."""
         words: list[str | int] = ["HELLO", 3]

@@ -1,8 +1,11 @@
-"""Authentication on the wire: AUTH, and HELLO with AUTH, against the users of the policy.
+"""Who asks, on the wire: AUTH, the login of a greeting, and what is refused until that is known.
 
-1. A connection says who it is before its first session and its first watch: what it has is all of one principal.
-2. What it sends behind AUTH waits until that is answered, and its answer comes in its order, right or wrong.
-3. A user that there is not, one that is disabled and a wrong secret get the same words, after the same time.
+1. A login is looked at alone: what was sent after it waits until it is answered, so that a thousand of them sent
+   at once are as slow as one after the other, and are answered in order.
+2. Where everybody is asked who they are, nothing else is answered before than what is about the connection itself
+   (`security.rights`).
+3. A connection says who it is before its first session and its first watch: what it has is all of one principal.
+4. A user that there is not, one that is disabled and a wrong secret get the same words, after the same time.
 """
 
 from collections.abc import Callable
@@ -12,56 +15,78 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, exactly, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.errors import FenceholdError
+from fencehold.doors.resp.guard import WHO
+from fencehold.errors import FenceholdError, Overloaded
+from fencehold.security.admission import Shown
+from fencehold.security.rights import NEEDS, About
+
+NO_USERS = "this server has no users: connect without AUTH"
 
 _DEFAULT = "default"
 """Who one is that gives a secret alone: what Redis clients mean by that."""
 
 
 def auth(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """AUTH [user] secret."""
+    """AUTH [user] secret, or AUTH token <token>."""
     exactly(words, 1, 2)
-    user = text(words[1], "the user") if len(words) > 2 else _DEFAULT
+    user = text(words[1], "the user") if len(words) == 3 else _DEFAULT
     log_in(connection, slot, user, text(words[-1], "the secret"), partial(slot.fill, replies.OK))
 
 
 def log_in(connection: Connection, slot: Slot, user: str, secret: str, then: Callable[[], None]) -> None:
-    """Find out whether somebody is who it says, and go on if so."""
-    book = connection.door.node.rulebook
-    if book is None:
-        raise Wrong("this server has no users: connect without AUTH")
+    """Find out who asks, and go on with `then`; if that fails, the slot gets the error.
+
+    Raises:
+        Wrong: nobody can log in here, or not any more.
+    """
+    if not connection.door.admission.has_logins:
+        raise Wrong(NO_USERS)
     if connection.member is not None or connection.awaiting_session or connection.watching is not None:
-        raise Wrong("say who you are before the first session and the first watch of a connection")
-    known = book.policy.users.get(user)
-    secrets = connection.door.secrets
+        raise Wrong("a connection that has a session or a watch stays who it is: log in first, or on another one")
     connection.begin_admission()
-    if secrets.recall(user, secret, known):
-        _end(connection, slot, user, True, then)
-        return
-
-    async def check() -> None:
-        try:
-            is_right = await secrets.check(user, secret, known)
-        except FenceholdError as error:
-            connection.end_admission()
-            refuse(slot, error, 0)
-        else:
-            _end(connection, slot, user, is_right, then)
-
-    connection.door.spawn(check())
+    connection.door.spawn(_log_in(connection, Shown(user=user, secret=secret), slot, then))
 
 
-def _end(connection: Connection, slot: Slot, user: str, is_right: bool, then: Callable[[], None]) -> None:
+async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callable[[], None]) -> None:
+    try:
+        known = await connection.door.admission.admit(connection.address, shown)
+    except FenceholdError as error:
+        _refuse(connection, shown.user, slot, error)
+    except Exception:
+        # Of what checks secrets: a bug, which the loop tells of. It lets nobody in, and nobody waits for ever.
+        slot.error("UNAVAILABLE", "the login could not be checked")
+        raise
+    else:
+        if not connection.ending:
+            connection.admit(known)
+            then()
+    finally:
+        # Last: what waited behind it is handled from here on.
+        connection.end_admission()
+
+
+def _refuse(connection: Connection, user: str, slot: Slot, error: FenceholdError) -> None:
+    connection.door.on_denied(connection, f"login as {user[:64]!a}")
     if connection.ending:
         return
-    if is_right:
-        connection.principal = user
-        connection.take_place()
-        then()
+    if isinstance(error, Overloaded):
+        refuse(slot, error, 0)
+        connection.end()
     else:
-        slot.error("WRONGPASS", "the user and the secret do not belong together, or the user is disabled")
-    # Last: what waited behind it is handled from here on.
-    connection.end_admission()
+        slot.error("WRONGPASS", str(error))
+
+
+def _not_known(word: bytes, connection: Connection, words: list[bytes], slot: Slot) -> None:
+    slot.error("NOAUTH", WHO)
+    connection.door.on_denied(connection, word.decode())
+
+
+def before_admission(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
+    """The same commands, as they are answered to somebody who has not said who they are."""
+    return {
+        word: handler if NEEDS[word.decode()].about is About.CONNECTION else partial(_not_known, word)
+        for word, handler in handlers.items()
+    }
 
 
 HANDLERS: dict[bytes, Handler] = {b"AUTH": auth}

@@ -12,6 +12,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -29,6 +30,7 @@ from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
+from fencehold.security.admission import NOBODY, Known
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -47,6 +49,12 @@ _LINGER_S = 0.1
 _NO_COMMANDS = (NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError)
 
 _MUCH_BYTES = 64 << 10
+
+_DENIALS = ("NOAUTH", "DENIED")
+"""What is told to the audit log, if there is one."""
+
+_CLIENT_HELLO = b"\x16\x03"
+"""How a TLS handshake begins, and no command."""
 
 _FIRST = 2
 """Commands that are handled before it is asked whose turn it is."""
@@ -84,11 +92,13 @@ class Connection(asyncio.Protocol):
         self.version = 2
         self.number = 0
         """Of those that came through the door, from 1."""
-        self.name = ""
-        self.principal = ""
-        """Who is at the other end; empty: nobody has asked, or it has not said so yet."""
-        self.closed = False
-        self.ending = False
+        self.name = self.library = ""
+        """What it calls itself, and what it says it is made with (CLIENT SETINFO)."""
+        self.principal, self.known_by = NOBODY
+        """Who asks; empty: nobody was asked, or did not say so yet."""
+        self.handlers = door.handlers_of(self)
+        """The commands it may give."""
+        self.closed = self.ending = False
         """It is being closed, by either end: nothing more is taken or said."""
         self.member: Member | None = None
         """The session it speaks for, once it has one."""
@@ -112,7 +122,6 @@ class Connection(asyncio.Protocol):
         self._inbox = Inbox(door.bounds.frame_bytes_max)
         self._backlog = door.backlog
         self._in_flight_max = door.bounds.in_flight_max
-        self._handlers = door.handlers
         self._has_more = False
         """Some of the input is not handled."""
         self._is_queued = False
@@ -156,6 +165,8 @@ class Connection(asyncio.Protocol):
             else:
                 has_more = self._handle_more()
         except _NO_COMMANDS as error:
+            if data.startswith(_CLIENT_HELLO):
+                self.door.refuse(self.peer, "it speaks TLS, and this listener does not")
             self._end_wrong(error)
             return
         # Much that comes at once is mostly not all. Without a pause the transport would read on while there is
@@ -278,7 +289,7 @@ class Connection(asyncio.Protocol):
     def _handle(self, words: list[bytes]) -> None:
         slot = Slot(self)
         self._slots.append(slot)
-        handlers = self._handlers
+        handlers = self.handlers
         handler = handlers.get(words[0]) or handlers.get(words[0].upper())
         if handler is None:
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
@@ -289,6 +300,8 @@ class Connection(asyncio.Protocol):
             handler(self, words, slot)
         except Wrong as wrong:
             slot.error(wrong.code, str(wrong))
+            if wrong.code in _DENIALS:
+                self.door.on_denied(self, words[0].decode(errors="replace").upper())
         except (TypeError, AttributeError) as error:
             # A word that is no bulk string: an integer, a nested array.
             if all(type(word) is bytes for word in words):
@@ -303,13 +316,16 @@ class Connection(asyncio.Protocol):
         """Handle nothing more until it is known who is there."""
         self._is_admitting = True
 
-    def end_admission(self, principal: str | None = None) -> None:
-        """Go on, as somebody, if that was found out."""
+    def end_admission(self) -> None:
+        """Go on."""
         self._is_admitting = False
-        if principal is not None:
-            self.principal = principal
-            self.take_place()
         self._go_on_later()
+
+    def admit(self, known: Known) -> None:
+        """It is known now who asks."""
+        self.principal, self.known_by = known
+        self.handlers = self.door.handlers_of(self)
+        self.take_place()
 
     def take_place(self) -> None:
         """Have what connections of this principal have together, at the machine that this one belongs to."""
@@ -394,6 +410,16 @@ class Connection(asyncio.Protocol):
         name = self._transport.get_extra_info("peername") if self._transport is not None else None
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
 
+    @property
+    def address(self) -> str:
+        """The address alone, without the port."""
+        return self.peer.rpartition(":")[0]
+
+    @property
+    def ssl_object(self) -> ssl.SSLObject | None:
+        """What TLS knows of it; None if it does not speak TLS."""
+        return self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+
     def stop_reading(self) -> None:
         """Take no more commands."""
         self._stopped = True
@@ -423,7 +449,9 @@ class Connection(asyncio.Protocol):
         # Closed with bytes unread, the connection would be reset, and the client lose replies it had not read yet.
         # So it is told the end, and what it still sends is read and left aside for a moment.
         try:
-            self._transport.write_eof()
+            # Over TLS there is no end of one direction alone: there it is told when it is closed.
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
         except OSError:
             # The client is gone already.
             self._transport.abort()

@@ -1,7 +1,8 @@
 """The door itself: where it listens, whom it lets in, and how it closes.
 
-1. It listens on loopback unless told that the network is to be trusted: there is no encryption here yet.
-2. Connections are bounded in number; who comes beyond that is told so and disconnected.
+1. Where other machines can connect it speaks TLS and asks everybody who it is, unless told that the network is to
+   be trusted (`check_host`).
+2. Connections are bounded in number; who comes beyond that is told so and disconnected. So are handshakes.
 3. Closing lets what was asked be answered, then disconnects everybody. Explicit sessions live on, to be resumed
    when the server is back; implicit ones end with their connections.
 """
@@ -10,11 +11,13 @@ import asyncio
 import contextlib
 import ipaddress
 import json
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from fencehold.core.policy import User
 from fencehold.doors.resp import (
     authentication,
     backups,
@@ -29,7 +32,7 @@ from fencehold.doors.resp import (
 )
 from fencehold.doors.resp.backlog import Backlog, Turns
 from fencehold.doors.resp.broadcast import Broadcast
-from fencehold.doors.resp.connection import Connection, Handler
+from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Guard
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
@@ -39,10 +42,22 @@ from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
+from fencehold.security.admission import Admission, How, by_certificate
+from fencehold.security.audit import AuditLog, Denials, Told, Who
+from fencehold.security.certificates import NoPrincipal
+from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.rights import check_registered
 from fencehold.security.secrets import Secrets as UserSecrets
+from fencehold.security.tls import Certificates
 
 _PLAIN = "redis client"
+_SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceholds://, or redis-cli --tls\r\n"
+
+ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY")
+"""What only administrators should do: that it was asked for is always in the audit log."""
+
+_REFUSED_MAX = 10
+"""Between two sweeps so many are told of that were not let in."""
 
 SWEEP_S = 1.0
 """How often it is looked after connections, at the least."""
@@ -68,6 +83,9 @@ class Bounds(NamedTuple):
     """How long a client may take to read what is left when the door closes."""
     implicit_ttl_ms: int = 30_000
     """How long the session of a plain client lives at the most when its server is lost."""
+    handshakes_max: int = 1_024
+    """TLS handshakes under way at once; beyond, the oldest of the address with the most of them is dropped."""
+    handshake_seconds_max: float = 5.0
 
     @property
     def implicit_sure_ms(self) -> int:
@@ -91,6 +109,9 @@ class Door:
         bounds: Bounds | None = None,
         new_secret: Secrets = new_secret,
         clock: Clock | None = None,
+        certificates: Certificates | None = None,
+        admission: Admission | None = None,
+        asks: bool = False,
     ) -> None:
         self.node = node
         """Whose machine a connection belongs to that does not ask for the other tier."""
@@ -121,6 +142,23 @@ class Door:
                 **tiers.HANDLERS,
             }
         )
+        self.handlers_before = authentication.before_admission(self.handlers)
+        """The same, for whom it is not known yet who they are."""
+        self.admission = admission or Admission()
+        self._has_users_of_policy = self.admission.check_user is None
+        self.asks = asks
+        """Whether everybody has to say who they are."""
+        self.host = ""
+        """Where it listens."""
+        self.on_denied: Callable[[Connection, str], None] = _ignore
+        """Told who was denied what."""
+        self.audit: AuditLog | None = None
+        self._denials: Denials | None = None
+        self.certificates = certificates
+        """What it speaks TLS with; None: it does not."""
+        self.on_refused: Callable[[str, str], None] = _ignore
+        """Told from where somebody came who was not let in, and why; not more often than makes sense."""
+        self._refused = 0
         self.guard: Guard | None = None
         """None while there is no policy: then nothing is looked at."""
         self.secrets = UserSecrets()
@@ -129,6 +167,8 @@ class Door:
         self._look_at_policy()
         node.on_policy.append(self._look_at_policy)
         self._server: asyncio.Server | None = None
+        self._listener: TlsListener | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._draining = False
         self._closed = asyncio.Event()
@@ -141,19 +181,47 @@ class Door:
             UsageError: the address is not loopback, and `insecure` was not said.
             OSError: the address cannot be had.
         """
-        check_host(host, insecure=insecure)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
+        self.host = host
+        check_host(host, insecure=insecure, tls=self.certificates is not None, asks=self.asks)
+        if self.certificates is not None:
+            port = await self._open_secure(self.certificates, host, port)
+        else:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
+            port = int(self._server.sockets[0].getsockname()[1])
         self._sweeping = asyncio.create_task(self._sweep())
-        return int(self._server.sockets[0].getsockname()[1])
+        return port
+
+    async def _open_secure(self, certificates: Certificates, host: str, port: int) -> int:
+        bounds = HandshakeBounds(self.bounds.handshakes_max, self.bounds.handshake_seconds_max)
+        self._listener = TlsListener(
+            lambda: Connection(self),
+            certificates,
+            bounds,
+            plain_reply=_SPEAKS_TLS,
+            on_trouble=self.refuse,
+        )
+        port = await self._listener.open(host, port)
+        self._watching = asyncio.create_task(certificates.watch(), name="fencehold certificates")
+        return port
+
+    def refuse(self, peer: str, why: str) -> None:
+        """Tell that somebody was not let in; a flood of them must not become a flood of words."""
+        self._refused += 1
+        if self._refused <= _REFUSED_MAX:
+            self.on_refused(peer, why)
 
     def drain(self) -> None:
         """Let nobody in and take no more commands; what was taken will be answered."""
         self._draining = True
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._server is not None:
             _close(self._server)
+        if self._listener is not None:
+            self._listener.close()
         for connection in tuple(self.connections):
             connection.stop_reading()
             if connection.member is not None and connection.member.implicit:
@@ -201,17 +269,85 @@ class Door:
     def _look_at_policy(self) -> None:
         book = self.node.rulebook
         self.guard = None if book is None else Guard(self, book)
+        if self._has_users_of_policy:
+            self.admission.check_user = None if book is None else self._check_user
+            self.admission.recall = self._recall
+
+    def _recall(self, user: str, secret: str) -> bool:
+        return self.secrets.recall(user, secret, self._user(user))
+
+    async def _check_user(self, user: str, secret: str) -> bool:
+        return await self.secrets.check(user, secret, self._user(user))
+
+    def _user(self, name: str) -> User | None:
+        book = self.node.rulebook
+        return None if book is None else book.policy.users.get(name)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def handlers_of(self, connection: Connection) -> dict[bytes, Handler]:
+        """The commands that a connection may give, as far as it is known who it is."""
+        return self.handlers_before if self.asks and not connection.principal else self.handlers
+
+    def is_node(self, connection: Connection) -> bool:
+        """Whether it is another node: it showed a certificate of the same principal as this node's own."""
+        own = self.certificates.principal if self.certificates is not None else ""
+        return bool(own) and connection.known_by is How.CERTIFICATE and connection.principal == own
+
     def on_opened(self, connection: Connection) -> None:
         self.connections[connection] = None
         connection.number = next(self._numbers)
+        if self.certificates is not None:
+            self._know(connection)
         if self._draining:
             connection.end("UNAVAILABLE", "stopping")
         elif len(self.connections) > self.bounds.connections_max:
             connection.end("LIMIT", f"at most {self.bounds.connections_max} connections")
+
+    def on_attached(self, connection: Connection, session: int) -> None:
+        """A connection speaks for a session from here on."""
+        if self.audit is not None:
+            self.audit.know(session, self._who(connection, name_in(connection.node.meta_of(session))))
+
+    def _who(self, connection: Connection, client: str = "") -> Who:
+        return Who(
+            connection.principal,
+            connection.known_by.value,
+            connection.peer,
+            connection.name or client,
+            connection.library,
+        )
+
+    def audit_with(self, log: AuditLog) -> None:
+        """Have denials and acts of administrators written down, and who is behind each session."""
+        self.audit, self._denials = log, Denials(log)
+        self.on_denied = self._tell_denied
+        for word in ADMIN:
+            # Told before it is done: that it was asked for is to be seen whatever comes of it.
+            self.handlers[word] = partial(self._act, self.handlers[word])
+
+    def _tell_denied(self, connection: Connection, what: str) -> None:
+        if self._denials is not None:
+            self._denials.tell(Told("denied", self._who(connection), what), connection.address)
+
+    def _act(self, handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
+        if self.audit is not None:
+            verb = words[0].decode(errors="replace").upper()
+            said = tuple(ascii(word.decode(errors="replace"))[1:-1][:256] for word in words[1:2])
+            is_break = verb == "LOCK.BREAK"
+            names, detail = (said, "") if is_break else ((), " ".join(said))
+            self.audit.tell(Told("act", self._who(connection), verb, names, detail))
+        handler(connection, words, slot)
+
+    def _know(self, connection: Connection) -> None:
+        """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
+        try:
+            connection.admit(by_certificate(connection.ssl_object))
+        except NoPrincipal as error:
+            self.refuse(connection.peer, str(error))
+            self.on_denied(connection, str(error))
+            connection.end("DENIED", str(error))
 
     def on_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
@@ -240,10 +376,16 @@ class Door:
             await asyncio.sleep(min(SWEEP_S, self.bounds.frame_seconds_max / 2, keep_alive_s))
             self._end_what_hangs()
             self._end_what_never_reads()
+            self._end_round()
             self.traffic.look(self.connections, self.now())
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s
                 self._keep_implicit_alive()
+
+    def _end_round(self) -> None:
+        self._refused = 0
+        if self._denials is not None:
+            self._denials.end_round()
 
     def _end_what_hangs(self) -> None:
         now = self.now()
@@ -297,19 +439,32 @@ def _close(server: asyncio.Server) -> None:
     loop.call_soon(server.close)
 
 
-def check_host(host: str, *, insecure: bool) -> None:
-    """Raise `UsageError` for an address that is not loopback, unless `insecure` was said."""
-    if not insecure and not _is_loopback(host):
+def check_host(host: str, *, insecure: bool, tls: bool = False, asks: bool = False) -> None:
+    """Raise `UsageError` for a listener that other machines can reach and that is not secured, unless so said."""
+    if insecure or is_loopback(host):
+        return
+    if not tls:
         raise UsageError(
-            f"{host} can be reached from other machines, and nothing here is encrypted or authenticated yet: "
-            "listen on 127.0.0.1, or say --insecure if the network is trusted"
+            f"{host} can be reached from other machines, and nothing would be encrypted: say --tls-cert FILE and "
+            "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or say --insecure "
+            "if everybody on that network may take and break any lock"
+        )
+    if not asks:
+        raise UsageError(
+            f"{host} can be reached from other machines, and nobody would be asked who they are: leave out "
+            "--auth none, or say --insecure if everybody on that network may take and break any lock"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there."""
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""

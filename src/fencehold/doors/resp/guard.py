@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.connection import Connection
     from fencehold.doors.resp.door import Door
 
+WHO = "this Fencehold server wants to know who asks: show a client certificate, or say AUTH user secret"
+
 _FOLLOW = b"NODE.FOLLOW"
 _NEEDS = {command.encode(): need for command, need in NEEDS.items()}
 
@@ -50,12 +52,11 @@ class Guard:
     def admit(self, connection: "Connection", command: bytes) -> None:
         """Raise what is to be said to one who may not say this, now."""
         need = _NEEDS[command]
-        if need.about is About.CONNECTION or (command == _FOLLOW and not self._door.node.leads):
-            # A standby that follows a node which does not lead must hear that, let in or not.
+        if need.about is About.CONNECTION or (command == _FOLLOW and self._may_follow(connection)):
             return
         principal = connection.principal
         if not principal:
-            raise NotAuthenticated("this server has a policy: say who you are, with AUTH or a certificate")
+            raise NotAuthenticated(WHO)
         rights = self._book.rights_of(principal)
         if rights.user is None:
             raise Denied(f"{principal!r} is no user here, or is disabled")
@@ -67,6 +68,11 @@ class Guard:
             if wait_ms:
                 most = quota[1].commands_per_s
                 raise TooFast(f"{wait_ms} quota {quota[0]!r}: at most {most} commands a second")
+
+    def _may_follow(self, connection: "Connection") -> bool:
+        # A standby that follows a node which does not lead must hear that, let in or not. Nodes are no users of
+        # the policy: they show the certificate of nodes.
+        return not self._door.node.leads or self._door.is_node(connection)
 
 
 def rights_of(connection: "Connection") -> Rights | None:

@@ -1,7 +1,7 @@
 """Greeting: what any Redis client says before it comes to the point, and what tells it where it is."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencehold import __version__
 from fencehold.core.policy import Verb
@@ -9,7 +9,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
 from fencehold.doors.resp.authentication import log_in
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.doors.resp.guard import rights_of
+from fencehold.doors.resp.guard import WHO, rights_of
 from fencehold.doors.resp.tiers import choose
 
 if TYPE_CHECKING:
@@ -19,23 +19,71 @@ _NAME_BYTES_MAX = 128
 
 
 def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    if len(words) > 1:
-        version = number(words[1], "the protocol version")
-        if version not in replies.NULL:
-            slot.error("NOPROTO", "the protocol version is 2 or 3")
-            return
-        if version != connection.version and connection.awaits_replies > 1:
-            raise Wrong("the protocol version cannot change while replies are due")
-        login = _read_rest(connection, words[2:])
-        if login is not None:
-            log_in(connection, slot, *login, partial(_welcome, connection, slot, version))
-            return
-        connection.version = version
-    _welcome(connection, slot, connection.version)
+    if len(words) <= 1:
+        _greet(connection, slot)
+        return
+    version = number(words[1], "the protocol version")
+    if version not in replies.NULL:
+        slot.error("NOPROTO", "the protocol version is 2 or 3")
+        return
+    if version != connection.version and connection.awaits_replies > 1:
+        raise Wrong("the protocol version cannot change while replies are due")
+    said = _read_rest(words[2:])
+    if said.login is None:
+        _take(connection, version, said, slot)
+        return
+    log_in(connection, slot, *said.login, partial(_take_late, connection, version, said, slot))
 
 
-def _welcome(connection: Connection, slot: Slot, version: int) -> None:
+class _Said(NamedTuple):
+    """What a greeting says beside the version."""
+
+    name: str | None = None
+    tier: bytes | None = None
+    login: tuple[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"_Said(name={self.name!r})"
+
+
+def _read_rest(words: list[bytes]) -> _Said:
+    said, rest = _Said(), iter(words)
+    for word in rest:
+        match word.upper():
+            case b"SETNAME":
+                said = said._replace(name=_name(next(rest, b"")))
+            case b"TIER":
+                said = said._replace(tier=next(rest, b""))
+            case b"AUTH":
+                user, secret = text(next(rest, b""), "the user"), text(next(rest, b""), "the secret")
+                said = said._replace(login=(user, secret))
+            case _:
+                raise Wrong(f"HELLO does not know {shown(word)}")
+    return said
+
+
+def _take(connection: Connection, version: int, said: _Said, slot: Slot) -> None:
+    if said.tier is not None:
+        choose(connection, said.tier)
+    if said.name is not None:
+        connection.name = said.name
     connection.version = version
+    _greet(connection, slot)
+
+
+def _take_late(connection: Connection, version: int, said: _Said, slot: Slot) -> None:
+    """After a login, when nobody else waits for what is wrong with the rest."""
+    try:
+        _take(connection, version, said, slot)
+    except Wrong as wrong:
+        slot.error(wrong.code, str(wrong))
+
+
+def _greet(connection: Connection, slot: Slot) -> None:
+    if connection.door.asks and not connection.principal:
+        # Who leads and what runs here is not for everybody.
+        slot.error("NOAUTH", WHO)
+        return
     slot.reply(
         {
             "server": "fencehold",
@@ -48,22 +96,6 @@ def _welcome(connection: Connection, slot: Slot, version: int) -> None:
             "modules": [],
         }
     )
-
-
-def _read_rest(connection: Connection, words: list[bytes]) -> tuple[str, str] | None:
-    """Take note of what else it says; returns the user and the secret, if it gives them."""
-    rest, login = iter(words), None
-    for word in rest:
-        match word.upper():
-            case b"SETNAME":
-                connection.name = _name(next(rest, b""))
-            case b"TIER":
-                choose(connection, next(rest, b""))
-            case b"AUTH":
-                login = (text(next(rest, b""), "the user"), text(next(rest, b""), "the secret"))
-            case _:
-                raise Wrong(f"HELLO does not know {shown(word)}")
-    return login
 
 
 def _name(word: bytes) -> str:
@@ -98,10 +130,29 @@ def client(connection: Connection, words: list[bytes], slot: Slot) -> None:
             slot.reply(connection.name or None)
         case b"ID":
             slot.reply(connection.number)
-        case b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH":
+        case b"SETINFO" if len(words) == 4:
+            connection.library = _library(connection.library, *words[2:])
+            slot.fill(replies.OK)
+        case b"NO-EVICT" | b"NO-TOUCH" | b"SETINFO":
             slot.fill(replies.OK)
         case _:
             raise Wrong(f"CLIENT does not know {shown(words[1])} here")
+
+
+def _library(known: str, what: bytes, value: bytes) -> str:
+    """A name and a version, as far as both were said."""
+    said = text(value, "the library")
+    if len(value) > _NAME_BYTES_MAX or not said.isprintable():
+        raise Wrong(f"the name of a library has at most {_NAME_BYTES_MAX} bytes, all printable")
+    name, _, version = known.partition(" ")
+    match what.upper():
+        case b"LIB-NAME":
+            name = said.replace(" ", "-")
+        case b"LIB-VER":
+            version = said
+        case _:
+            pass
+    return f"{name} {version}".strip()
 
 
 def select(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -135,6 +186,10 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "tier": node.tier.name,
         "engine": node.journal.declared.engine,
         "durable": int(node.journal.declared.durable),
+        "tls": int(connection.door.certificates is not None),
+        "auth": _auth(connection.door),
+        "listens_on": connection.door.host,
+        "principal": connection.principal,
         "node": place.member.name,
         "address": place.member.address,
         "leader": place.leader.name,
@@ -161,6 +216,11 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
     }
     lines = ["# Fencehold", *(f"{key}:{'' if value is None else value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
+
+
+def _auth(door: "Door") -> str:
+    """Who has to say who they are: everybody, who wants to do anything, or nobody."""
+    return "required" if door.asks else "none" if door.guard is None else "policy"
 
 
 def _may_know(connection: Connection) -> bool:

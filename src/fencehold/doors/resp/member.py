@@ -42,6 +42,7 @@ class Member:
         self._connection = connection
         self._node = connection.node
         self._blocked: dict[int, list[Slot]] = {}
+        connection.door.on_attached(connection, session)
         replaced = self._node.routes.attach(session, connection)
         if isinstance(replaced, Connection):
             replaced.member = None

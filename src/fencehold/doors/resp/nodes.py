@@ -22,9 +22,17 @@ class TooMany(Wrong):
     code = "LIMIT"
 
 
+class NoNode(Wrong):
+    """Somebody who is no node of this service."""
+
+    code = "DENIED"
+
+
 def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """NODE.FOLLOW name address position: a standby is there, and that far. Answered with its rank."""
     exactly(words, 3)
+    if connection.door.asks and not connection.door.is_node(connection):
+        raise NoNode("only nodes follow, and they show a certificate of the same name as this node's own")
     name = _bounded(words[1], "the name", _NAME_BYTES_MAX)
     address = _bounded(words[2], "the address", _ADDRESS_BYTES_MAX)
     position = number(words[3], "the position")

@@ -154,6 +154,6 @@ def context_of(files: TlsFiles | None) -> ssl.SSLContext | None:
     """
     if files is None:
         return None
-    context = tls.context_of(files)
+    context = tls.client_context(files)
     context.set_alpn_protocols(["h2"])
     return context

@@ -15,7 +15,7 @@ import ssl
 from typing import Any, NamedTuple, Self
 
 from fencehold.drivers.address import Scheme, seconds, text, whole, word
-from fencehold.drivers.tls import context_of
+from fencehold.drivers.tls import client_context
 
 REPLICATIONS = ("synchronous", "asynchronous")
 SCHEME = Scheme(
@@ -68,7 +68,7 @@ class MysqlAddress(NamedTuple):
         if "/" in said.path:
             raise said.refusal(f"the name of a database has no / in it: write {SCHEME.form}")
         host, port = said.endpoints[0] if said.endpoints else ("localhost", SCHEME.port)
-        tls = None if said.tls is None else context_of(said.tls)
+        tls = None if said.tls is None else client_context(said.tls)
         return cls(host, port, *said.login, said.path, **said.options, tls=tls)
 
     def __repr__(self) -> str:

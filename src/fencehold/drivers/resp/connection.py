@@ -25,7 +25,7 @@ import hiredis
 from fencehold.drivers.address import Endpoint, Login
 from fencehold.drivers.resp.address import RedisServer
 from fencehold.drivers.resp.failures import Refusal, answered, final_among, never_sent, unanswered, unreached
-from fencehold.drivers.tls import context_of
+from fencehold.drivers.tls import client_context
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 
 OnMessage: TypeAlias = Callable[[bytes], None]
@@ -202,7 +202,7 @@ async def _connected(server: RedisServer, answer_s: float) -> RespConnection:
         await loop.create_unix_connection(lambda: connection, server.path)
         return connection
     host, port = server.endpoint
-    context = None if server.tls is None else context_of(server.tls)
+    context = None if server.tls is None else client_context(server.tls)
     await loop.create_connection(lambda: connection, host, port, ssl=context)
     return connection
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fencehold.drivers.address import ParsedUrl, Scheme
-from fencehold.drivers.tls import context_of
+from fencehold.drivers.tls import client_context
 
 ROOT = "/fencehold"
 SCHEME = Scheme(
@@ -40,7 +40,7 @@ class ZookeeperAddress:
             UsageError: it is none, or a file it names cannot be used.
         """
         said = SCHEME.parse(url)
-        tls = None if said.tls is None else context_of(said.tls)
+        tls = None if said.tls is None else client_context(said.tls)
         return cls(tuple(map(str, said.endpoints)), _root(said, root), *said.login, tls)
 
     def __str__(self) -> str:

@@ -1,0 +1,123 @@
+"""What TLS costs: the same server with and without it, in one run, at the door and through the SDK.
+
+At the door `redis-benchmark` drives both, so that only the servers are compared; connections are made before it
+counts, as they are in a service that runs. With a journal that is synced, and in memory, where nothing hides the
+cost. Both servers have the same certificates; the plain one does not use them.
+"""
+
+import asyncio
+import contextlib
+
+from bench import folders, loads
+from bench.contest import Benchmark, Contest
+from bench.embedded import AtTheDoor, OnServer
+from bench.musts import Must, at_most, ratio
+from bench.samples import Figures
+from bench.servers import Fencehold
+from fencehold.drivers.address import TlsFiles
+from fencehold.drivers.tls import client_context
+from fencehold.security.issuer import Issuer
+
+CONNECTIONS = (1, 64, 256)
+_ACQUIRE = ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0"]
+
+
+class Secured(Fencehold):
+    """The embedded server over TLS."""
+
+    async def setup(self) -> None:
+        self.folder = folders.new_folder()
+        issuer = Issuer.make(self.folder / "pki")
+        issuer.for_node("server", ["127.0.0.1"])
+        await self.start()
+
+    @property
+    def ca(self) -> str:
+        return str(self.folder / "pki" / "ca.pem")
+
+    def command(self) -> list[str]:
+        pki = self.folder / "pki"
+        return [*super().command(), "--tls-cert", str(pki / "server.pem"), "--tls-key", str(pki / "server.key")]
+
+    async def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            context = client_context(TlsFiles(self.folder / "pki" / "ca.pem"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
+            try:
+                writer.write(b"*1\r\n$4\r\nPING\r\n")
+                return (await reader.readline()).startswith(b"+PONG")
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+        return False
+
+
+class AtTheSecuredDoor(AtTheDoor):
+    """As `AtTheDoor`, over TLS."""
+
+    def __init__(self, name: str, server: Secured, connections: int, requests: int) -> None:
+        super().__init__(name, server, connections, _ACQUIRE, requests)
+        self._secured = server
+
+    async def round(self) -> Figures:
+        self.options = ("--tls", "--cacert", self._secured.ca)
+        return await super().round()
+
+
+def secured_load(port: int, ca: str, connections: int, in_flight: int, seconds: float) -> Figures:
+    """Through the SDK, over TLS."""
+    return loads.fencehold_at(f"fenceholds://127.0.0.1:{port}?ca={ca}", connections, in_flight, seconds)
+
+
+class OnSecured(OnServer):
+    """A load through the SDK, whose authority is known only when the server is there."""
+
+    def __init__(self, name: str, server: Secured, **arguments: float) -> None:
+        super().__init__(name, server, secured_load, **arguments)
+        self._secured = server
+
+    def setup(self) -> None:
+        super().setup()
+        self.arguments["ca"] = self._secured.ca
+
+
+def build(quick: bool) -> Contest:
+    """The contest."""
+    plain, plain_memory = Fencehold("a plain server"), Fencehold("a plain server in memory", memory=True)
+    tls, tls_memory = Secured("a server with TLS"), Secured("a server with TLS in memory", memory=True)
+    requests = {1: 2_000, 64: 20_000, 256: 20_000} if quick else {1: 6_000, 64: 60_000, 256: 60_000}
+    door = [
+        contestant
+        for connections in CONNECTIONS
+        for kind, open_, secured in (("synced", plain, tls), ("memory", plain_memory, tls_memory))
+        for contestant in (
+            AtTheDoor(f"plain {connections}, {kind}", open_, connections, _ACQUIRE, requests[connections]),
+            AtTheSecuredDoor(f"TLS {connections}, {kind}", secured, connections, requests[connections]),
+        )
+    ]
+    shape = {"connections": 64, "in_flight": 1, "seconds": 1.0 if quick else 2.5}
+    through = [
+        OnServer("plain SDK 64x1", plain, loads.fencehold, **shape),
+        OnSecured("TLS SDK 64x1", tls, **shape),
+    ]
+    return Contest(
+        contestants=[*door, *through],
+        rounds=3 if quick else 9,
+        warmups=0 if quick else 1,
+        reference="plain 256, synced",
+        fixtures=[plain, plain_memory, tls, tls_memory],
+        musts=_musts(),
+    )
+
+
+def _musts() -> list[Must]:
+    return [
+        at_most("cost of TLS at 256 connections, synced", ratio("plain 256, synced", "TLS 256, synced"), 1.3, "×"),
+        at_most(
+            "cost of TLS at 256 connections, in memory", ratio("plain 256, memory", "TLS 256, memory"), 1.3, "×"
+        ),
+    ]
+
+
+BENCHMARK = Benchmark("tls", "what TLS costs: the same server with and without it", build)

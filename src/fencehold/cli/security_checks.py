@@ -1,0 +1,88 @@
+"""Checks of what is open: is anything sent in the clear, is anybody let in unasked, do certificates and keys hold?
+
+A server says what it asks for in INFO; of one that is older nothing is found.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fencehold.cli.findings import Finding
+from fencehold.doors.resp.door import is_loopback
+from fencehold.drivers.address import service_address
+from fencehold.errors import FenceholdError
+from fencehold.security.certificates import read_der
+
+SOON_DAYS = 14
+_HOW = "docs/how-to/first-secured-cluster.md: `fencehold security init DIR` makes what is needed"
+
+
+def server(facts: Mapping[str, Any], certificate: bytes | None) -> Iterator[Finding]:
+    """What the server that was reached leaves open."""
+    if "auth" not in facts:
+        return
+    is_local = is_loopback(str(facts.get("listens_on", "")))
+    yield _encryption(bool(facts["tls"]), is_local)
+    yield _logins(str(facts["auth"]), str(facts.get("principal") or ""), is_local)
+    if certificate is not None:
+        yield expiry("certificate", read_der(certificate).not_after, datetime.now(UTC))
+
+
+def _encryption(is_tls: bool, is_local: bool) -> Finding:
+    if is_tls:
+        return Finding("encryption", "ok", "TLS")
+    if is_local:
+        return Finding("encryption", "ok", "none, and only this machine can connect")
+    return Finding("encryption", "warn", "none, and other machines can connect", f"speak TLS: {_HOW}")
+
+
+def _logins(auth: str, principal: str, is_local: bool) -> Finding:
+    if auth == "required":
+        return Finding("logins", "ok", f"everybody is asked; you are {principal or 'nobody'}")
+    if auth == "policy":
+        return Finding("logins", "ok", f"the policy says who may do what; you are {principal or 'nobody'}")
+    if is_local:
+        return Finding("logins", "ok", "nobody is asked: everybody on this machine can take and break any lock")
+    said = "nobody is asked: everybody who can connect can take and break any lock"
+    return Finding("logins", "warn", said, f"start it without --insecure: {_HOW}")
+
+
+def expiry(check: str, not_after: datetime, now: datetime) -> Finding:
+    """How long a certificate is valid yet."""
+    days = (not_after - now).days
+    said = f"valid until {not_after:%Y-%m-%d %H:%M} UTC"
+    if not_after <= now:
+        return Finding(
+            check, "fail", f"expired at {not_after:%Y-%m-%d %H:%M} UTC", "renew it: fencehold security renew"
+        )
+    if days < SOON_DAYS:
+        return Finding(check, "warn", f"{said}: {days} days", "renew it: fencehold security renew")
+    return Finding(check, "ok", said)
+
+
+def own_files(url: str) -> Iterator[Finding]:
+    """Whether others on this machine can read the keys that are named here."""
+    named = [
+        os.environ.get(variable, "") for variable in ("FENCEHOLD_KEY", "FENCEHOLD_TLS_KEY", "FENCEHOLD_TOKENS")
+    ]
+    # What is wrong with the URL was said before, of the server.
+    with contextlib.suppress(FenceholdError):
+        files = service_address(url).tls
+        named.append(str(files.key or "") if files is not None else "")
+    for path in dict.fromkeys(filter(None, named)):
+        yield from _key(Path(path).expanduser())
+
+
+def _key(path: Path) -> Iterator[Finding]:
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError as error:
+        yield Finding("key", "fail", f"{path}: {error.strerror}")
+        return
+    if mode & 0o007:
+        yield Finding("key", "warn", f"everybody here can read {path} (mode {mode:03o})", f"chmod o= {path}")
+    else:
+        yield Finding("key", "ok", f"{path} is not for everybody")

@@ -1,0 +1,127 @@
+"""Admission: who asks, by a certificate, a user with a secret, or a token. One function for all listeners.
+
+1. A certificate was checked by the handshake; a token is checked by its hash; a secret by `check_user`, which is
+   slow on purpose and sees to it that the event loop is not.
+2. Nothing else is an identity: no address, no name that a client gives itself, no header.
+3. Failures cost time (`throttle`), and are told in the same words whatever was wrong: not whether there is such a
+   user.
+4. What was shown is in no message, log or `repr`.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from fencehold.errors import PermissionDenied
+from fencehold.security.certificates import TOKEN_USER, principal_of
+from fencehold.security.listener import network_of
+from fencehold.security.throttle import Throttle
+from fencehold.security.tokens import Tokens
+
+CheckUser: TypeAlias = Callable[[str, str], Awaitable[bool]]
+"""Whether a user has this secret. It takes its time, on a thread of its own."""
+Recall: TypeAlias = Callable[[str, str], bool]
+"""Whether a user was found to have this secret a moment ago, and has it still."""
+
+SECRET_BYTES_MAX = 1_024
+
+
+class How(Enum):
+    """How somebody is known."""
+
+    CERTIFICATE = "certificate"
+    SECRET = "secret"
+    TOKEN = "token"
+    NOT = ""
+
+
+class Known(NamedTuple):
+    """Who asks, and how that is known; nobody, if nothing was shown."""
+
+    principal: str = ""
+    how: How = How.NOT
+
+
+NOBODY = Known()
+
+
+class Shown(NamedTuple):
+    """What somebody shows of themselves: as much as is there."""
+
+    certificate: ssl.SSLObject | None = None
+    user: str = ""
+    secret: str = ""
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Shown(certificate={self.certificate is not None}, user={self.user!r})"
+
+
+class WrongLogin(PermissionDenied):
+    """No such user, or another secret; or no such token."""
+
+    def __init__(self) -> None:
+        super().__init__("no such user, or another secret")
+
+
+class Admission:
+    """What a node needs to find out who asks."""
+
+    def __init__(
+        self,
+        *,
+        tokens: Tokens | None = None,
+        check_user: CheckUser | None = None,
+        recall: Recall = lambda _user, _secret: False,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self.tokens = tokens
+        self.check_user = check_user
+        self.recall = recall
+        """Who reconnects with what was right before need not wait for a turn behind those who guess."""
+        self.throttle = throttle or Throttle()
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether there is anybody who could log in with a secret or a token."""
+        return self.tokens is not None or self.check_user is not None
+
+    async def admit(self, peer: str, shown: Shown) -> Known:
+        """Find out who asks from an address, by what is shown: a token, a secret, or else a certificate.
+
+        Raises:
+            PermissionDenied: what was shown is wrong. It was said late, see `throttle`.
+            Overloaded: too many logins from there wait; nothing was checked.
+        """
+        if not shown.token and not shown.user:
+            return by_certificate(shown.certificate)
+        if shown.user and self.recall(shown.user, shown.secret):
+            return Known(shown.user, How.SECRET)
+        async with self.throttle.turn(network_of(peer)) as fail:
+            known = await self._known(shown)
+            if known is NOBODY:
+                fail()
+        if known is NOBODY:
+            raise WrongLogin
+        return known
+
+    async def _known(self, shown: Shown) -> Known:
+        token = shown.token or (shown.secret if shown.user == TOKEN_USER else "")
+        if token:
+            principal = self.tokens.principal_of(token) if self.tokens is not None else ""
+            return Known(principal, How.TOKEN) if principal else NOBODY
+        if self.check_user is None or len(shown.secret.encode(errors="replace")) > SECRET_BYTES_MAX:
+            return NOBODY
+        is_right = await self.check_user(shown.user, shown.secret)
+        return Known(shown.user, How.SECRET) if is_right else NOBODY
+
+
+def by_certificate(peer: ssl.SSLObject | None) -> Known:
+    """Who a connection is by the certificate it showed, if it did.
+
+    Raises:
+        NoPrincipal: it showed one that names nobody, or not clearly one.
+    """
+    principal = principal_of(peer) if peer is not None else ""
+    return Known(principal, How.CERTIFICATE) if principal else NOBODY

@@ -1,0 +1,227 @@
+"""TLS as a server speaks it: its certificate, whom it asks for one, and how both are replaced while it runs.
+
+1. TLS 1.2 at least. Clients are asked for a certificate not at all, optionally, or always; what they show must
+   be signed by an authority of the file that is named for that, and by no other.
+2. Certificates are read again when a file changes, or when asked to. What is new is for those who connect from
+   then on; nobody is dropped. If it cannot be used, the old one stays, and that is said.
+3. A certificate that has expired is not started with.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fencehold.drivers.address import TlsFiles
+from fencehold.drivers.tls import load_authorities, load_pair, stamp_of
+from fencehold.errors import UsageError
+from fencehold.security.certificates import NoPrincipal, Read, principal_in, read_pem
+
+WATCH_S = 1.0
+"""How often it is looked whether a file has changed."""
+
+_LOG = logging.getLogger("fencehold")
+
+
+Failed = Callable[[ssl.SSLError], None]
+
+on_failure: ContextVar[Failed | None] = ContextVar("on_failure", default=None)
+"""Told why a handshake failed that was begun in this context."""
+
+
+class _SslObject(ssl.SSLObject):
+    """A handshake that fails in words.
+
+    Event loops drop the connection of one that fails, and with it the alert by which TLS says why: a client that
+    showed no certificate would only see that it was hung up on. Here the failure is told to `on_failure`, and the
+    loop that more is to be read: so it sends the alert, and reads what the client has sent already.
+    """
+
+    _is_failed = False
+    _on_failure: Failed | None = None
+
+    @classmethod
+    def _create(cls, *args: Any, **options: Any) -> Any:
+        made = super()._create(*args, **options)  # type: ignore[misc]
+        made._on_failure = on_failure.get()
+        return made
+
+    def do_handshake(self) -> None:
+        if self._is_failed:
+            raise ssl.SSLWantReadError
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            if self._on_failure is None:
+                raise
+            self._is_failed = True
+            self._on_failure(error)
+            raise ssl.SSLWantReadError from error
+
+
+class _Context(ssl.SSLContext):
+    sslobject_class = _SslObject
+
+
+class Clients(Enum):
+    """Whether clients are asked for a certificate."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+class ServerTls(NamedTuple):
+    """What a listener is secured with."""
+
+    cert: Path
+    key: Path
+    ca: Path | None = None
+    """Who signed the certificates of clients and of other nodes."""
+    clients: Clients = Clients.NONE
+
+    def checked(self) -> "ServerTls":
+        """The same, if it makes sense.
+
+        Raises:
+            UsageError: clients are asked for certificates, and nobody is named who signs them.
+        """
+        if self.clients is not Clients.NONE and self.ca is None:
+            raise UsageError(
+                f"--tls-clients {self.clients.value} needs --tls-ca FILE: who signs the certificates of clients"
+            )
+        return self
+
+    @property
+    def own(self) -> TlsFiles:
+        """What a node shows others when it connects to them."""
+        return TlsFiles(self.ca, self.cert, self.key)
+
+
+def server_context(tls: ServerTls) -> ssl.SSLContext:
+    """A context for a listener.
+
+    Raises:
+        UsageError: a file cannot be read, or is not what it should be; or the certificate has expired.
+    """
+    tls.checked()
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Renegotiation and compression only ever helped attackers.
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # A session that is taken up by a ticket brings the certificate of before, expired or not. Connections are made
+    # to last here: there is nothing to be won by it. (Of TLS 1.2 there is a cache that Python cannot turn off; it
+    # is gone with the context when an authority is replaced, and whether a certificate has expired is asked anew.)
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    load_pair(context, tls.cert, tls.key)
+    expires_at = expiry_of(tls.cert)
+    if expires_at <= datetime.now(UTC):
+        raise UsageError(f"the certificate in {tls.cert} expired at {expires_at:%Y-%m-%d %H:%M} UTC")
+    if tls.ca is not None and tls.clients is not Clients.NONE:
+        load_authorities(context, tls.ca)
+        # A CA that is not self-signed, or is one of several, may be trusted as it stands in the file.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN if hasattr(ssl, "VERIFY_X509_PARTIAL_CHAIN") else 0
+        required = tls.clients is Clients.REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+def expiry_of(cert: Path) -> datetime:
+    """When the certificate of a file expires.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    return read_file(cert).not_after
+
+
+def read_file(cert: Path) -> Read:
+    """The first certificate of a file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return read_pem(cert.read_text(errors="replace"))
+    except OSError as error:
+        raise UsageError(f"cannot read {cert}: {error.strerror or error}") from None
+    except NoPrincipal as error:
+        raise UsageError(f"{cert}: {error}") from None
+
+
+def principal_of_file(cert: Path) -> str:
+    """Whom the certificate of a file names; empty if that is nobody."""
+    try:
+        return principal_in(read_file(cert))
+    except (UsageError, NoPrincipal):
+        return ""
+
+
+SOON = timedelta(days=14)
+
+
+def notes_of(tls: ServerTls) -> list[str]:
+    """What is to be said of files that can be used, and should not be as they are."""
+    notes = []
+    if tls.key.stat().st_mode & 0o007:
+        notes.append(f"everybody here can read the key in {tls.key}: chmod o= {tls.key}")
+    expires_at = expiry_of(tls.cert)
+    if expires_at - datetime.now(UTC) < SOON:
+        notes.append(f"the certificate in {tls.cert} expires at {expires_at:%Y-%m-%d %H:%M} UTC: renew it")
+    return notes
+
+
+class Certificates:
+    """The context that new connections get, kept up to date with the files."""
+
+    def __init__(self, tls: ServerTls) -> None:
+        """Read them.
+
+        Raises:
+            UsageError: as `server_context`.
+        """
+        self.tls = tls
+        self.context = server_context(tls)
+        self.principal = principal_of_file(tls.cert)
+        """Whom its own certificate names: other nodes show the same."""
+        self.on_reloaded: Callable[[str, bool], None] = _log
+        """Told what happened at a reload, and whether that is trouble."""
+        self._stamp = self._stamped()
+
+    @property
+    def expires_at(self) -> datetime:
+        return expiry_of(self.tls.cert)
+
+    def reload(self) -> bool:
+        """Read them again. If they cannot be used, what was there stays; says whether they can."""
+        self._stamp = self._stamped()
+        try:
+            self.context = server_context(self.tls)
+        except UsageError as error:
+            self.on_reloaded(f"the old certificate stays in use, as the new one cannot be: {error}", True)
+            return False
+        self.principal = principal_of_file(self.tls.cert)
+        self.on_reloaded(f"a new certificate is in use, valid until {self.expires_at:%Y-%m-%d %H:%M} UTC", False)
+        return True
+
+    async def watch(self) -> None:
+        """Read them again whenever one of the files changes, until cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._stamped() != self._stamp:
+                self.reload()
+
+    def _stamped(self) -> object:
+        return stamp_of(self.tls.cert, self.tls.key, self.tls.ca)
+
+
+def _log(words: str, is_trouble: bool) -> None:
+    _LOG.log(logging.WARNING if is_trouble else logging.INFO, words)
