@@ -86,6 +86,10 @@ fmt: setup ## format, and fix what can be fixed
 messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/drivers/etcd/messages.proto
 	@$(BIN)/python scripts/messages
 
+.PHONY: stubs
+stubs: setup ## the messages of the gRPC interface, made anew of proto/
+	@$(BIN)/python scripts/stubs
+
 .PHONY: setup
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
 

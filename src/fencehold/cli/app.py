@@ -18,6 +18,7 @@ SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
+    "door": ("door", "DOOR", SERVER),
     "cluster": ("cluster", "cluster", SERVER),
     "doctor": ("doctor", "doctor", SERVER),
     "bench": ("bench", "bench", SERVER),
@@ -41,7 +42,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
-GROUPS = {"journal": "Export a journal, move it to another engine, look into one."}
+GROUPS = {
+    "door": "Listen for other protocols, and carry what is asked to a server.",
+    "journal": "Export a journal, move it to another engine, look into one.",
+}
 
 
 def prepared(words: list[str]) -> list[str]:

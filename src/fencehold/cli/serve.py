@@ -6,9 +6,7 @@
 """
 
 import errno
-import os
 import resource
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +16,7 @@ from fencehold.cli.configuration import Configuration, Said, configured, show
 from fencehold.cli.exits import Exit, exit_of
 from fencehold.cli.failures import fail
 from fencehold.cli.options import lasting, port_number
+from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import Serving
 from fencehold.cli.settings import SETTINGS, File, read
 from fencehold.errors import (
@@ -186,7 +185,7 @@ def _serve(known: Configuration) -> None:
     config = known.server
     if config.data is not None and not config.engine:
         config = config._replace(data=_prepared(Path(config.data)))
-    serving = Serving(config, as_json=known.as_json, on_port=lambda chosen: _tell_port(known.port_file, chosen))
+    serving = Serving(config, as_json=known.as_json, on_port=lambda chosen: tell_port(known.port_file, chosen))
     try:
         serving.run()
     except (FenceholdError, OSError) as error:
@@ -213,19 +212,6 @@ def _prepared(data: Path) -> Path:
             Exit.UNAVAILABLE, f"cannot make {path.parent}: {error.strerror}", "choose another --data"
         ) from None
     return path
-
-
-def _tell_port(port_file: Path | None, port: int) -> None:
-    """Written whole: whoever waits for the file must not read half a number."""
-    if port_file is None:
-        return
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=port_file.parent, delete=False) as draft:
-            draft.write(f"{port}\n")
-        os.chmod(draft.name, 0o644)
-        os.replace(draft.name, port_file)
-    except OSError as error:
-        raise fail(Exit.UNAVAILABLE, f"cannot write {port_file}: {error.strerror}") from None
 
 
 def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) -> typer.Exit:

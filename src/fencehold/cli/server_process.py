@@ -42,11 +42,11 @@ class Serving:
         self._stopping: asyncio.Event = asyncio.Event()
         self.was_ready = False
         if not self._greets:
-            _log_to_stderr(as_json)
+            log_to_stderr(as_json)
 
     def run(self) -> None:
         """Serve until told to stop. Raises what `Server.start` does, and what ended the node."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
@@ -184,7 +184,8 @@ class Serving:
         )
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop, where it is installed."""
     if find_spec("uvloop") is None:
         return None
     import uvloop  # noqa: PLC0415
@@ -252,7 +253,13 @@ def _line(out: Any, label: str, text: str, style: str = "") -> None:
     out.print(text if "\n" in text else hanging(text, _MARGIN), style=style)
 
 
-def _log_to_stderr(as_json: bool) -> None:
+def tell(event: str, **facts: object) -> None:
+    """Write an event to the log."""
+    _LOG.info(event, extra={"facts": facts})
+
+
+def log_to_stderr(as_json: bool) -> None:
+    """Have the log written, a line for each event."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

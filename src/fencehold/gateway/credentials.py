@@ -1,0 +1,62 @@
+"""Credentials: who a client of a gateway says it is, and how that is passed on.
+
+This is the one place where both happen. A gateway checks nothing itself: what a client shows is what the
+gateway shows to the service on that client's behalf, on connections that are used for nobody else.
+"""
+
+import base64
+import binascii
+from typing import NamedTuple
+from urllib.parse import quote
+
+from fencehold.errors import UsageError
+
+TOKEN_USER = "token"
+"""The user that a bearer token is shown as: it takes the place of the secret."""
+_BYTES_MAX = 4_096
+
+
+class Credentials(NamedTuple):
+    """A user and a secret; both empty: the client said nothing."""
+
+    user: str = ""
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        # Whatever is shown of it, the secret is not.
+        return f"Credentials({self.user!r})"
+
+
+ANONYMOUS = Credentials()
+
+
+def read_authorization(value: str) -> Credentials:
+    """Read the header or metadata `authorization`.
+
+    Raises:
+        UsageError: it is neither Basic nor Bearer. It is not shown.
+    """
+    if not value:
+        return ANONYMOUS
+    scheme, _, said = value.partition(" ")
+    if len(value) > _BYTES_MAX:
+        raise UsageError(f"authorization has at most {_BYTES_MAX} bytes")
+    if scheme.lower() == "bearer" and said.strip():
+        return Credentials(TOKEN_USER, said.strip())
+    if scheme.lower() == "basic":
+        try:
+            user, colon, secret = base64.b64decode(said, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise UsageError("authorization: Basic takes user:secret in base64") from None
+        if colon:
+            return Credentials(user, secret)
+    raise UsageError("authorization is `Basic …` (user:secret in base64) or `Bearer …` (a token)")
+
+
+def url_with(url: str, credentials: Credentials) -> str:
+    """The URL of the service, with what this client says of itself in the place of what the URL says."""
+    if credentials == ANONYMOUS:
+        return url
+    scheme, _, rest = url.partition("://")
+    login = f"{quote(credentials.user, safe='')}:{quote(credentials.secret, safe='')}"
+    return f"{scheme}://{login}@{rest.rpartition('@')[2]}"
