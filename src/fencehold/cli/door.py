@@ -146,9 +146,11 @@ class Listening:
         tell("stopped", kind=self._kind)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if self._stopping.is_set():
+        if not self._stopping.is_set():
+            self._stop(f"signal {number.name}")
+        elif not self._with_parent:
+            # Of a server's listener the second one is usual: ctrl-c signals both, then the server its listener.
             os._exit(Exit.SIGNAL + number)
-        self._stop(f"signal {number.name}")
 
     def _on_parent(self) -> None:
         if not os.read(sys.stdin.fileno(), 1 << 10):

@@ -113,6 +113,17 @@ Port = Annotated[
         show_default=str(SETTINGS["port"].default),
     ),
 ]
+GrpcPort = Annotated[
+    int | None,
+    _option(
+        "grpc",
+        _REST,
+        "Listen for gRPC on this port, too, usually 7421, in a process of its own.",
+        "--grpc",
+        parser=port_number,
+        metavar="PORT",
+    ),
+]
 Insecure = Annotated[
     bool | None,
     _option(
@@ -150,6 +161,7 @@ def serve(
     leader_timeout: LeaderTimeout = None,
     host: Host = None,
     port: Port = None,
+    grpc: GrpcPort = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,
@@ -185,7 +197,12 @@ def _serve(known: Configuration) -> None:
     config = known.server
     if config.data is not None and not config.engine:
         config = config._replace(data=_prepared(Path(config.data)))
-    serving = Serving(config, as_json=known.as_json, on_port=lambda chosen: tell_port(known.port_file, chosen))
+    serving = Serving(
+        config,
+        as_json=known.as_json,
+        on_port=lambda chosen: tell_port(known.port_file, chosen),
+        listeners=known.listeners,
+    )
     try:
         serving.run()
     except (FenceholdError, OSError) as error:

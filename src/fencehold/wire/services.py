@@ -1,15 +1,17 @@
 """The services of the interface: handlers for a server, stubs for a client, made of their description.
 
 A handler is a method of the servicer, called like the RPC in lower case with underscores: `MultiLock` is
-`multi_lock`, and `Break`, a word of Python, `break_`.
+`multi_lock`, and `Break`, a word of Python, `break_`. It is given None in the place of what is no message.
 """
 
 import keyword
 import re
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from fencehold.wire.messages import pool
@@ -48,12 +50,24 @@ def _shape(method: MethodDescriptor) -> str:
     return f"{'stream' if method.client_streaming else 'unary'}_{'stream' if method.server_streaming else 'unary'}"
 
 
+def _reader(kind: type[Message]) -> Callable[[bytes], Message | None]:
+    """Reads a message; None: it is none. (What is raised here gRPC would tell as an error of the server.)"""
+
+    def read(data: bytes) -> Message | None:
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            return None
+
+    return read
+
+
 def _handler(method: MethodDescriptor, servicer: object) -> grpc.RpcMethodHandler:
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", method.name).lower()
     behaviour = getattr(servicer, f"{name}_" if keyword.iskeyword(name) else name)
     make = getattr(grpc, f"{_shape(method)}_rpc_method_handler")
     return make(
         behaviour,
-        request_deserializer=GetMessageClass(method.input_type).FromString,
+        request_deserializer=_reader(GetMessageClass(method.input_type)),
         response_serializer=GetMessageClass(method.output_type).SerializeToString,
     )

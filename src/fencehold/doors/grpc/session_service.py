@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered, streamed
+from fencehold.doors.grpc.statuses import answered, readable, streamed
 from fencehold.errors import UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.sessions import Ended, Granted, Jeopardy, Lost, Recovered, Session, Sessions, Stream
@@ -60,8 +60,8 @@ class SessionServicer:
     async def session(
         self, requests: AsyncIterator[m.SessionRequest], context: Any
     ) -> AsyncIterator[m.SessionResponse]:
-        first = await anext(aiter(requests), None)
-        if first is None:
+        first = readable(await anext(aiter(requests), m.SessionRequest()))
+        if not first.session:
             raise UsageError("the first message of the stream names the session")
         session = self._sessions.find(first.session, translation.credentials_of(context))
         stream = Stream(self._untold_max)
@@ -82,7 +82,7 @@ class SessionServicer:
 async def _read(requests: AsyncIterator[m.SessionRequest], session: Session, stream: Stream) -> None:
     """Take keep-alives, until the client ends its side or is gone."""
     async for request in requests:
-        if request.session not in ("", session.id):
+        if readable(request).session not in ("", session.id):
             raise UsageError("a stream is of one session: open another for another one")
         session.heard()
         stream.tell(m.KeptAlive(sequence=request.sequence, safe_for_ms=session.safe_for_ms()))

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFailure, QuotaFailure, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from fencehold.errors import FenceholdError
+from fencehold.errors import FenceholdError, UsageError
 from fencehold.gateway.problems import Problem, facts_of, problem_of
 
 DOMAIN = "fencehold"
@@ -80,6 +80,17 @@ async def refuse(context: Any, error: BaseException) -> NoReturn:
     raise AssertionError("abort raises")
 
 
+def readable(request: Request | None) -> Request:
+    """What a client sent, if it is a message.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if request is None:
+        raise UsageError("what was sent is not the message that this method takes")
+    return request
+
+
 def answered(
     method: Callable[[Servicer, Request, Any], Awaitable[Response]],
 ) -> Callable[[Servicer, Request, Any], Awaitable[Response]]:
@@ -88,7 +99,7 @@ def answered(
     @functools.wraps(method)
     async def handle(self: Servicer, request: Request, context: Any) -> Response:
         try:
-            return await method(self, request, context)
+            return await method(self, readable(request), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -105,7 +116,7 @@ def streamed(
     @functools.wraps(method)
     async def handle(self: Servicer, request: Request, context: Any) -> AsyncIterator[Response]:
         try:
-            async for response in method(self, request, context):
+            async for response in method(self, readable(request), context):
                 yield response
         except (asyncio.CancelledError, GeneratorExit):
             raise
