@@ -75,7 +75,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         config = _settle_membership(config, said)
     else:
         _refuse_membership(said)
-    listeners = {kind: said[kind].value for kind in KINDS if kind in said and said[kind].value is not None}
+    listeners = {kind: said[kind].value for kind in KINDS if said[kind].value is not None}
     check_installed(listeners)
     return Configuration(config, said["port_file"].value, said["json"].value, listeners, said)
 

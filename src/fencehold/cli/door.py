@@ -88,7 +88,28 @@ def grpc(
     Listening(door, "grpc", as_json=as_json, with_parent=with_parent).run(port_file)
 
 
-DOOR: dict[str, Callable[..., None]] = {"grpc": grpc}
+def http(
+    url: Url = URL,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, _port()] = HTTP_PORT,
+    insecure: Insecure = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    tls_clients: TlsClients = "none",
+    port_file: PortFile = None,
+    as_json: LogJson = False,
+    with_parent: WithParent = False,
+) -> None:
+    """Listen for HTTP, and carry what is asked to the service at --url."""
+    tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
+    with _extra("http"):
+        from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
+    door = HttpDoor(url, host=host, port=port, tls=tls)
+    Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
+
+
+DOOR: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
 
 
 def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> ListenerTls | None:

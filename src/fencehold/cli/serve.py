@@ -124,6 +124,17 @@ GrpcPort = Annotated[
         metavar="PORT",
     ),
 ]
+HttpPort = Annotated[
+    int | None,
+    _option(
+        "http",
+        _REST,
+        "Listen for HTTP on this port, too, usually 7422, in a process of its own.",
+        "--http",
+        parser=port_number,
+        metavar="PORT",
+    ),
+]
 Insecure = Annotated[
     bool | None,
     _option(
@@ -162,6 +173,7 @@ def serve(
     host: Host = None,
     port: Port = None,
     grpc: GrpcPort = None,
+    http: HttpPort = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,

@@ -81,6 +81,7 @@ SETTINGS = {
     "advertise": Setting(_text, "", "FENCEHOLD_ADVERTISE"),
     "leader_timeout": Setting(_duration, Patience().leader_timeout_s, "FENCEHOLD_LEADER_TIMEOUT"),
     "grpc": Setting(_port, None, "FENCEHOLD_GRPC"),
+    "http": Setting(_port, None, "FENCEHOLD_HTTP"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
