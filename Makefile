@@ -90,6 +90,10 @@ messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/d
 stubs: setup ## the messages of the gRPC interface, made anew of proto/
 	@$(BIN)/python scripts/stubs
 
+.PHONY: reference
+reference: setup ## the pages of gRPC and HTTP, made anew of what they describe
+	@$(BIN)/python scripts/reference
+
 .PHONY: setup
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
 

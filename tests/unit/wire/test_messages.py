@@ -23,6 +23,14 @@ def test_messages_are_what_their_description_makes() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def test_the_reference_is_what_it_describes_makes() -> None:
+    """Those who change a comment, or an operation of the HTTP listener, are told to run `make reference`."""
+    ended = subprocess.run(
+        [sys.executable, "scripts/reference", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 def test_everything_in_the_description_is_documented() -> None:
     """Every service, RPC, message, field, enum and value has a comment: the reference is made of these."""
     lines = PROTO.read_text().splitlines()
