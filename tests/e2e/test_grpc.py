@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import grpc
@@ -229,6 +230,38 @@ def test_a_request_can_be_withdrawn_whatever_became_of_it(connect: Connect, name
     assert ann.locks.Withdraw(withdraw).was_held
     assert not ann.locks.Withdraw(withdraw).was_held
     assert bob.lock(name, wait_ms=0)
+
+
+def test_a_request_that_waits_is_withdrawn_by_another_call(
+    connect: Connect, pool: ThreadPoolExecutor, name: str
+) -> None:
+    """The call that waits is told so; nothing stays in the queue."""
+    ann, bob = connect(), connect()
+    held = ann.lock(name)
+    for owner in ("", "thread"):
+        call = pool.submit(refused, partial(bob.lock, name, request_id="r", owner=owner))
+        waiting(ann, name)
+        bob.locks.Withdraw(bob.m.WithdrawRequest(session=bob.session, request_id="r"))
+        assert call.result(10) == (grpc.StatusCode.CANCELLED, "WITHDRAWN")
+        waiting(ann, name, 0)
+    ann.unlock(held)
+    assert bob.lock(name, wait_ms=0, request_id="r")
+
+
+def test_what_waits_is_told_when_its_session_is_closed(
+    connect: Connect, pool: ThreadPoolExecutor, name: str
+) -> None:
+    """As a session that has ended, no matter which owner asked."""
+    ann, bob = connect(), connect()
+    ann.lock(name)
+    calls = [
+        pool.submit(refused, partial(bob.lock, name, owner=owner, request_id=request_id))
+        for owner, request_id in (("", ""), ("thread", ""), ("", "r"))
+    ]
+    waiting(ann, name, 3)
+    bob.sessions.Close(bob.m.CloseRequest(session=bob.session))
+    assert {call.result(10) for call in calls} == {(grpc.StatusCode.NOT_FOUND, "NO_SESSION")}
+    waiting(ann, name, 0)
 
 
 def test_a_retry_without_a_request_id_is_not_taken_for_a_new_request(connect: Connect, name: str) -> None:

@@ -37,8 +37,8 @@ class Unauthenticated(PermissionDenied):
     """The service wants to know who asks, or does not believe it."""
 
 
-class NotFound(Refused):
-    """There is no such thing to be asked."""
+class Withdrawn(Refused):
+    """The request was withdrawn by its request id while it waited. Nothing is held, nothing waits."""
 
 
 class Problem(NamedTuple):
@@ -67,7 +67,7 @@ PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
     (AlreadyReleased, Problem("ALREADY_RELEASED", "FAILED_PRECONDITION", 409, "it was released before")),
     (NotOwner, Problem("NOT_OWNER", "FAILED_PRECONDITION", 409, "the hold is another's, or never was")),
     (StaleFence, Problem("STALE_FENCE", "FAILED_PRECONDITION", 409, "a resource has seen a greater fence")),
-    (NotFound, Problem("NOT_FOUND", "NOT_FOUND", 404, "there is nothing of that name")),
+    (Withdrawn, Problem("WITHDRAWN", "CANCELLED", 409, "the request was withdrawn while it waited")),
     (Refused, Problem("REFUSED", "FAILED_PRECONDITION", 409, "the service said no")),
     (NotLeader, Problem("NOT_LEADER", "UNAVAILABLE", 503, "another node leads; nothing happened", 0.1)),
     (Overloaded, Problem("BUSY", "UNAVAILABLE", 503, "the service has too much to do; nothing happened", 0.5)),

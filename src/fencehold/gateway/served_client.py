@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fencehold import aio
-from fencehold.errors import FenceholdError, HoldLost, LimitExceeded, UsageError
+from fencehold.errors import FenceholdError, HoldLost, LimitExceeded, SessionExpired, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.holds import Held, Holds
 from fencehold.gateway.owner_task import OwnerTask
-from fencehold.gateway.problems import AlreadyReleased
+from fencehold.gateway.problems import AlreadyReleased, Withdrawn
 from fencehold.types import CORRECTNESS, Tier
 
 EXCLUSIVE, SHARED, PERMIT = "X", "S", "P"
@@ -71,11 +71,14 @@ class ServedClient:
             FenceholdError: as `Lock.acquire` of the SDK.
         """
         lock = self._lock(ask)
-        if not ask.request_id:
-            return await self._asked(ask, lock)
         if len(ask.request_id.encode()) > REQUEST_ID_BYTES_MAX:
             raise UsageError(f"a request id has at most {REQUEST_ID_BYTES_MAX} bytes")
-        return await self._joined(ask, lambda: self._asked(ask, lock))
+        try:
+            if ask.request_id:
+                return await self._joined(ask, lambda: self._asked(ask, lock))
+            return await self._asked(ask, lock)
+        except (asyncio.CancelledError, FenceholdError) as ended:
+            raise self._ended_by(ended) from ended
 
     async def release(self, hold_id: str, name: str, fence: int, *, is_repeated: bool = False) -> Held:
         """Release a hold. One that is repeated by a retry may find that it was released.
@@ -132,6 +135,16 @@ class ServedClient:
         for held in self.holds.live():
             self._ended(held, "the session was closed")
         await self.client.close()
+
+    def _ended_by(self, ended: BaseException) -> BaseException:
+        """What is said of an acquire that ended so: it may be that its session was closed, or it was withdrawn."""
+        task = asyncio.current_task()
+        if isinstance(ended, asyncio.CancelledError) and (task is None or task.cancelling()):
+            # The caller's own.
+            return ended
+        if self._is_closed:
+            return SessionExpired("the session was closed while this waited")
+        return ended if isinstance(ended, FenceholdError) else Withdrawn("it was withdrawn while it waited")
 
     def _lock(self, ask: Ask) -> aio.Lock[Any]:
         """The lock of the SDK for an acquire, which checks what was asked."""

@@ -6,7 +6,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFail
 
 from fencehold import errors
 from fencehold.doors.grpc.statuses import DOMAIN, status_of
-from fencehold.gateway.problems import PROBLEMS, AlreadyReleased, Unauthenticated, facts_of, problem_of
+from fencehold.gateway.problems import PROBLEMS, AlreadyReleased, Unauthenticated, Withdrawn, facts_of, problem_of
 from fencehold.types import Link
 
 CIRCLE = (Link(session=1, owner="a", name="x", fence=3, since_ms_ago=5),)
@@ -20,6 +20,7 @@ TABLE = [
     (Unauthenticated("who"), "UNAUTHENTICATED", "UNAUTHENTICATED", set()),
     (errors.PermissionDenied("no"), "PERMISSION_DENIED", "DENIED", set()),
     (errors.SessionExpired("over"), "NOT_FOUND", "NO_SESSION", set()),
+    (Withdrawn("withdrawn"), "CANCELLED", "WITHDRAWN", set()),
     (errors.NotOwner("another's"), "FAILED_PRECONDITION", "NOT_OWNER", {PreconditionFailure}),
     (AlreadyReleased("before"), "FAILED_PRECONDITION", "ALREADY_RELEASED", {PreconditionFailure}),
     (errors.HoldLost("lost", names=["a"]), "FAILED_PRECONDITION", "EXPIRED", {PreconditionFailure}),
