@@ -20,6 +20,8 @@ FAST_TESTS = $(wildcard tests/unit tests/scripts)
 # Tests that take the whole machine, one after the other. All others run side by side: more of them than cores, as
 # many wait for servers. LONG=1: with all cases, where there are very many.
 LONE_TESTS := tests/robustness
+# Tests that need compilers and registries of other languages: `make matrix`.
+MATRIX_TESTS := tests/matrix
 export LONG
 
 # Tests of what is built on a driver, or on the parser, for `make lowest`; but for what needs a type checker, and for what
@@ -36,7 +38,7 @@ help: ## show this
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
 	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q -n 6 --dist loadgroup $(filter-out $(LONE_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+	@$(BIN)/pytest -q -n 6 --dist loadgroup $(filter-out $(LONE_TESTS) $(MATRIX_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 	@$(BIN)/pytest -q $(LONE_TESTS)
 
 .PHONY: check
@@ -46,6 +48,10 @@ check: setup ## the fast ring, for every save: lint, types, imports, unit tests 
 .PHONY: contract
 contract: setup servers ## every engine against the port's promises; ENGINE=file for one
 	@$(BIN)/pytest -q tests/contract
+
+.PHONY: matrix
+matrix: setup ## clients in other languages, made of proto/, against a real listener: needs go and npm
+	@$(BIN)/pytest -q $(MATRIX_TESTS)
 
 .PHONY: lowest
 lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
