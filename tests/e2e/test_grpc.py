@@ -471,15 +471,15 @@ def test_health_and_reflection(connect: Connect) -> None:
     with pytest.raises(grpc.RpcError) as error:
         health.Check(health_pb2.HealthCheckRequest(service="other"))
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
-    asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="fencehold.v1.LockService")
-    for version in ("v1", "v1alpha"):
+    for version, service in (("v1", "fencehold.v1.LockService"), ("v1alpha", "v3lockpb.Lock")):
+        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol=service)
         call = channel.stream_stream(
             f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
             request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
             response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
         )
         told = next(iter(call(iter([asked]), timeout=5)))
-        assert b"LockService" in told.file_descriptor_response.file_descriptor_proto[0]
+        assert service.rpartition(".")[2].encode() in told.file_descriptor_response.file_descriptor_proto[0]
 
 
 def test_a_service_that_hangs_is_told_as_jeopardy(server: Served, connect: Connect, name: str) -> None:

@@ -122,6 +122,10 @@ class Session:
         by_ttl = self._heard_at + self.ttl_s
         return by_ttl if self._broken_at is None else min(by_ttl, self._broken_at + self.grace_s)
 
+    def left_s(self) -> float:
+        """For how long it lives if nothing is heard."""
+        return max(0.0, self.ends_at() - self._loop.time())
+
     def tell(self, news: News) -> None:
         if self.stream is not None:
             self.stream.tell(news)
@@ -200,6 +204,10 @@ class Sessions:
             )
         session.heard()
         return session
+
+    def has(self, session: Session) -> bool:
+        """Whether a session is open."""
+        return session.id in self._sessions
 
     async def end(self, session: Session, reason: str) -> None:
         """Close a session in the service, and tell its stream."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
@@ -20,17 +21,17 @@ PACKAGE = "fencehold.v1"
 LOCK, SESSION, WATCH = f"{PACKAGE}.LockService", f"{PACKAGE}.SessionService", f"{PACKAGE}.WatchService"
 
 
-def handler_of(service: str, servicer: object) -> grpc.GenericRpcHandler:
-    """What a server is given to serve a service."""
-    methods = {method.name: _handler(method, servicer) for method in _described(service).methods}
+def handler_of(service: str, servicer: object, of: DescriptorPool = pool) -> grpc.GenericRpcHandler:
+    """What a server is given to serve a service, which is described in a pool."""
+    methods = {method.name: _handler(method, servicer) for method in _described(service, of).methods}
     return grpc.method_handlers_generic_handler(service, methods)
 
 
 class Stub:
     """A client of one service: its RPCs by their names, on a channel of `grpc` or of `grpc.aio`."""
 
-    def __init__(self, channel: Any, service: str) -> None:
-        for method in _described(service).methods:
+    def __init__(self, channel: Any, service: str, of: DescriptorPool = pool) -> None:
+        for method in _described(service, of).methods:
             call = getattr(channel, _shape(method))(
                 f"/{service}/{method.name}",
                 request_serializer=GetMessageClass(method.input_type).SerializeToString,
@@ -42,8 +43,8 @@ class Stub:
         raise AttributeError(f"there is no RPC {name}")
 
 
-def _described(service: str) -> ServiceDescriptor:
-    return pool.FindServiceByName(service)
+def _described(service: str, of: DescriptorPool) -> ServiceDescriptor:
+    return of.FindServiceByName(service)
 
 
 def _shape(method: MethodDescriptor) -> str:

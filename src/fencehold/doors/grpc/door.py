@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 
-from fencehold.doors.grpc import reflection
+from fencehold.doors.grpc import etcd_service, reflection
+from fencehold.doors.grpc.etcd_service import EtcdLockServicer, Leases, LeaseServicer
 from fencehold.doors.grpc.health import Health
 from fencehold.doors.grpc.lock_service import LockServicer
 from fencehold.doors.grpc.session_service import SessionServicer
@@ -24,6 +25,7 @@ from fencehold.gateway.listener import ListenerTls
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.sessions import Sessions
 from fencehold.gateway.upstream import Upstream
+from fencehold.wire.etcd_messages import pool as etcd_pool
 from fencehold.wire.services import LOCK, SESSION, WATCH, handler_of
 
 PORT = 7421
@@ -78,11 +80,14 @@ class GrpcDoor:
         server = self._server = grpc.aio.server(
             options=_options(self._bounds), maximum_concurrent_rpcs=self._bounds.calls_max
         )
+        leases = Leases(self.sessions)
         server.add_generic_rpc_handlers(
             (
                 handler_of(LOCK, LockServicer(self._upstream, self.sessions, self._questions)),
                 handler_of(SESSION, SessionServicer(self.sessions, self._untold_max)),
                 handler_of(WATCH, WatchServicer(self._questions)),
+                handler_of(etcd_service.LEASE, LeaseServicer(leases, self.sessions), etcd_pool),
+                handler_of(etcd_service.LOCK, EtcdLockServicer(leases, self._upstream), etcd_pool),
                 *reflection.handlers(),
             )
         )
