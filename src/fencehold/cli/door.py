@@ -22,6 +22,7 @@ from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Url, port_number
 from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
+from fencehold.gateway.credentials import forget_own_logins
 from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
 from fencehold.gateway.questions import place_of
 
@@ -113,6 +114,7 @@ DOOR: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
 
 
 def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> ListenerTls | None:
+    forget_own_logins(os.environ)
     place_of(url)
     check_listener(host, tls, insecure=insecure)
     return tls

@@ -1,11 +1,14 @@
-"""Credentials: who a client of a gateway says it is, and how that is passed on.
+"""Credentials: who a client of a gateway says it is, and how that is passed on. This is the one place for both.
 
-This is the one place where both happen. A gateway checks nothing itself: what a client shows is what the
-gateway shows to the service on that client's behalf, on connections that are used for nobody else.
+1. A gateway checks nothing itself: what a client shows is what the gateway shows to the service on that client's
+   behalf, on connections that are used for nobody else.
+2. A client that says nothing is nobody to the service, too: the login that the gateway's own URL has is for its own
+   questions (health, figures), and never lent.
 """
 
 import base64
 import binascii
+from collections.abc import MutableMapping
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -55,8 +58,15 @@ def read_authorization(value: str) -> Credentials:
 
 def url_with(url: str, credentials: Credentials) -> str:
     """The URL of the service, with what this client says of itself in the place of what the URL says."""
-    if credentials == ANONYMOUS:
-        return url
     scheme, _, rest = url.partition("://")
-    login = f"{quote(credentials.user, safe='')}:{quote(credentials.secret, safe='')}"
-    return f"{scheme}://{login}@{rest.rpartition('@')[2]}"
+    hosts = rest.rpartition("@")[2]
+    if credentials == ANONYMOUS:
+        return f"{scheme}://{hosts}"
+    return f"{scheme}://{quote(credentials.user, safe='')}:{quote(credentials.secret, safe='')}@{hosts}"
+
+
+def forget_own_logins(environment: MutableMapping[str, str]) -> None:
+    """Take logins out of a gateway's environment: the SDK would use them for clients that say nothing."""
+    for name in list(environment):
+        if name.startswith(("FENCEHOLD_USER", "FENCEHOLD_SECRET", "FENCEHOLD_TOKEN")):
+            del environment[name]

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import hiredis
 
@@ -37,6 +37,8 @@ class Place(NamedTuple):
     endpoints: tuple[tuple[str, int], ...]
     credentials: Credentials
     is_tls: bool
+    files: dict[str, str] = {}  # noqa: RUF012 - never changed
+    """Of TLS: `ca`, `cert` and `key`, if the URL names them."""
 
 
 def place_of(url: str) -> Place:
@@ -44,12 +46,28 @@ def place_of(url: str) -> Place:
     scheme, separator, rest = url.partition("://")
     if scheme not in ("fencehold", "fenceholds") or not separator:
         raise UsageError("a listener stands before a Fencehold server: --url fencehold://host:port")
-    login, _, hosts = rest.partition("?")[0].partition("/")[0].rpartition("@")
+    rest, _, options = rest.partition("?")
+    login, _, hosts = rest.partition("/")[0].rpartition("@")
     user, _, secret = login.partition(":")
     endpoints = tuple(_endpoint(host) for host in hosts.split(",") if host)
     if not endpoints:
         raise UsageError("a URL names at least one host")
-    return Place(endpoints, Credentials(unquote(user), unquote(secret)), scheme == "fenceholds")
+    return Place(
+        endpoints, Credentials(unquote(user), unquote(secret)), scheme == "fenceholds", dict(parse_qsl(options))
+    )
+
+
+def tls_to(place: Place) -> ssl.SSLContext | None:
+    """How a connection there is encrypted; None: not at all."""
+    if not place.is_tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=place.files.get("ca"))
+        if "cert" in place.files:
+            context.load_cert_chain(place.files["cert"], place.files.get("key"))
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"the files of TLS that the URL names cannot be used: {error}") from None
+    return context
 
 
 def _endpoint(text: str) -> tuple[str, int]:
@@ -135,15 +153,15 @@ class Questions:
         self, url: str, tls: ssl.SSLContext | None, bounds: GatewayBounds, *, connect_timeout_s: float = 5.0
     ) -> None:
         self._place = place_of(url)
-        self._tls = (tls or ssl.create_default_context()) if self._place.is_tls else None
+        self._tls = (tls or tls_to(self._place)) if self._place.is_tls else None
         self._bounds = bounds
         self._timeout_s = connect_timeout_s
-        self._lines: OrderedDict[tuple[Credentials, Tier], Line] = OrderedDict()
+        self._lines: OrderedDict[tuple[Credentials | None, Tier], Line] = OrderedDict()
         self.watching = 0
         """How many watch."""
 
-    async def ask(self, credentials: Credentials, tier: Tier, *words: str | int) -> Any:
-        """The reply to a question, by the node that leads.
+    async def ask(self, credentials: Credentials | None, tier: Tier, *words: str | int) -> Any:
+        """The reply to a question of a client, or of the gateway itself (None), by the node that leads.
 
         Raises:
             Unavailable: none was reached in time.
@@ -221,7 +239,7 @@ class Questions:
         finally:
             line.close()
 
-    async def _line(self, credentials: Credentials, tier: Tier) -> Line:
+    async def _line(self, credentials: Credentials | None, tier: Tier) -> Line:
         key = credentials, tier
         line = self._lines.get(key)
         if line is None or line.is_closed:
@@ -231,12 +249,12 @@ class Questions:
         self._lines.move_to_end(key)
         return line
 
-    def _drop(self, credentials: Credentials, tier: Tier) -> None:
+    def _drop(self, credentials: Credentials | None, tier: Tier) -> None:
         line = self._lines.pop((credentials, tier), None)
         if line is not None:
             line.close()
 
-    async def _connect(self, credentials: Credentials, tier: Tier) -> Line:
+    async def _connect(self, credentials: Credentials | None, tier: Tier) -> Line:
         """A connection to the node that leads.
 
         Raises:
@@ -259,10 +277,10 @@ class Questions:
             line.close()
         raise Unavailable(f"cannot reach the service: {why}")
 
-    async def _greeted(self, host: str, port: int, credentials: Credentials, tier: Tier | None) -> Line:
+    async def _greeted(self, host: str, port: int, credentials: Credentials | None, tier: Tier | None) -> Line:
         reader, writer = await asyncio.open_connection(host, port, ssl=self._tls)
         line = Line(reader, writer)
-        who = self._place.credentials if credentials == ANONYMOUS else credentials
+        who = self._place.credentials if credentials is None else credentials
         login = ("AUTH", who.user or "default", who.secret) if who != ANONYMOUS else ()
         of_tier = () if tier in (None, CORRECTNESS) else ("TIER", "EFFICIENCY")
         try:
@@ -279,7 +297,7 @@ class Questions:
     async def _role(self, host: str, port: int) -> str:
         with suppress(OSError, TimeoutError, FenceholdError):
             async with asyncio.timeout(self._timeout_s):
-                line = await self._greeted(host, port, ANONYMOUS, None)
+                line = await self._greeted(host, port, None, None)
                 line.close()
                 return str(line.hello.get(b"role", b"").decode())
         return ""

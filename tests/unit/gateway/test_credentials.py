@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from fencehold.errors import UsageError
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, read_authorization, url_with
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, forget_own_logins, read_authorization, url_with
 
 
 def basic(text: str) -> str:
@@ -31,7 +31,14 @@ def test_the_client_takes_the_place_of_what_the_url_says() -> None:
     """The listener's own login is for its own questions only."""
     url = "fenceholds://door:own@a:1,b:2/?ca=x"
     assert url_with(url, Credentials("a@b", "c/d")) == "fenceholds://a%40b:c%2Fd@a:1,b:2/?ca=x"
-    assert url_with(url, ANONYMOUS) == url
+    assert url_with(url, ANONYMOUS) == "fenceholds://a:1,b:2/?ca=x"
+
+
+def test_logins_in_the_environment_are_not_lent_either() -> None:
+    """The SDK would take them for every client that says nothing of itself."""
+    environment = {"FENCEHOLD_TOKEN": "a", "FENCEHOLD_SECRET_FILE": "b", "FENCEHOLD_USER": "c", "HOME": "d"}
+    forget_own_logins(environment)
+    assert environment == {"HOME": "d"}
 
 
 def test_secrets_are_in_no_repr() -> None:

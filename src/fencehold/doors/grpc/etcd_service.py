@@ -3,7 +3,7 @@
 1. A lease is a session: it lives by its ttl, and what is locked with it is free when it ends. It lives in the
    listener that granted it.
 2. Locking a name again with the same lease gives the same key, as in etcd: the key belongs to the lease.
-3. Unlocking takes a key, of the same login, and asks for no owner, as in etcd; a key that is not known is no error.
+3. Unlocking takes a key of the same login, and asks for no owner, as in etcd; an unknown key is no error.
 4. A call that is cancelled waits no longer, and is never granted later: here etcd's own may leave a waiter behind.
 5. Without a lease a lock lives for 60 s, as in etcd.
 """

@@ -14,7 +14,6 @@ from fencehold import Event, Explanation, Holder, Party, Waiting, __version__
 from fencehold.doors.http import table
 from fencehold.doors.http.requests import credentials_of, tier_of
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
-from fencehold.gateway.credentials import ANONYMOUS
 from fencehold.gateway.holds import Held
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
@@ -143,7 +142,7 @@ class Handlers:
             lines.append(f"fencehold_http_requests_total{{{labels}}} {count}")
         up = 0
         try:
-            info = await self._questions.ask(ANONYMOUS, CORRECTNESS, "INFO")
+            info = await self._questions.ask(None, CORRECTNESS, "INFO")
             for key, value in sorted(_figures_in(info.decode()).items()):
                 lines += [f"# TYPE fencehold_{key} gauge", f"fencehold_{key} {value}"]
             up = 1
