@@ -2,8 +2,8 @@
 
 1. A gateway checks nothing itself: what a client shows is what the gateway shows to the service on that client's
    behalf, on connections that are used for nobody else.
-2. A client that says nothing is nobody to the service, too: the login that the gateway's own URL has is for its own
-   questions (health, figures), and never lent.
+2. A client that says nothing is nobody to the service, too. The login that the gateway's own URL has is for its
+   own questions (health, figures), and never lent.
 """
 
 import base64
