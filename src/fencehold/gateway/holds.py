@@ -61,6 +61,10 @@ class Holds:
     def live(self) -> tuple[Held, ...]:
         return tuple(self._live.values())
 
+    def first(self) -> Held | None:
+        """The one that is held for longest."""
+        return next(iter(self._live.values()), None)
+
     def add(self, hold: aio.Claim, **said: Any) -> Held:
         """Keep a new hold."""
         held = Held(hold, hold_id=secrets.token_urlsafe(12), **said)

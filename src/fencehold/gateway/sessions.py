@@ -137,10 +137,12 @@ class Session:
 
     def look(self) -> None:
         """Tell when the service is not reached, and when it is again."""
-        live = self.served.holds.live()
-        is_now = bool(live) and live[0].hold.state is State.JEOPARDY
+        # One of them speaks for all: they hang on one connection to the service.
+        first = self.served.holds.first()
+        is_now = first is not None and first.hold.state is State.JEOPARDY
         if is_now != self._in_jeopardy:
             self._in_jeopardy = is_now
+            live = self.served.holds.live()
             safe_for_ms = min((held.safe_for_ms(self.ttl_s) for held in live), default=0)
             self.tell(Jeopardy(safe_for_ms) if is_now else Recovered(safe_for_ms))
 
