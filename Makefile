@@ -17,16 +17,20 @@ NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
 FAST_TESTS = $(wildcard tests/unit tests/scripts)
 
-# Tests that take the whole machine, one after the other. All others run side by side: more of them than cores, as
-# many wait for servers. LONG=1: with all cases, where there are very many.
-LONE_TESTS := tests/robustness
+# Tests run side by side: more of them than cores, as many wait for servers. LONG=1: with all cases, where there are
+# very many.
+ALL_TESTS = $(filter-out $(MATRIX_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 # Tests that need compilers and registries of other languages: `make matrix`.
 MATRIX_TESTS := tests/matrix
 export LONG
 
+# Bytecode is kept, whatever the environment says: the tests start hundreds of processes, and each would compile anew
+# what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests of what is built on a driver, or on the parser, for `make lowest`; but for what needs a type checker, and for what
 # compiles messages, with a compiler that needs a newer protobuf.
-DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines guards) tests/behaviour tests/contract \
+DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines guards locks) tests/behaviour tests/contract \
 	--ignore tests/unit/client/test_typing.py \
 	--deselect tests/unit/drivers/etcd/test_messages.py::test_messages_are_what_their_description_makes
 LOWEST := .venv-lowest
@@ -37,9 +41,8 @@ help: ## show this
 
 .PHONY: test
 test: setup servers ## everything a push must pass: lint, types, imports, every test
-	@$(MAKE) -j2 -k --output-sync=target lint types imports
-	@$(BIN)/pytest -q -n 6 --dist loadgroup $(filter-out $(LONE_TESTS) $(MATRIX_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
-	@$(BIN)/pytest -q $(LONE_TESTS)
+	@$(MAKE) -j2 -k --output-sync=target types compiled lint imports
+	@$(BIN)/pytest -q -n 6 $(ALL_TESTS)
 
 .PHONY: check
 check: setup ## the fast ring, for every save: lint, types, imports, unit tests and scripts
@@ -55,7 +58,7 @@ matrix: setup ## clients in other languages, made of proto/, against a real list
 
 .PHONY: lowest
 lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
-	@$(LOWEST)/bin/pytest -q -n 2 --dist loadgroup $(DRIVER_TESTS) $(ARGS)
+	@$(LOWEST)/bin/pytest -q -n 2 $(DRIVER_TESTS) $(ARGS)
 
 $(LOWEST)/.installed: pyproject.toml scripts/lowest | setup
 	@$(BIN)/python scripts/lowest > .lowest.txt
@@ -87,6 +90,10 @@ wheel: ## build a wheel in dist/, and try it in a clean environment of every Pyt
 fmt: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
+
+.PHONY: blocking
+blocking: setup ## the blocking client, made anew of the async one
+	@$(BIN)/python scripts/blocking
 
 .PHONY: messages
 messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/drivers/etcd/messages.proto
@@ -130,7 +137,7 @@ clean: ## remove what is made again by itself; the environment and bench/results
 
 .PHONY: lint
 lint: setup
-	@scripts/timed lint bash -c '$(BIN)/ruff check --quiet --output-format=concise . && $(BIN)/ruff format --check .'
+	@scripts/timed lint bash -c '$(BIN)/ruff check --quiet --output-format=concise . && $(BIN)/ruff format --check . && $(BIN)/python scripts/blocking --check'
 
 .PHONY: types
 types: setup
@@ -139,6 +146,11 @@ types: setup
 .PHONY: imports
 imports: setup
 	@scripts/timed imports $(BIN)/lint-imports
+
+# The bytecode of all tests and of what they import: once, before six workers would all do it at the same time.
+.PHONY: compiled
+compiled: setup
+	@scripts/timed compiled $(BIN)/pytest -q --collect-only $(ALL_TESTS)
 
 .PHONY: unit
 unit: setup

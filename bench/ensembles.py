@@ -4,8 +4,8 @@ from pathlib import Path
 
 from bench import folders
 from bench.contest import Fixture
-from fencehold.drivers.etcd import address
-from fencehold.engines.etcd.keys import Keys
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.engines.etcd.layout import JournalKeys
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from rig.zookeeper import ZookeeperEnsemble
@@ -93,9 +93,9 @@ class Nodes(Ensemble):
     def stop(self) -> None:
         self.group.stop()
 
-    def keys(self) -> Keys:
+    def keys(self) -> JournalKeys:
         """Where their journal is in the etcd."""
-        return Keys(address.parse(self._engine_url()).prefix)
+        return JournalKeys(EtcdAddress.parse(self._engine_url()).prefix)
 
     def _engine_url(self) -> str:
         return self._etcd.cluster.url("bench")

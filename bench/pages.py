@@ -71,14 +71,14 @@ class Pages(Contestant):
 
     def _of_names(self, state: State, *, with_hold: bool = False) -> object:
         cursor = f"held:{random.randrange(MANY - _ITEMS):08}"
-        return pages.names_page(self._names, "held:", cursor, _ITEMS, with_hold, _RESP3, state)
+        return pages.names_page(self._names, "held:", cursor, _ITEMS, with_hold, _RESP3, "", state)
 
     def _of_sessions(self, state: State) -> object:
-        return pages.sessions_page(bool, random.randrange(SESSIONS - _ITEMS), _ITEMS, _RESP3, state)
+        return pages.sessions_page(bool, random.randrange(SESSIONS - _ITEMS), _ITEMS, _RESP3, "", state)
 
     def _of_waiters(self, state: State) -> object:
         ticket = random.randrange(1, WAITERS - _ITEMS)
-        return pages.info_page("held:00000000", None, ticket, _ITEMS, _RESP3, state)
+        return pages.info_page("held:00000000", None, ticket, _ITEMS, _RESP3, "", state)
 
 
 def _crowd(load: Load) -> None:

@@ -15,8 +15,8 @@ START_S = 30.0
 STOP_S = 10.0
 
 
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
-_PORTS = range(20_000 + _WORKER * 3_000, 23_000 + _WORKER * 3_000)
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7").removeprefix("gw")) % 8
+_PORTS = range(20_000 + _WORKER * 1_500, 21_500 + _WORKER * 1_500)
 """Below those the kernel gives to connections, and others for each worker of the tests: a server that was killed
 must find its port free again."""
 _taken: set[int] = set()

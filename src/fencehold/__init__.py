@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from fencehold.client.blocking.election import Election, Leadership, Term, Turn
     from fencehold.client.blocking.hold import Claim, Hold, Loss
     from fencehold.client.blocking.lock import Lock, UntimedLock
-    from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock, Watch
-    from fencehold.client.current import current_hold
-    from fencehold.client.holding import Holding
+    from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
+    from fencehold.client.blocking.watch import Watch
     from fencehold.durations import Duration
     from fencehold.errors import (
         Deadlock,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fencehold.guarantees import Guarantees
+    from fencehold.locks.hold import Holding, current_hold
     from fencehold.locks.trust import State
     from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.types import CORRECTNESS, EFFICIENCY, Link, Tier
@@ -47,9 +47,9 @@ _HOMES = {
     "fencehold.client.blocking.election": ("Election", "Leadership", "Term", "Turn"),
     "fencehold.client.blocking.hold": ("Claim", "Hold", "Loss"),
     "fencehold.client.blocking.lock": ("Lock", "UntimedLock"),
-    "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock", "Watch"),
-    "fencehold.client.current": ("current_hold",),
-    "fencehold.client.holding": ("Holding",),
+    "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock"),
+    "fencehold.client.blocking.watch": ("Watch",),
+    "fencehold.locks.hold": ("Holding", "current_hold"),
     "fencehold.locks.trust": ("State",),
     "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
     "fencehold.durations": ("Duration",),

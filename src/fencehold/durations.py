@@ -1,12 +1,13 @@
-"""Durations: what an application writes for a length of time, as seconds; and seconds as a message shows them.
+"""Durations: convert what an application writes into seconds, and format seconds for messages.
 
-1. A duration is seconds as a number, a `timedelta`, or a text: "30s", "500ms", "2m", "1h30m", "1d"; "30" is
+1. A duration is a number of seconds, a `timedelta`, or a text: "30s", "500ms", "2m", "1h30m", "1d"; "30" is
    seconds.
 2. A text has each unit at most once, the largest first. Anything else is refused, and the message says what is
-   taken.
-3. A truth value is no number, nan no duration, and every duration has a bound.
+   accepted.
+3. A bool is not a number, nan is not a duration, and every duration has a bound.
 
-Here, and nowhere else: `ttl=`, an option of a URL, a line of a configuration file and `--timeout` mean the same.
+Durations are parsed only here: `ttl=`, an option of a URL, a line of a configuration file and `--timeout` mean
+the same.
 """
 
 import re
@@ -21,7 +22,7 @@ Duration: TypeAlias = float | int | timedelta | str
 SECONDS_MAX = 3_650 * 86_400.0
 """Ten years, far more than any service allows: what is longer is a mistake in the unit."""
 LEAST_S = 0.001
-"""The unit of the wire: what is shorter would be nothing."""
+"""The unit of the wire protocol: anything shorter would be zero."""
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _TEXT = re.compile("".join(rf"(?:({_NUMBER}) *{unit} *)?" for unit in ("d", "h", "m(?!s)", "s", "ms")), re.ASCII)
@@ -37,16 +38,16 @@ _SHOWN_CHARACTERS_MAX = 40
 def seconds_of(
     option: str, given: Duration, *, least: float = 0.0, most: float = SECONDS_MAX, none: str = ""
 ) -> float:
-    """What was given for an option, in seconds.
+    """The value of an option, in seconds.
 
     Args:
-        none: what None means for this option, if it may be None; the message says so to whoever is out of range.
+        none: what None means for this option, if it may be None; the message of an out-of-range error says so.
 
     Raises:
         UsageError: it is no duration, or out of range.
     """
     kind = type(given)
-    # Numbers first: they are what is given most of the time.
+    # Numbers first: they are the most common.
     seconds: float = given if kind is float or kind is int else _read(option, given)  # type: ignore[assignment]
     if least <= seconds <= most:
         return float(seconds)
@@ -70,14 +71,14 @@ def shown_limit(seconds: float) -> str:
 
 
 def parsed(text: str) -> float | None:
-    """The seconds that a text says; None if it says none."""
+    """The seconds that a text means; None if it is not a duration."""
     words = text.strip().lower()
     if _BARE.fullmatch(words):
         return float(words)
     found = _TEXT.fullmatch(words)
     if found is None or not words:
         return None
-    # Rounded: a sum of decimals is to be what whoever wrote it would get.
+    # Rounded: a sum of decimals must be what a person would compute.
     return round(sum(float(part) * unit_s for part, unit_s in zip(found.groups("0"), _UNITS_S, strict=True)), 6)
 
 

@@ -3,33 +3,34 @@
 ::
 
     FenceholdError
-    ├── UsageError (ValueError)        the call is wrong; nothing happened; trying again will not help
-    ├── Unsupported                    what was asked cannot be given here; nothing happened
+    ├── UsageError (ValueError)        the call is wrong; nothing happened; a retry will not help
+    ├── Unsupported                    this backend cannot do it; nothing happened
     ├── Refused                        the service said no; nothing happened
     │   ├── LockTimeout (TimeoutError) not acquired within the time given
     │   ├── QueueFull                  too many wait for that name
-    │   ├── Deadlock                   waiting would have closed a circle of owners, which it carries
+    │   ├── Deadlock                   waiting would have completed a cycle of owners: `circle`
     │   ├── LimitExceeded              a limit was reached; the message names it
-    │   ├── PermissionDenied           not allowed: a password is wrong, or a right is missing
-    │   ├── SessionExpired             the session that asked has ended, and with it all it waited for
-    │   ├── NotOwner                   the hold is another's, or was given back before
+    │   ├── PermissionDenied           not allowed: a password is wrong, or a permission is missing
+    │   ├── SessionExpired             the session has ended, and with it all its holds and requests
+    │   ├── NotOwner                   the hold belongs to another client, or was released before
     │   └── StaleFence                 a guarded resource has seen a greater fence: stop the work
     ├── Unavailable                    certainly nothing happened; trying again later may help
-    │   ├── NotLeader                  another node leads, or none does yet; it says which, where that is known
-    │   ├── Overloaded                 the service has too much to do, or no room; it says when to come back
+    │   ├── NotLeader                  another node leads, or none does yet; `leader` says which, if known
+    │   ├── Overloaded                 the service is overloaded, or has no room; it says when to retry
     │   ├── AlreadyOwned               another process owns this journal
-    │   └── NotAdmitted                of a node alone: its journal's engine refuses credentials or rights
-    ├── OutcomeUnknown                 it may have happened: never take it for a no
+    │   └── NotAdmitted                only in a node: its journal's engine refuses the credentials
+    ├── OutcomeUnknown                 it may have happened: never treat it as a no
     ├── HoldLost                       the hold is no longer yours: stop the work it protected
-    ├── JournalError                   what else a journal says of an append, a read or an opening
+    ├── JournalError                   other failures of a journal to append, read or open
     │   ├── Sealed                     a newer epoch exists: stop serving
     │   ├── OutOfPlace                 the next position is another one; nothing happened: read before going on
     │   ├── Trimmed                    the entries asked for were trimmed: start from the snapshot
-    │   └── Damaged                    what was stored is not what is there: an operator must decide
+    │   └── Damaged                    stored bytes are damaged: an operator must decide
     ├── SnapshotUnreadable             bytes that are not a whole snapshot of a version known here
     └── InvariantViolated              our own bug; the process must end: a wrong grant is worse than no service
 
-`Unavailable` and `OutcomeUnknown` mean the same whoever says it: a journal of an append, a client of a call.
+`Unavailable` and `OutcomeUnknown` mean the same everywhere: from a journal about an append, from a client about a
+call.
 """
 
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ class UsageError(FenceholdError, ValueError):
 
 
 class Unsupported(FenceholdError):
-    """What was asked cannot be given here, by nature and not by chance. Nothing happened."""
+    """This backend does not have the feature; a retry never helps. Nothing happened."""
 
 
 class Refused(FenceholdError):
@@ -60,7 +61,7 @@ class LockTimeout(Refused, TimeoutError):
         super().__init__(message)
         self.names = tuple(names)
         self.explanation = explanation
-        """Who holds the first of them and who waits, as `client.explain` says it; None if that was not known."""
+        """Who holds the first of them and who waits, as from `client.explain`; None if that is not known."""
 
 
 class QueueFull(Refused):
@@ -68,7 +69,7 @@ class QueueFull(Refused):
 
 
 class Deadlock(Refused):
-    """Waiting would have closed a circle: each link waits for the next. Release something, then try again."""
+    """Waiting would have completed a cycle: each link waits for the next. Release something, then try again."""
 
     def __init__(self, message: str, *, circle: Sequence[Link] = ()) -> None:
         super().__init__(message)
@@ -80,21 +81,22 @@ class LimitExceeded(Refused):
 
 
 class PermissionDenied(Refused):
-    """Not allowed to this client: its password is wrong, or it lacks a right. Trying again will not help."""
+    """This client is not allowed: its password is wrong, or it lacks a permission. A retry will not help."""
 
 
 class SessionExpired(Refused):
-    """The session that asked has ended, and all it held and waited for with it. Ask again: a new one is opened."""
+    """The session has ended, and with it all its holds and requests. Try again: the client opens a new session."""
 
 
 class NotOwner(Refused):
-    """The hold named is another's, or was given back before. Nothing changed."""
+    """The hold belongs to another client, or was released before. Nothing changed."""
 
 
 class StaleFence(Refused):
-    """A guarded resource has seen a greater fence for the name: another has held it since. Nothing was written.
+    """A guarded resource has seen a greater fence for the name: another client has held it since. Nothing was
+    written.
 
-    Stop the work; whatever was read under this fence may be out of date.
+    Stop the work; anything read under this fence may be out of date.
     """
 
     def __init__(self, message: str = "", *, name: str = "", fence: int = 0, mark: int = 0) -> None:
@@ -103,7 +105,7 @@ class StaleFence(Refused):
         self.fence = fence
         """The one that was offered."""
         self.mark = mark
-        """The greatest one that the resource has seen; 0 where it does not tell."""
+        """The greatest one that the resource has seen; 0 if it does not say."""
 
 
 class Unavailable(FenceholdError):
@@ -120,7 +122,7 @@ class NotLeader(Unavailable):
 
 
 class Overloaded(Unavailable):
-    """The service has too much to do, or its engine too little room. Nothing happened: come back later."""
+    """The service is overloaded, or its engine has too little room. Nothing happened: retry later."""
 
     def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -133,15 +135,15 @@ class AlreadyOwned(Unavailable):
 
 
 class NotAdmitted(Unavailable):
-    """A journal's engine answers, and refuses its node. Other credentials or rights help, waiting does not.
+    """A journal's engine answers, and rejects the node. Other credentials help, waiting does not.
 
-    No client meets it: to one, a backend that does not let it in is `PermissionDenied`. It is `Unavailable` as a
-    node that served before goes on trying: what it was refused may be granted again.
+    Clients never get it: a backend that rejects a client raises `PermissionDenied`. It is an `Unavailable` because
+    a node that served before keeps retrying: the permission may be granted again.
     """
 
 
 class OutcomeUnknown(FenceholdError):
-    """It may have happened, or may yet happen. Read before going on; never take it for a no."""
+    """It may have happened, or may yet happen. Read before going on; never treat it as a no."""
 
 
 class HoldLost(FenceholdError):
@@ -155,11 +157,11 @@ class HoldLost(FenceholdError):
 
 
 class JournalError(FenceholdError):
-    """What a journal could not do. The subclass says what that means about the world."""
+    """A journal failed. The subclass says what that means for its content."""
 
 
 class Sealed(JournalError):
-    """A newer epoch exists. Whoever led under the older one must stop serving at once."""
+    """A newer epoch exists. The leader of the older one must stop serving at once."""
 
     def __init__(self, message: str, *, newest: int = 0) -> None:
         super().__init__(message)
@@ -176,7 +178,7 @@ class Trimmed(JournalError):
 
 
 class Damaged(JournalError):
-    """What was stored is not what is there, and going on would lose acknowledged entries silently."""
+    """Stored bytes are damaged, and going on would silently lose acknowledged entries."""
 
 
 class SnapshotUnreadable(FenceholdError):

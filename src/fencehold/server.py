@@ -21,11 +21,11 @@ from fencehold.engines.registry import journal_of
 from fencehold.errors import UsageError
 from fencehold.journal.port import Journal
 from fencehold.node.leader import Bounds as LeaderBounds
+from fencehold.node.leader_link import LeaderLink
 from fencehold.node.node import Node
 from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
-from fencehold.peers.line import PeerLine
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
 
@@ -96,7 +96,7 @@ class Server:
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
-                self.node.join(self._member(), PeerLine(self._member()))
+                self.node.join(self._member(), LeaderLink(self._member()))
             await self._run()
             if not self.is_clustered:
                 await self._listen()

@@ -1,6 +1,6 @@
 """The nouns of Fencehold as types: one word for one thing.
 
-A *name* is what is locked, a *session* is a client's life with the service, a *hold* is having a name,
+A *name* is what is locked, a *session* is a client's life with the service, a *hold* is the possession of a name,
 a *fence* is the number a hold carries, and it only grows, a *tier* says what a lock is for. An *entry* is
 one journaled batch of commands, its *position* is its place in the journal (the first is 1), an *epoch* is
 a leader's term.
@@ -33,11 +33,11 @@ CORRECTNESS: Final = Tier.CORRECTNESS
 
 
 class Link(NamedTuple):
-    """One step of a circle: this owner waits for `name`, which the next owner has, or stands before it for."""
+    """One step of a cycle: this owner waits for `name`. The next owner holds it, or waits ahead of this one."""
 
     session: int
     owner: str
     name: str
     fence: int
-    """Of the hold the next owner has; 0 if that owner stands before this one in the queue."""
+    """The fence of the next owner's hold; 0 if that owner waits ahead of this one in the queue."""
     since_ms_ago: int

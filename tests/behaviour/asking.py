@@ -12,7 +12,7 @@ from fencehold import aio
 from fencehold.client.aio.client import Connecting
 from tests.behaviour.ground import Ground
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def connect(ground: Ground, **options: Any) -> Connecting:

@@ -22,9 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         named = getattr(metafunc.module, "GROUND", None) or os.environ.get("GROUND")
         mark = metafunc.definition.get_closest_marker("on")
         names = [name for name in (mark.args if mark else NAMES) if named in (None, name)]
-        # All of a ground in one worker, so that its servers run once.
-        marked = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
-        metafunc.parametrize("ground", marked, indirect=True, scope="session")
+        metafunc.parametrize("ground", names, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

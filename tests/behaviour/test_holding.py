@@ -263,7 +263,7 @@ async def _dead_client(ground: Ground, name: str) -> None:
         hold = await one.lock(name).acquire()
         assert hold is not None
         one._channel.protocol.unusable = "dead"
-        one._channel.protocol.on_closed()
+        one._channel.protocol._on_closed()
         one._channel.driver.act()
         begun = time.monotonic()
         async with other.lock(name, timeout=20):

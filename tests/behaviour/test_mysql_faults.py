@@ -19,15 +19,16 @@ from fencehold import (
     UsageError,
     aio,
 )
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Ask, Settings
-from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.mysql.address import parse
+from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.locks.terms import Terms
 from rig.mariadb import DATABASE, READER, MariaDB
 from rig.postgres import reachable_folder
 from tests.behaviour.asking import until
 from tests.behaviour.proxy import Proxy
+from tests.stopwatch import Stopwatch
 
 _TABLES = ("fencehold_fences", "fencehold_holds", "fencehold_queue")
 
@@ -171,12 +172,12 @@ def test_a_server_that_hangs_is_not_trusted_for_longer_than_the_ttl(server: Mari
             hold = await one.lock(name).acquire()
             assert hold is not None
             server.pause()
-            begun = time.monotonic()
-            await asyncio.wait_for(hold.lost.wait(), 10)
-            assert time.monotonic() - begun < 2.5
+            watch = Stopwatch()
+            await hold.lost.wait()
+            assert watch.passed_s < 2.5
             with pytest.raises((Unavailable, OutcomeUnknown)):
                 await one.lock("another " + name, timeout=0).acquire()
-            assert time.monotonic() - begun < 10
+            assert watch.passed_s < 10
             server.resume()
             async with one.lock(name, timeout=20) as next_one:
                 assert next_one.fence > hold.fence
@@ -191,12 +192,12 @@ def test_an_ask_that_arrives_after_it_was_withdrawn_is_not_granted(server: Maria
     """A packet may be read by the server long after the client has given it up: it finds a grave."""
 
     async def main() -> None:
-        store = MysqlStore(parse(server.url()), Settings())
+        store = MysqlStore(MysqlAddress.parse(server.url()), Settings())
         await store.open()
         try:
             ask = _ask(name, "late")
             store._doubted["late"] = None
-            await store.leave(ask)
+            await store.withdraw(ask)
             for waits in (False, True):
                 assert isinstance(await store.take(ask, 30, waits=waits), Busy)
             assert isinstance(await store.take(_ask(name, "next"), 30, waits=False), Taken)

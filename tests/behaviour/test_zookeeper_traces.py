@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencehold import HoldLost, aio
-from fencehold.backends.zookeeper.places import part_of
+from fencehold.backends.zookeeper.queue import part_of
 from rig.zookeeper import Member, ZookeeperEnsemble
 from tests.behaviour.asking import connect, until
 from tests.behaviour.grounds.zookeeper import GROUND as ZookeeperGround

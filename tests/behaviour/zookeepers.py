@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 
 from fencehold import aio
 from fencehold.backends.carrier import DirectCarrier
-from fencehold.backends.zookeeper.places import part_of
+from fencehold.backends.zookeeper.queue import part_of
 from rig.zookeeper import ZookeeperEnsemble
 from tests.behaviour.grounds.zookeeper import GROUND
 from tests.unit.engines.zookeeper.valve import Valve
@@ -45,7 +45,7 @@ def session_of(client: aio.Client) -> Any:
     while not isinstance(carrier, DirectCarrier):
         carrier = carrier.within
     backend: Any = carrier._backend
-    return backend._link._session
+    return backend._sessions._session
 
 
 def member_of(client: aio.Client, ensemble: ZookeeperEnsemble) -> int:

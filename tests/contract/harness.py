@@ -1,12 +1,12 @@
 """What the suite needs of an engine beyond the port: handles, and a way to make an append go wrong."""
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from fencehold.journal.port import Journal, Record
 from fencehold.types import BEGINNING, Epoch, Position
+from tests import loops
 
 T = TypeVar("T")
 
@@ -54,13 +54,8 @@ class Harness(Protocol):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run one test's coroutine on a loop of its own, which must not take half a minute."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(30):
-            return await work
-
-    return asyncio.run(bounded())
+    """Run one test's coroutine on a loop of its own."""
+    return loops.run(work)
 
 
 @asynccontextmanager

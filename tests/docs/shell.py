@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 
 _LOOP = r"""
 code=0

@@ -10,13 +10,15 @@ from types import ModuleType
 from typing import NamedTuple
 
 import fencehold
+from fencehold.client import options
 from fencehold.client.aio import client as aio_client
 from fencehold.client.aio import election as aio_election
 from fencehold.client.aio import hold as aio_hold
 from fencehold.client.aio import lock as aio_lock
 from fencehold.client.aio import recipes as aio_recipes
 from fencehold.client.aio import watch as aio_watch
-from fencehold.client.blocking import client, election, hold, lock, recipes
+from fencehold.client.blocking import client, election, hold, lock, recipes, watch
+from fencehold.locks.terms import Terms
 from fencehold.locks.trust import State
 from fencehold.types import Tier
 
@@ -32,7 +34,7 @@ PAIRS: dict[str, tuple[type, type]] = {
     "RLock": (recipes.RLock, aio_recipes.RLock),
     "Election": (election.Election, aio_election.Election),
     "Leadership": (election.Leadership, aio_election.Leadership),
-    "Watch": (recipes.Watch, aio_watch.Watch),
+    "Watch": (watch.Watch, aio_watch.Watch),
 }
 """The classes with a blocking and an async flavour."""
 RECORDS: dict[str, type] = {
@@ -125,10 +127,40 @@ def _function(module: ModuleType, name: str) -> Signature:
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
     is_property = any(ast.unparse(mark) == "property" for mark in node.decorator_list)
     words = _words(node.args).removeprefix("self").removeprefix(", ")
-    parameters = tuple(_split(words))
+    parameters = tuple(_unpacked(list(_split(words))))
     yields = any(isinstance(inner, ast.Yield) for inner in ast.walk(node))
     is_async = isinstance(node, ast.AsyncFunctionDef) and not yields
     return Signature(node.name, parameters, _words(node.returns), not is_property, is_async)
+
+
+def _unpacked(parameters: list[str]) -> Iterator[str]:
+    """Parameters; options that are declared elsewhere one by one, with what each is when it is not said."""
+    *others, last = parameters or [""]
+    declared = re.fullmatch(r"\*\*options: Unpack\[(\w+)\]", last)
+    if declared is None:
+        yield from parameters
+        return
+    defaults = dict(each.partition(" = ")[::2] for each in _constructor_of_terms())
+    for each in others:
+        yield each
+        if each == "*":
+            yield from (f"{option} = {defaults.get(option)}" for option in _options(declared[1]))
+
+
+def _options(name: str) -> Iterator[str]:
+    """What a typed dictionary declares, and those it adds to: at run time it has forgotten them."""
+    tree = ast.parse(inspect.getsource(options))
+    kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    for base in kind.bases:
+        if _words(base) != "TypedDict":
+            yield from _options(_words(base))
+    yield from (f"{field.name}: {field.result}" for field in _members(kind))
+
+
+def _constructor_of_terms() -> tuple[str, ...]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(Terms.__init__))).body
+    assert isinstance(tree, ast.FunctionDef)
+    return _signature(tree).parameters
 
 
 def _words(node: ast.AST | None) -> str:

@@ -5,8 +5,9 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 import typer.main
 
@@ -16,8 +17,9 @@ from fencehold.cli.configuration import configured
 from fencehold.cli.credentials import VARIABLE
 from fencehold.cli.options import duration
 from fencehold.cli.settings import SETTINGS, read
-from fencehold.client.configuring import DEFAULTS
-from fencehold.client.configuring import read as read_by_clients
+from fencehold.client.config import Config as ClientConfig
+from fencehold.client.config import read as read_by_clients
+from fencehold.client.options import ConnectOptions
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.node.leader import Bounds as LeaderBounds
@@ -132,14 +134,16 @@ def test_the_file_for_clients_on_the_page_is_taken(tmp_path: Path) -> None:
     file = tmp_path / "fencehold.toml"
     file.write_text(block.text)
     said = read_by_clients(file)
-    assert [name for name, value in said._asdict().items() if value is None] == ["url"]
+    assert [name for name in get_type_hints(ConnectOptions) if name not in (*said, "tls", "config")] == []
+    assert "url" not in said
     assert read(file).settings == {}
 
 
 def test_what_a_client_does_without_a_word_is_said() -> None:
     """Where a parameter is not given, the page says what holds instead."""
     shown = {name: re.findall(r"otherwise `([^`]+)`", cells[1]) for name, cells in table("## The client").items()}
-    wanted = {name: value for name, value in DEFAULTS._asdict().items() if value}
+    known = msgspec.structs.asdict(ClientConfig())
+    wanted = {name: known[name] for name in get_type_hints(ConnectOptions) if known.get(name) and name != "rules"}
     assert {name: shown[name] for name in wanted} == {
         name: [f'"{value}"' if isinstance(value, str) else f"{value:g}"] for name, value in wanted.items()
     }

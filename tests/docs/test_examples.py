@@ -65,6 +65,8 @@ class Reader:
                 (self._place / rest).write_text(source)
             elif word != "skip-run":
                 self._run_python(source, code, block.place)
+        elif word == "file":
+            (self._place / rest).write_text(self._here(block.text))
         elif block.language == "console" and word != "skip-run":
             for command, shown in conversation(block.text):
                 self._type(block, command, shown)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fencehold.cli.app import build, prepared
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 COMMAND = [sys.executable, "-m", "fencehold.cli"]
 
 

@@ -254,7 +254,8 @@ def test_passwords_open_the_engine_and_are_never_shown(tmp_path: Path) -> None:
         for url in (guarded.url(""), guarded.url("root:wrong@")):
             said = ended(start("serve", "--port", "0", "--engine", url))
             assert said.code == 77
-            assert said.err.startswith("fencehold: etcd://")
+            # On a busy machine it may have said before that it listens.
+            assert any(line.startswith("fencehold: etcd://") for line in said.err.splitlines())
             assert "--engine-password-file" in said.err
             assert "Traceback" not in said.err
             assert "wrong@" not in said.err

@@ -253,7 +253,7 @@ def test_a_backup_is_not_thrown_at_a_terminal(data: Path, tmp_path: Path) -> Non
     """Bytes on a screen help nobody; a person sees a table, and how far it is."""
     with Terminal("journal", "export", "-", "--engine", str(data)) as screen:
         assert screen.code() == 2
-        assert "a backup is no text" in screen.seen
+        assert "a backup is binary" in screen.seen
     with Terminal("journal", "export", str(tmp_path / "backup"), "--engine", str(data)) as screen:
         assert screen.code() == 0
         assert "exported position" in screen.seen

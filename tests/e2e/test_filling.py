@@ -69,49 +69,37 @@ def _check(flood: Flood) -> None:
     assert flood.failed == [], "releases and renewals go on"
 
 
-def test_an_etcd_with_a_small_quota_is_never_filled(tmp_path: Path) -> None:
+async def test_an_etcd_with_a_small_quota_is_never_filled(tmp_path: Path) -> None:
     """Floods of what is taken, then of what is refused: no alarm, releases and renewals go on, and it lifts."""
-
-    async def work() -> None:
-        async with small_etcd(tmp_path, 32) as cluster:
-            _check(await accepted(EtcdJournal.from_url(cluster.url("a")), ROUNDS))
-            flood = await refused(EtcdJournal.from_url(cluster.url("b")), ROUNDS)
-            assert flood.failed == []
-            assert list(alarms_of(cluster)) == []
-            assert int(cluster.status(0)["dbSize"]) < 31 << 20
-
-    asyncio.run(work())
+    async with small_etcd(tmp_path, 32) as cluster:
+        _check(await accepted(EtcdJournal.from_url(cluster.url("a")), ROUNDS))
+        flood = await refused(EtcdJournal.from_url(cluster.url("b")), ROUNDS)
+        assert flood.failed == []
+        assert list(alarms_of(cluster)) == []
+        assert int(cluster.status(0)["dbSize"]) < 31 << 20
 
 
-def test_a_small_disk_is_never_filled(small_disk: Path) -> None:
+async def test_a_small_disk_is_never_filled(small_disk: Path) -> None:
     """The same on a disk: the journal never finds it full."""
-
-    async def work() -> None:
-        _check(await accepted(FileJournal(small_disk / "journal"), ROUNDS))
-        assert (await refused(FileJournal(small_disk / "journal"), ROUNDS)).failed == []
-
-    asyncio.run(work())
+    _check(await accepted(FileJournal(small_disk / "journal"), ROUNDS))
+    assert (await refused(FileJournal(small_disk / "journal"), ROUNDS)).failed == []
 
 
-def test_a_disk_that_others_fill_is_waited_out(small_disk: Path) -> None:
+async def test_a_disk_that_others_fill_is_waited_out(small_disk: Path) -> None:
     """While it is full new work is refused, what is held stays held, and all goes on when there is room again."""
-
-    async def work() -> None:
-        async with flooded(FileJournal(small_disk / "journal")) as flood:
-            await flood.round()
-            _fill(small_disk / "ballast")
-            async with asyncio.timeout(30):
-                # Until the node has looked at it, the disk itself says no: then the journal is opened anew.
-                while not flood.told["Overloaded"] + flood.told["Unavailable"]:
-                    await flood.round()
-            (small_disk / "ballast").unlink()
-            await flood.lifted()
-            assert flood.wrong() == set()
-            flood.failed.clear()
-            await flood.release_all()
-            assert flood.failed == []
-
-    asyncio.run(work())
+    async with flooded(FileJournal(small_disk / "journal")) as flood:
+        await flood.round()
+        _fill(small_disk / "ballast")
+        async with asyncio.timeout(30):
+            # Until the node has looked at it, the disk itself says no: then the journal is opened anew.
+            while not flood.told["Overloaded"] + flood.told["Unavailable"]:
+                await flood.round()
+        (small_disk / "ballast").unlink()
+        await flood.lifted()
+        assert flood.wrong() == set()
+        flood.failed.clear()
+        await flood.release_all()
+        assert flood.failed == []
 
 
 def _fill(path: Path) -> None:
@@ -124,34 +112,26 @@ def _fill(path: Path) -> None:
                 continue
 
 
-def test_a_postgres_with_a_bound_is_never_filled() -> None:
+async def test_a_postgres_with_a_bound_is_never_filled() -> None:
     """With room_bytes= in its URL, no append is ever refused by the server."""
-
-    async def work() -> None:
-        async with _small_postgres() as server:
-            url = server.url("journal", room_bytes=str(30 << 20))
-            _check(await accepted(PostgresJournal.from_url(url), ROUNDS))
-
-    asyncio.run(work())
+    async with _small_postgres() as server:
+        url = server.url("journal", room_bytes=str(30 << 20))
+        _check(await accepted(PostgresJournal.from_url(url), ROUNDS))
 
 
-def test_a_postgres_that_is_full_refuses_and_recovers() -> None:
+async def test_a_postgres_that_is_full_refuses_and_recovers() -> None:
     """Without a bound its disk may be full: that is said, nothing is lost, and it goes on when there is room."""
-
-    async def work() -> None:
-        async with _small_postgres() as server:
-            ballast = server.data / "base" / "ballast"
-            ballast.write_bytes(bytes(8 << 20))
-            async with flooded(PostgresJournal.from_url(server.url("journal"))) as flood:
-                async with asyncio.timeout(60):
-                    while not flood.told["Overloaded"]:
-                        await flood.round()
-                ballast.unlink()
-                await flood.lifted()
-                assert flood.wrong() == set()
-                # One met the full disk, and was told so.
-                flood.failed.clear()
-                await flood.release_all()
-                assert flood.failed == []
-
-    asyncio.run(work())
+    async with _small_postgres() as server:
+        ballast = server.data / "base" / "ballast"
+        ballast.write_bytes(bytes(8 << 20))
+        async with flooded(PostgresJournal.from_url(server.url("journal"))) as flood:
+            async with asyncio.timeout(60):
+                while not flood.told["Overloaded"]:
+                    await flood.round()
+            ballast.unlink()
+            await flood.lifted()
+            assert flood.wrong() == set()
+            # One met the full disk, and was told so.
+            flood.failed.clear()
+            await flood.release_all()
+            assert flood.failed == []

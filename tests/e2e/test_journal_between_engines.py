@@ -89,28 +89,25 @@ def test_a_journal_that_was_imported_is_whole_and_imported_once(name: str, tmp_p
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_a_leader_is_not_disturbed_by_an_export(name: str) -> None:
+async def test_a_leader_is_not_disturbed_by_an_export(name: str) -> None:
     """While it appends, saves and trims, backups are taken: each is a prefix, and the leader is never sealed."""
     url = SHARED[name]()
 
-    async def work() -> None:
-        leader = journal_of(url)
-        await leader.open()
-        epoch = await leader.lead()
-        machine = Machine()
-        stop = asyncio.Event()
-        leading = asyncio.create_task(lead(leader, epoch, machine, stop))
-        backups = [await backup_of(url) for _ in range(5)]
-        stop.set()
-        entries = await leading
-        assert await leader.lead() == epoch + 1
-        await leader.close()
-        for data in backups:
-            head, replay = load(BytesIO(data), "backup")
-            assert head.epoch == epoch
-            assert replay.machine.state_hash() == machine_of(entries[: head.position]).state_hash()
-
-    run(work())
+    leader = journal_of(url)
+    await leader.open()
+    epoch = await leader.lead()
+    machine = Machine()
+    stop = asyncio.Event()
+    leading = asyncio.create_task(lead(leader, epoch, machine, stop))
+    backups = [await backup_of(url) for _ in range(5)]
+    stop.set()
+    entries = await leading
+    assert await leader.lead() == epoch + 1
+    await leader.close()
+    for data in backups:
+        head, replay = load(BytesIO(data), "backup")
+        assert head.epoch == epoch
+        assert replay.machine.state_hash() == machine_of(entries[: head.position]).state_hash()
 
 
 @pytest.mark.guarantee("G1")

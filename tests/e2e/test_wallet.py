@@ -12,7 +12,7 @@ import pytest
 from rig.postgres import Postgres, reachable_folder
 from tests.docs.pages import ROOT
 
-SECONDS_MAX = 20
+SECONDS_MAX = 90
 
 
 def played(*words: str) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
+from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, User, Verb
 from fencehold.core.snapshot import Snapshot
 from fencehold.journal import codec
 from tests.property import guarantees as g
@@ -57,6 +58,35 @@ NOON = 1_767_268_800_000
 
 KEPT_MAX = 4
 """How many names may be kept for a least time: few, so that there are too many."""
+
+ACQUIRE, OBSERVE, BREAK = Verb.ACQUIRE, Verb.OBSERVE, Verb.BREAK
+FIRST = PolicyChange(
+    {"z": User(("root",)), "p": User(("all",)), "q": User(("some",))},
+    {
+        "root": Role((Rule((Verb.ADMIN, BREAK), prefix=""),)),
+        "all": Role((Rule((ACQUIRE, OBSERVE), prefix=""),)),
+        "some": Role((Rule((ACQUIRE,), prefix="a"), Rule((ACQUIRE, BREAK), name="b"))),
+        "none": Role((Rule((), name="a"), Rule((), prefix="c"))),
+    },
+)
+"""The first policy of a conversation, if there is one; then these, in any order."""
+CHANGES = (
+    PolicyChange({"p": User(("some",))}),
+    PolicyChange({"p": User(("all",)), "q": User(("all",))}),
+    PolicyChange({"p": User(("all", "none"))}),
+    PolicyChange({"q": User(())}),
+    PolicyChange({"q": User(("some",), disabled=True)}),
+    PolicyChange({"q": None, "p": User(("all",))}),
+    PolicyChange({"q": User(("some", "none"))}),
+    PolicyChange(roles={"some": Role((Rule((ACQUIRE, BREAK), prefix=""), Rule((OBSERVE,), name="a")))}),
+    PolicyChange({"z": None}),
+    PolicyChange({"p": User(("gone",))}),
+    PolicyChange(quotas={"each": Quota("*", holds=2, waiters=1), "b": Quota(prefix="b", waiters=2)}),
+    PolicyChange(quotas={"p": Quota("p", sessions=1, ttl_ms=1_000, wait_ms=300)}),
+    PolicyChange(quotas={"each": Quota("*", holds=1, mode=QuotaMode.COUNT), "b": None, "p": None}),
+    PolicyChange(quotas={"all": Quota(prefix="", holds=3)}),
+    PolicyChange(quotas={"all": None, "each": None}),
+)
 
 SHARED, PERMIT = c.Mode.SHARED, c.Mode.PERMIT
 WRONG: tuple[dict[str, object], ...] = (
@@ -193,8 +223,14 @@ class Conversation(RuleBasedStateMachine):
             return alive[pick % len(alive)]
         if not alive:
             # Who wants to speak and finds nobody alive begins a session.
-            self.pending.append(c.OpenSession(5_000, 1_000))
+            self.pending.append(self.opening(pick, 5_000, 1_000))
         return len(self.model.sessions) + 1
+
+    def opening(self, pick: int, ttl_ms: int, grace_ms: int, secret: str = "", meta: str = "") -> c.OpenSession:
+        """Whose it is matters once there is a policy; some are somebody's before."""
+        principal = "pqpqppz"[pick % 7] if self.model.policy.revision or pick % 3 == 0 else ""
+        terms = (ttl_ms, grace_ms, secret, meta)
+        return c.OpenSessionAs(*terms, principal) if principal else c.OpenSession(*terms)
 
     def number(self, session: int, pick: int) -> int:
         """A request id: the next mostly, or none, or one left out, or one from before."""
@@ -252,7 +288,8 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(ttl=st.sampled_from((5_000, 1_000, 300, 0, 9_000)), grace=st.sampled_from((0, 300, 1_000)), alone=alone)
     def open(self, ttl: int, grace: int, alone: bool) -> None:
-        self.say(c.OpenSession(ttl, grace, "s" * (grace // 200), "m" * (ttl // 1_000)), alone)
+        pick = ttl // 1_000 + grace // 300
+        self.say(self.opening(pick, ttl, grace, "s" * (grace // 200), "m" * (ttl // 1_000)), alone)
 
     @rule(who=picks, how=st.sampled_from((c.CloseSession, c.Suspend)), alone=alone)
     def leave(self, who: int, how: type[c.CloseSession] | type[c.Suspend], alone: bool) -> None:
@@ -454,8 +491,9 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.model.held() or self.model.kept())
     @rule(name=names, back=st.sampled_from((-1, 0, 1, 2)), alone=alone)
     def break_holds(self, name: str, back: int, alone: bool) -> None:
-        by = "ops" if back < 2 else ""
-        self.say(c.Break(name, 0 if back < 0 else max(0, self.model.fence - back), by), alone)
+        terms = (name, 0 if back < 0 else max(0, self.model.fence - back), "ops" if back < 2 else "")
+        principal = ("z", "z", "q", "")[back]
+        self.say(c.BreakAs(*terms, principal) if principal else c.Break(*terms), alone)
 
     @rule(by=st.sampled_from((3, 0, -1, 100, 1 << 53, -(1 << 53))), alone=alone)
     def raise_fence(self, by: int, alone: bool) -> None:
@@ -464,6 +502,20 @@ class Conversation(RuleBasedStateMachine):
     @rule(limits=st.sampled_from((*NARROW, LIMITS)), alone=alone)
     def set_limits(self, limits: Limits, alone: bool) -> None:
         self.say(c.SetLimits(limits), alone)
+
+    @precondition(lambda self: len(self.model.sessions) > 3)
+    @rule(pick=st.integers(0, 9), alone=alone)
+    def begin_policy(self, pick: int, alone: bool) -> None:
+        """From here on, in some conversations, everybody is somebody."""
+        if not self.model.policy.revision and not any(isinstance(each, c.ChangePolicy) for each in self.pending):
+            self.say(c.ChangePolicy(0 if pick else 1, FIRST), alone)
+
+    @precondition(lambda self: self.model.policy.revision)
+    @rule(change=st.sampled_from(CHANGES), who=st.sampled_from("zzzzzp"), back=st.sampled_from((0,) * 9 + (1,)))
+    def change_policy(self, change: PolicyChange, who: str, back: int) -> None:
+        if self.pending:
+            self.send(0)
+        self.say(c.ChangePolicy(self.model.policy.revision - back, change, who), alone=True)
 
     # Snapshots
 

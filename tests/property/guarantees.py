@@ -11,8 +11,10 @@ from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.events import Event, Kind, events_of
 from fencehold.core.machine import Machine
+from fencehold.core.policy import Policy, Verb
 from fencehold.core.state import Hold, State
 from fencehold.core.views import view_name
+from tests.property.model import may, with_change
 from tests.property.tables import entered
 
 UNCLEAN = (o.Ending.EXPIRED, o.Ending.BROKEN)
@@ -59,6 +61,9 @@ class History:
     """The one final answer of each request, by session and request."""
     withdrawn: set[tuple[int, int]] = field(default_factory=set)
     acknowledged: dict[int, int] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Policy)
+    whose: dict[int, str] = field(default_factory=dict)
+    """The principal of every session there ever was."""
 
     def follow(self, entry: c.Entry, applied: o.Applied) -> None:
         """Take in what an entry did: first by time, then by each command, the cause before what it caused."""
@@ -108,6 +113,7 @@ class History:
             case _, o.Opened():
                 g6_a_session_begins_once(self, outcome)
                 self.alive[outcome.session] = self.fence_last
+                self.whose[outcome.session] = getattr(command, "principal", "")
             case c.Cancel(), o.Cancelled():
                 self.withdrawn.add((command.session, command.request))
                 self._end_least(lambda it: (it.session, it.request) == (command.session, command.request))
@@ -115,6 +121,8 @@ class History:
                 g1_fences_grow(self, outcome.fence)
                 fence_max = command.fence or outcome.fence
                 self._end_least(lambda it: command.name in it.names and it.fence <= fence_max, command.name)
+            case c.ChangePolicy(), o.PolicyChanged():
+                self.policy = with_change(self.policy, command.change)
             case c.RaiseFence(), o.FenceRaised():
                 g1_a_raised_fence_is_above_all(self, command, outcome)
 
@@ -128,6 +136,7 @@ class History:
         g2_a_kept_name_is_nobodys(self, granted)
         g4_nobody_is_granted_past_a_waiter(self, granted, ticket)
         g6_only_the_living_are_granted(self, granted)
+        g13_nothing_is_granted_that_is_forbidden(self, granted)
         self.granted.add((granted.session, granted.request))
         for name in granted.names:
             self.having[name, granted.fence] = granted.session
@@ -236,6 +245,13 @@ def g6_only_the_living_are_granted(history: History, granted: o.Granted) -> None
     assert granted.session in history.alive, f"G6: {granted} though the session has ended"
 
 
+def g13_nothing_is_granted_that_is_forbidden(history: History, granted: o.Granted) -> None:
+    """G13: the policy at the position of a grant allows its principal every one of its names."""
+    principal = history.whose[granted.session]
+    forbidden = [name for name in granted.names if not may(history.policy, principal, Verb.ACQUIRE, name)]
+    assert not forbidden, f"G13: {granted} though {principal!r} may not acquire {forbidden}"
+
+
 def g6_a_session_dies_whole(history: History, notice: o.SessionEnded) -> None:
     """G6: its end frees all it was told it held, and withdraws all it waited for, at once."""
     had = {key for key, session in history.having.items() if session == notice.session}
@@ -285,7 +301,7 @@ def g9_repeating_gives_the_same(history: History, command: c.Request, outcome: o
 
 def events_tell_the_story(having: set[tuple[str, int]], entry: c.Entry, applied: o.Applied) -> None:
     """Whoever follows the events alone knows who holds what: `having`, which is brought up to date."""
-    endings = (Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN)
+    endings = (Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN, Kind.REVOKED)
     for event in events_of(entry, applied):
         assert isinstance(event, Event)
         keys = {(name, event.fence) for name in event.names}

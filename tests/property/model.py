@@ -15,6 +15,7 @@ from typing import TypeAlias
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
+from fencehold.core.policy import Policy, PolicyChange, Quota, QuotaMode, Rule, User, Verb
 
 Owner: TypeAlias = tuple[int, str]
 Edge: TypeAlias = tuple[Owner, Owner, o.Link]
@@ -40,6 +41,7 @@ Expected: TypeAlias = o.Outcome | RefusedFor | Circle
 USAGE = RefusedFor(frozenset({o.Code.USAGE}))
 LIMIT = RefusedFor(frozenset({o.Code.LIMIT}))
 QUEUE_FULL = RefusedFor(frozenset({o.Code.QUEUE_FULL}))
+DENIED = RefusedFor(frozenset({o.Code.DENIED}))
 
 
 def agrees(told: o.Outcome, expected: Expected) -> bool:
@@ -71,6 +73,7 @@ class Session:
     opened_at: int
     anchor: int
     """How many anchors there had been when it opened: its time of day is by the last of them."""
+    principal: str
     ending: o.Ending | None = None
     latest: int = 0
     answered: int = 0
@@ -119,6 +122,32 @@ class Kept:
     ended: bool = False
 
 
+def _rank(rule: Rule, name: str) -> int:
+    """How specific a rule is about a name; -1: not at all."""
+    if rule.name is not None:
+        return 1_000 if rule.name == name else -1
+    return len(rule.prefix or "") if name.startswith(rule.prefix or "") else -1
+
+
+def with_change(policy: Policy, change: PolicyChange) -> Policy:
+    """A policy after a change that was taken."""
+    pairs = ((policy.users, change.users), (policy.roles, change.roles), (policy.quotas, change.quotas))
+    tables = [{name: value for name, value in {**old, **new}.items() if value is not None} for old, new in pairs]
+    return Policy(policy.revision + 1, *tables)  # type: ignore[arg-type]
+
+
+def may(policy: Policy, principal: str, verb: Verb, name: str) -> bool:
+    """By the rule for the name, else by that for its longest prefix; of several, one that forbids wins."""
+    if not policy.revision:
+        return True
+    user = policy.users.get(principal)
+    roles = () if user is None or user.disabled else user.roles
+    rules = [rule for role in roles for rule in policy.roles[role].rules]
+    ranks = [_rank(rule, name) for rule in rules if _rank(rule, name) >= 0]
+    best = [rule for rule in rules if ranks and _rank(rule, name) == max(ranks)]
+    return all(rule.allow for rule in best) and any(verb in rule.allow for rule in best)
+
+
 class Model:
     """Takes entries, and says what a machine must make of them."""
 
@@ -131,6 +160,7 @@ class Model:
         self.anchors_gone = 0
         """So many of them, from the first, are forgotten."""
         self.leader = ("", "")
+        self.policy = Policy()
         self.lapsed_max = lapsed_max
         self.now_at = 0
         self.fence = 0
@@ -165,6 +195,10 @@ class Model:
         match command:
             case c.SetLimits() | c.RaiseFence() | c.Announce():
                 return self.set(command)
+            case c.ChangePolicy():
+                return self.change_policy(command)
+            case c.FollowPolicy():
+                return self.enact(command.policy)
             case c.OpenSession():
                 return self.open(command)
             case c.Renew():
@@ -287,7 +321,16 @@ class Model:
         self.hand_on()
 
     def open(self, command: c.OpenSession) -> Expected:
-        limits, codes = self.limits, set()
+        limits, codes, principal = self.limits, set(), getattr(command, "principal", "")
+        if self.user(principal) is None:
+            return DENIED
+        quota = self.quota(principal)
+        if quota.mode is QuotaMode.ENFORCE:
+            mine = [each for each in self.sessions if each.ending is None and each.principal == principal]
+            if quota.sessions and len(mine) >= quota.sessions:
+                return LIMIT
+            if quota.ttl_ms and command.ttl_ms > quota.ttl_ms:
+                return LIMIT
         if sum(session.ending is None for session in self.sessions) >= limits.sessions_max:
             codes.add(o.Code.LIMIT)
         if not 1 <= command.ttl_ms <= limits.ttl_ms_max or not 0 <= command.grace_ms <= command.ttl_ms:
@@ -297,7 +340,7 @@ class Model:
         if codes:
             return RefusedFor(frozenset(codes))
         number, until_at = len(self.sessions) + 1, self.now_at + command.ttl_ms
-        opened = (until_at, self.fence, command.meta, self.now_at, len(self.anchors))
+        opened = (until_at, self.fence, command.meta, self.now_at, len(self.anchors), principal)
         self.sessions.append(Session(number, command.ttl_ms, command.grace_ms, *opened))
         return o.Opened(number, self.now_at, command.ttl_ms, command.grace_ms)
 
@@ -318,6 +361,95 @@ class Model:
         had = tuple((hold.name, hold.fence) for hold in holds)
         tickets = tuple(waiter.ticket for waiter in waiters)
         self.tell(o.SessionEnded(session.id, ending, had, tickets, session.meta))
+
+    # The policy
+
+    def change_policy(self, command: c.ChangePolicy) -> Expected:
+        before, change = self.policy, command.change
+        if before.revision and not self.is_admin(before, command.principal):
+            return DENIED
+        if command.revision != before.revision:
+            return RefusedFor(frozenset({o.Code.CONFLICT}))
+        after = with_change(before, change)
+        if any(role not in after.roles for user in after.users.values() for role in user.roles):
+            return USAGE
+        if not any(self.is_admin(after, name) for name in after.users):
+            return USAGE
+        return self.enact(after)
+
+    def enact(self, policy: Policy) -> Expected:
+        self.policy = policy
+        gone = [s for s in self.sessions if s.ending is None and self.user(s.principal) is None]
+        for session in gone:
+            self.end_session(session, o.Ending.REVOKED)
+        refused = 0
+        for waiter in self.waiting():
+            principal = self.sessions[waiter.ask.session - 1].principal
+            forbidden = [name for name in waiter.ask.names if not self.may(principal, Verb.ACQUIRE, name)]
+            if forbidden:
+                text = f"{principal!r} may not acquire {forbidden[0]!r}"
+                self.end_wait(waiter, o.Refused(o.Code.DENIED, text))
+                refused += 1
+        self.hand_on()
+        return o.PolicyChanged(policy.revision, len(gone), refused)
+
+    def user(self, principal: str) -> User | None:
+        """Who a principal is; while there is no policy everybody is somebody."""
+        if not self.policy.revision:
+            return User()
+        user = self.policy.users.get(principal)
+        return None if user is None or user.disabled else user
+
+    def is_admin(self, policy: Policy, principal: str) -> bool:
+        user = policy.users.get(principal)
+        rules = [rule for role in (user.roles if user else ()) for rule in policy.roles[role].rules]
+        return bool(user and not user.disabled) and any(Verb.ADMIN in rule.allow for rule in rules)
+
+    def may(self, principal: str, verb: Verb, name: str) -> bool:
+        return may(self.policy, principal, verb, name)
+
+    def may_acquire(self, session: Session, names: Iterable[str]) -> bool:
+        return all(self.may(session.principal, Verb.ACQUIRE, name) for name in names)
+
+    def quota(self, principal: str) -> Quota:
+        """That of the principal, else that of each."""
+        quotas = {quota.principal: quota for quota in self.policy.quotas.values()}
+        return quotas.get(principal) or quotas.get("*") or Quota()
+
+    def exceeds(self, session: Session, ask: c.Acquire) -> bool:
+        """Whether an enforced quota is exceeded by an acquire."""
+        mine = {each.id for each in self.sessions if each.principal == session.principal}
+        held, waiting = self.held(), self.waiting()
+        awaited = [(name, waiter.ask.session) for waiter in waiting for name in waiter.ask.names]
+        names = [(hold.name, hold.ask.session) for hold in held] + awaited
+        for quota in self.bounding(session):
+            prefix = quota.prefix or ""
+            had = sum(name.startswith(prefix) and (quota.prefix is not None or who in mine) for name, who in names)
+            asked = sum(name.startswith(prefix) for name in ask.names)
+            if not asked:
+                continue
+            ttl_ms = ask.ttl_ms or session.ttl_ms
+            too_long = bool(quota.wait_ms) and not 0 <= ask.wait_ms <= quota.wait_ms
+            if (quota.holds and had + asked > quota.holds) or (quota.ttl_ms and ttl_ms > quota.ttl_ms) or too_long:
+                return True
+        return False
+
+    def waits_too_often(self, session: Session, ask: c.Acquire) -> bool:
+        """Whether an enforced quota of waiters is full."""
+        mine = {each.id for each in self.sessions if each.principal == session.principal}
+        for quota in self.bounding(session):
+            prefix = quota.prefix or ""
+            if quota.prefix is None:
+                count = sum(waiter.ask.session in mine for waiter in self.waiting())
+            else:
+                count = sum(name.startswith(prefix) for waiter in self.waiting() for name in waiter.ask.names)
+            if quota.waiters and any(name.startswith(prefix) for name in ask.names) and count >= quota.waiters:
+                return True
+        return False
+
+    def bounding(self, session: Session) -> list[Quota]:
+        quotas = [quota for quota in self.policy.quotas.values() if quota.prefix is not None]
+        return [q for q in (self.quota(session.principal), *quotas) if q.mode is QuotaMode.ENFORCE]
 
     # How holds and waits begin and end
 
@@ -341,7 +473,7 @@ class Model:
             self.waiting(name)[0] is waiter and self.admits(name, waiter.ask.mode) for name in waiter.ask.names
         )
 
-    def end_wait(self, waiter: Waiter, answer: o.Granted | o.TimedOut | o.Cancelled) -> None:
+    def end_wait(self, waiter: Waiter, answer: o.Granted | o.TimedOut | o.Cancelled | o.Refused) -> None:
         waiter.gone = True
         ask = waiter.ask
         session = self.sessions[ask.session - 1]
@@ -352,7 +484,7 @@ class Model:
     def end_hold(self, hold: Hold, ending: o.Ending) -> None:
         hold.ending = ending
         self.ended.append(hold)
-        if ending in (o.Ending.EXPIRED, o.Ending.BROKEN) and hold.ask.lock_delay_ms:
+        if ending not in (o.Ending.RELEASED, o.Ending.CLOSED) and hold.ask.lock_delay_ms:
             self.delays.append((hold.name, self.now_at + hold.ask.lock_delay_ms))
 
     def take_away(self, hold: Hold, ending: o.Ending, by: str = "") -> None:
@@ -410,9 +542,13 @@ class Model:
                 return request.answer
 
     def acquire(self, session: Session, ask: c.Acquire) -> Expected:
+        if not self.may_acquire(session, ask.names):
+            return DENIED
         codes = frozenset(self.objections(session, ask))
         if codes:
             return RefusedFor(codes)
+        if self.exceeds(session, ask):
+            return LIMIT
         taken = [name for name in ask.names if self.waiting(name) or not self.admits(name, ask.mode)]
         if not taken:
             return self.grant(ask)
@@ -421,6 +557,8 @@ class Model:
         ahead = max(len(self.waiting(name)) for name in ask.names)
         if ahead >= self.limits.waiters_per_name_max:
             return QUEUE_FULL
+        if self.waits_too_often(session, ask):
+            return LIMIT
         until_at = self.now_at + ask.wait_ms if ask.wait_ms > 0 else 0
         waiter = Waiter(len(self.waiters) + 1, ask, self.now_at, until_at, len(self.anchors))
         self.waiters.append(waiter)
@@ -488,6 +626,11 @@ class Model:
         if not command.names:
             return LIMIT
         names = list(dict.fromkeys(command.names))
+        for name in names:
+            is_own = self.held(name, session.id, command.fence) or (command.fence, name) in self.lapsed(session.id)
+            may_know = any(self.may(session.principal, verb, name) for verb in (Verb.ACQUIRE, Verb.OBSERVE))
+            if not is_own and not may_know:
+                return DENIED
         refused = [name for name in names if not self.held(name, session.id, command.fence)]
         for name in names:
             for hold in self.held(name, session.id, command.fence):
@@ -501,6 +644,12 @@ class Model:
             return LIMIT
         if not 0 <= command.ttl_ms <= self.limits.ttl_ms_max:
             return USAGE
+        if not self.may_acquire(session, command.names):
+            return DENIED
+        for quota in self.bounding(session):
+            touched = any(name.startswith(quota.prefix or "") for name in command.names)
+            if touched and quota.ttl_ms and (command.ttl_ms or session.ttl_ms) > quota.ttl_ms:
+                return LIMIT
         for name in command.names:
             if not self.held(name, session.id, command.fence):
                 return o.Extended(self.why_not(session, name, command.fence))
@@ -516,6 +665,8 @@ class Model:
         return o.Reason.EXPIRED if (fence, name) in self.lapsed(session.id) else o.Reason.ALREADY_RELEASED
 
     def break_holds(self, command: c.Break) -> Expected:
+        if not self.may(getattr(command, "principal", ""), Verb.BREAK, command.name):
+            return DENIED
         if len(command.by.encode()) > self.limits.meta_bytes_max:
             return LIMIT
         self.fence += 1

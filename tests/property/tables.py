@@ -17,16 +17,20 @@ from tests.property import model as m
 
 _BESIDE = {"notices", "outcomes", "repeated", "ticking", "saving", "position"}
 """What the last entry led to, where it stood, and a snapshot under way: no tables."""
+_RULES = {"policy", "rulebook", "usage"}
 
 
 def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
     """G11: every table is exactly what follows from the live holds, waiters, sessions and delays."""
     expected = _tables(model)
-    assert {*expected, *_BESIDE, "sessions", "sessions_due"} == set(State.__slots__), "a table nobody checks"
+    assert {*expected, *_BESIDE, *_RULES, "sessions", "sessions_due"} == set(State.__slots__), (
+        "a table nobody checks"
+    )
     for table, content in expected.items():
         found = _plain(getattr(state, table))
         assert found == content, f"G11: {table} has {found}, not {content}"
     _check_queues(state, expected["queues"])
+    _check_policy(state, model)
     assert list(state.sessions) == [session.id for session in model.sessions if session.ending is None]
     assert len(state.sessions_due) == len(state.sessions), "G11: a deadline of no session"
     for expected_session in filter(None, map(model.alive, state.sessions)):
@@ -92,6 +96,7 @@ def _tables(model: m.Model) -> dict[str, object]:
         "fence": model.fence,
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),
+        "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
         "leader": model.leader[0],
         "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},
@@ -125,6 +130,42 @@ def _check_queues(state: State, expected: Any) -> None:
         assert list(crowd.holds) == sorted(crowd.holds), f"G12: {crowd} is in no order that a restored one has"
 
 
+def _check_policy(state: State, model: m.Model) -> None:
+    """The policy is what was asked for, and what is counted for quotas is what there is."""
+    policy, right = state.policy, model.policy
+    assert (policy.revision, policy.roles, policy.quotas) == (right.revision, right.roles, right.quotas)
+    assert {name: (user.roles, user.disabled) for name, user in policy.users.items()} == {
+        name: (user.roles, user.disabled) for name, user in right.users.items()
+    }
+    assert (state.rulebook is None) is (not right.revision)
+    assert (state.usage is None) is (not right.quotas)
+    assert state.rulebook is None or state.rulebook.policy is policy
+    if state.usage is None:
+        return
+    whose = {session.id: session.principal for session in model.sessions}
+    had: dict[str, list[int]] = {s.principal: [0, 0, 0] for s in model.sessions if s.ending is None}
+    under = {quota.prefix: [0, 0, 0] for quota in right.quotas.values() if quota.prefix is not None}
+    for session in model.sessions:
+        if session.ending is None:
+            had[session.principal][0] += 1
+    names = [(hold.name, hold.ask.session) for hold in model.held()]
+    awaited = [(name, waiter.ask.session) for waiter in model.waiting() for name in waiter.ask.names]
+    for waiter in model.waiting():
+        had[whose[waiter.ask.session]][2] += 1
+    for _, session_id in names + awaited:
+        had[whose[session_id]][1] += 1
+    for prefix, counts in under.items():
+        counts[1] = sum(name.startswith(prefix) for name, _ in names + awaited)
+        counts[2] = sum(name.startswith(prefix) for name, _ in awaited)
+    usage = state.usage
+    assert {who: [h.sessions, h.holds, h.waiters] for who, h in usage.principals.items()} == had, (
+        "G11: what principals use is miscounted"
+    )
+    assert {prefix: [h.sessions, h.holds, h.waiters] for prefix, h in usage.under.items()} == under, (
+        "G11: what is used under a prefix is miscounted"
+    )
+
+
 def _check_session(state: State, session: Session, model: m.Model, expected: m.Session) -> None:
     holds = sorted(map(_hold, model.held(session=session.id)), key=lambda hold: (hold.fence, hold.name))
     waiters = list(map(_waiter, model.waiting(session=session.id)))
@@ -134,6 +175,7 @@ def _check_session(state: State, session: Session, model: m.Model, expected: m.S
     assert (session.latest, session.answered) == (expected.latest, expected.answered)
     assert (session.ttl_ms, session.grace_ms) == (expected.ttl_ms, expected.grace_ms)
     assert session.opened_fence == expected.opened_fence
+    assert session.principal == expected.principal
     assert list(session.lapsed) == model.lapsed(session.id)
     # Its deadline may have been entered before it was renewed, never after it ends.
     assert (session.due_at, session.id) in entered(state.sessions_due)

@@ -38,6 +38,7 @@ PROFILE = settings(
 @pytest.mark.guarantee("G9")
 @pytest.mark.guarantee("G11")
 @pytest.mark.guarantee("G12")
+@pytest.mark.guarantee("G13")
 def test_the_machine_does_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is told in whatever order, the machine agrees with the model and keeps the guarantees."""
     make_small(monkeypatch)

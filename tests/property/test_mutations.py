@@ -1,14 +1,15 @@
 """That the suite can fail: bugs are planted in the machine, one at a time, and each must be found.
 
 A bug is a function that patches what the machine runs on; its name says what goes wrong. The conversations are the
-same in every run, so a bug that is found stays found until the rules of the conversation change.
+same in every run, so a bug that is found stays found until the rules of the conversation change. First come some
+in which it was soon found; with `LONG=1` it must be found without them.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from fencehold.core import (
     grants,
     machine,
     outcomes,
+    policy_change,
     queues,
     release,
     requests,
@@ -29,10 +31,11 @@ from fencehold.core import (
     snapshot_slices,
 )
 from fencehold.core import state as core_state
+from fencehold.core.quotas import Usage
 from fencehold.core.snapshot_slices import Saving, SessionImage
 from fencehold.core.state import NOT_DUE, Crowd, Hold, Queue, Session, State, Waiter
 from fencehold.errors import InvariantViolated
-from tests.depth import deep
+from tests.depth import LONG
 from tests.mistakes import guess_the_fence_after_a_restart, let_waiters_outlive_their_session
 from tests.property.conversation import Conversation, make_small
 
@@ -49,6 +52,7 @@ EXAMPLES = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+FEW = settings(EXAMPLES, max_examples=60)
 BY_THE_MACHINE = "its own invariants end the process"
 BY_THE_MODEL = "no guarantee is broken, yet it is not what the law says"
 
@@ -310,9 +314,9 @@ def the_time_of_day_begins_anew_with_each_leader(patch: Patch) -> None:
 
 
 def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:
-    def head(state: State) -> bytes:
+    def head(state: State, saving: Saving) -> bytes:
         kept, state.anchors = state.anchors, []
-        data = real(state)
+        data = real(state, saving)
         state.anchors = kept
         return data
 
@@ -320,7 +324,32 @@ def a_snapshot_forgets_the_time_of_day(patch: Patch) -> None:
     patch.setattr(snapshot, "_head", head)
 
 
+def rights_are_not_looked_at(patch: Patch) -> None:
+    patch.setattr(acquire, "refuse_acquire", lambda *_: None)
+
+
+def waiters_outlive_their_rights(patch: Patch) -> None:
+    patch.setattr(policy_change, "refuse_acquire", lambda *_: None)
+
+
+def a_snapshot_forgets_whose_a_session_is(patch: Patch) -> None:
+    patch.setattr(snapshot_slices, "OwnedImage", lambda *fields: SessionImage(*fields[:-1]))
+
+
+def what_is_released_still_counts(patch: Patch) -> None:
+    def add_names(usage: Usage, principal: str, names: tuple[str, ...], count: int, waiters: int = 0) -> None:
+        if count > 0 or waiters:
+            real(usage, principal, names, count, waiters)
+
+    real = Usage.add_names
+    patch.setattr(Usage, "add_names", add_names)
+
+
 BUGS: dict[Callable[[Patch], None], str] = {
+    rights_are_not_looked_at: "G13",
+    waiters_outlive_their_rights: "G13",
+    a_snapshot_forgets_whose_a_session_is: "G12",
+    what_is_released_still_counts: "G11",
     a_break_does_not_move_the_fence: "G1",
     raising_the_fence_may_lower_it: "G1",
     a_raised_fence_is_not_kept: "G1",
@@ -363,6 +392,25 @@ BUGS: dict[Callable[[Patch], None], str] = {
 """Each with the guarantee that it breaks, or who else finds it."""
 
 
+SEEDS: dict[Callable[[Patch], None], int] = {
+    who_stands_behind_a_cancelled_waiter_is_not_woken: 2,
+    a_wait_does_not_time_out: 2,
+    a_least_time_ends_with_a_release: 2,
+    what_was_withdrawn_is_kept: 5,
+    a_snapshot_forgets_what_is_kept: 4,
+    a_paused_leader_expires_the_world: 2,
+    a_renewal_comes_too_late_to_be_seen: 2,
+    what_is_due_ends_in_the_order_it_was_entered: 2,
+    a_circle_through_permits_is_reported: 3,
+    a_circle_through_a_queue_is_missed: 2,
+    a_place_is_counted_with_those_who_left: 3,
+    a_snapshot_forgets_what_lapsed: 2,
+    a_snapshot_under_way_misses_what_is_released: 3,
+    a_lock_delay_is_ignored: 2,
+}
+"""Where conversations begin that soon show a bug, if not with 1. Others show it, too; it may take them minutes."""
+
+
 class Unmodelled(Conversation):
     """Judged by the guarantees alone, not by what the model says of each command."""
 
@@ -375,25 +423,33 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
 
 
-@pytest.mark.parametrize("bug", deep(list(BUGS)[::2], list(BUGS)), ids=_name)
+def _talk(kind: type[Conversation], bug: Callable[[Patch], None]) -> None:
+    """Hold conversations: a few that begin where the bug shows soon; then, or with `LONG=1` at once, others."""
+    if not LONG:
+        begun = seed(SEEDS.get(bug, 1))(type(kind.__name__, (kind,), {}))
+        run_state_machine_as_test(begun, settings=FEW)
+    run_state_machine_as_test(kind, settings=EXAMPLES)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=_name)
 def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with this bug does not pass the suite."""
     bug(monkeypatch)
     with pytest.raises((AssertionError, InvariantViolated)):
-        run_state_machine_as_test(Conversation, settings=EXAMPLES)
+        _talk(Conversation, bug)
 
 
 NAMED = [bug for bug, found in BUGS.items() if found.startswith("G")]
 
 
-@pytest.mark.parametrize("bug", deep(NAMED[::4], NAMED), ids=_name)
+@pytest.mark.parametrize("bug", NAMED, ids=_name)
 def test_a_guarantee_that_is_broken_is_named(
     bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the model, too, the bug is found, by a guarantee: the one it breaks, or one that breaks with it."""
     bug(monkeypatch)
     with pytest.raises(AssertionError, match=r"^G\d+:"):
-        run_state_machine_as_test(Unmodelled, settings=EXAMPLES)
+        _talk(Unmodelled, bug)
 
 
 def test_without_a_bug_nothing_is_found() -> None:

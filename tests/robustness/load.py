@@ -154,7 +154,7 @@ class Worker:
     def state(self) -> str:
         """What its client is about: whether it is connected, where, and in which session."""
         channel = self.client._channel
-        reach, session = channel.protocol.reach, channel.protocol.session
+        reach, session = channel.protocol.connection, channel.protocol.session
         return f"{reach.phase.name.lower()} {channel.driver.endpoint}, session {session.id}"
 
     @property

@@ -15,13 +15,16 @@ from fencehold.core.commands import (
     AcquireAtLeast,
     Announce,
     Break,
+    BreakAs,
     Cancel,
+    ChangePolicy,
     CloseSession,
     Command,
     Entry,
     Extend,
     Mode,
     OpenSession,
+    OpenSessionAs,
     RaiseFence,
     Release,
     Renew,
@@ -33,6 +36,7 @@ from fencehold.core.events import events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import SessionEnded
+from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, User, Verb
 from tests.scripts.words import DAY, say_event, say_name, say_notice, say_outcome
 
 _MODES = {"exclusive": Mode.EXCLUSIVE, "shared": Mode.SHARED, "permit": Mode.PERMIT}
@@ -125,7 +129,52 @@ def _command(verb: str, *words: str) -> Command:
 
 def _open(options: dict[str, str], _: list[str]) -> Command:
     ttl_ms = _ms(options.pop("ttl", "30s"))
-    return OpenSession(ttl_ms, _ms(options.pop("grace", "0")), meta=options.pop("meta", ""))
+    terms = (ttl_ms, _ms(options.pop("grace", "0")), "", options.pop("meta", ""))
+    principal = options.pop("as", "")
+    return OpenSessionAs(*terms, principal) if principal else OpenSession(*terms)
+
+
+def _break(options: dict[str, str], _: list[str]) -> Command:
+    terms = (options.pop("name"), int(options.pop("fence", "0")), _stretched(options.pop("by", "")))
+    principal = options.pop("as", "")
+    return BreakAs(*terms, principal) if principal else Break(*terms)
+
+
+def _policy(options: dict[str, str], _: list[str]) -> Command:
+    """`role:dba=acquire,observe@db:*;none@db:root user:ann=dba user:bob=disabled,dba user:eve=gone`."""
+    revision, principal = int(options.pop("revision")), options.pop("as", "")
+    change = PolicyChange()
+    for key, value in options.items():
+        table, name = key.split(":", 1)
+        made = None if value == "gone" else _POLICY[table](value)
+        getattr(change, f"{table}s")[name] = made
+    options.clear()
+    return ChangePolicy(revision, change, principal)
+
+
+def _role(text: str) -> Role:
+    return Role(tuple(_rule(part) for part in text.split(";")))
+
+
+def _rule(text: str) -> Rule:
+    verbs, name = text.split("@", 1)
+    allow = tuple(Verb(verb) for verb in verbs.split(",") if verb != "none")
+    return Rule(allow, prefix=name[:-1]) if name.endswith("*") else Rule(allow, name)
+
+
+def _user(text: str) -> User:
+    words = text.split(",")
+    return User(tuple(word for word in words if word not in ("disabled", "none")), "disabled" in words)
+
+
+def _quota(text: str) -> Quota:
+    words = dict(part.split(":", 1) for part in text.split(","))
+    mode = QuotaMode(words.pop("mode", "enforce"))
+    of = {key: words.pop(key).replace("+", ":") for key in ("principal", "prefix") if key in words}
+    return Quota(**of, **{key: _ms(value) for key, value in words.items()}, mode=mode)  # type: ignore[arg-type]
+
+
+_POLICY: dict[str, Callable[[str], Role | User | Quota]] = {"role": _role, "user": _user, "quota": _quota}
 
 
 def _acquire(options: dict[str, str], flags: list[str]) -> Command:
@@ -195,9 +244,8 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "cancel": lambda options, _: Cancel(int(options.pop("session")), int(options.pop("request"))),
     "release": _release,
     "extend": _extend,
-    "break": lambda options, _: Break(
-        options.pop("name"), int(options.pop("fence", "0")), _stretched(options.pop("by", ""))
-    ),
+    "break": _break,
+    "policy": _policy,
     "limits": _limits,
     "raise": lambda options, _: RaiseFence(int(options.pop("fence"))),
     "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),

@@ -21,6 +21,7 @@ from fencehold.core.outcomes import (
     Notice,
     Opened,
     Outcome,
+    PolicyChanged,
     Queued,
     Refused,
     Released,
@@ -89,6 +90,9 @@ def _say_answer(command: Command, outcome: Outcome) -> str:
             return f"extended {_named(command.names)}: {outcome.reason.value}{until}"
         case Refused():
             return f"refused ({outcome.code.value}): {outcome.detail}"
+        case PolicyChanged():
+            ended = f"sessions ended={outcome.sessions}, waiters refused={outcome.waiters}"
+            return f"policy revision={outcome.revision}: {ended}"
         case Deadlock():
             return "\n".join(["deadlock:", *map(_say_link, outcome.circle)])
         case _:
@@ -108,6 +112,10 @@ def say_notice(notice: Notice) -> str:
         case WaitEnded(answer=TimedOut() as over):
             waited = _time(over.waited_ms)
             return f"timed out session={notice.session} {_named(over.names)} ticket={notice.ticket} after {waited}"
+        case WaitEnded(answer=Refused() as refused):
+            return (
+                f"refused session={notice.session} ticket={notice.ticket} ({refused.code.value}): {refused.detail}"
+            )
         case WaitEnded():
             return f"withdrawn session={notice.session} ticket={notice.ticket}"
         case HoldEnded():

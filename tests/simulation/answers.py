@@ -14,7 +14,7 @@ from tests.simulation.store import Led
 from tests.simulation.story import Story, Violation
 from tests.simulation.wire import Said
 
-NO_ANSWER = ("UNAVAILABLE", "NOTLEADER", "UNKNOWN", "USAGE", "LIMIT", "BUSY", "ERR")
+NO_ANSWER = ("UNAVAILABLE", "NOTLEADER", "UNKNOWN", "USAGE", "LIMIT", "BUSY", "ERR", "DENIED", "NOAUTH")
 """Codes that say nothing happened, or that it is not known."""
 
 _LATER = 1 << 62
@@ -70,7 +70,7 @@ class Answers:
         match push[0]:
             case b"grant":
                 return _of_grant(story, said.session, push[2])
-            case b"timeout" | b"cancelled":
+            case b"timeout" | b"cancelled" | b"refused":
                 return story.finals.get((said.session, push[1]), _LATER)
             case b"ended":
                 return story.over.get(push[1], _LATER)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from fencehold.client.aio.client import Client, Connecting
 from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Lock
-from fencehold.client.making import Making
-from fencehold.client.plan import service_plan
+from fencehold.client.config import Config
+from fencehold.client.connect import plan_of
 from fencehold.core.commands import Mode
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
 from fencehold.locks.terms import Terms
@@ -148,16 +148,16 @@ class Program:
         self._stopping = False
         self._closing: asyncio.Event | None = None
         self._resting: dict[asyncio.Future[None], None] = {}
-        self._making = Making(
-            url,
-            self.ttl_s,
-            self.grace_s,
-            name,
-            {"host": process.host, "pid": 1, "python": ""},
-            habits.connect_s,
-            None,
-            self.process.seconds,
-            random.random,
+        self._config = Config(
+            url=url,
+            ttl=self.ttl_s,
+            grace=self.grace_s,
+            name=name,
+            meta={"host": process.host, "pid": 1, "python": ""},
+            connect_timeout=habits.connect_s,
+            long_wait=0,
+            clock=self.process.seconds,
+            draw=random.random,
         )
 
     # Its life.
@@ -193,7 +193,7 @@ class Program:
     async def _connected(self) -> Client:
         while True:
             try:
-                return await Connecting(service_plan(self._making))
+                return await Connecting(plan_of(self._config))
             except FenceholdError as error:
                 self._note(f"cannot connect: {error!r}")
                 await asyncio.sleep(0.3)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import count
 
 from fencehold.core.machine import Machine
+from fencehold.doors.resp.connection import Connection
 from fencehold.node.leader import Bounds
 from fencehold.node.saver import Saver
 from fencehold.node.suspicion import Patience
@@ -26,7 +27,9 @@ class Making:
         patience: Patience,
         commands_per_snapshot: int,
         append_s: float,
+        has_policy: bool = False,
     ) -> None:
+        self._has_policy = has_policy
         self._store = store
         self._calendars = calendars
         self._tick_s = tick_s
@@ -49,7 +52,21 @@ class Making:
         server = Server(config, journal=journal, clock=process, calendar=calendar)
         server.door.new_secret = lambda: f"secret-{next(self._secrets)}"
         server.node._saver = Saver(journal, self._commands_per_snapshot)
+        if self._has_policy:
+            _know_hosts(server)
         return server
+
+
+def _know_hosts(server: Server) -> None:
+    """Let each connection be that of the host it comes from, as its certificate would say."""
+    door = server.door
+    opened = door.on_opened
+
+    def on_opened(connection: Connection) -> None:
+        opened(connection)
+        connection.end_admission(connection.peer.rpartition(":")[0])
+
+    door.on_opened = on_opened  # type: ignore[method-assign]
 
 
 class NodeProcess:

@@ -12,7 +12,7 @@ from tests.simulation.bugs import BUGS, planted
 from tests.simulation.checking import check
 from tests.simulation.history import History
 from tests.simulation.story import Violation
-from tests.simulation.world import World
+from tests.simulation.world import CHAOS_S, World
 
 GRANTS_MIN, FAULTS_MIN, LEADS_MIN = 10, 5, 2
 """With less, a run proves nothing."""
@@ -43,11 +43,11 @@ class Run(NamedTuple):
         )
 
 
-def run(seed: int, bug: str = "", say: Callable[[str], None] | None = None) -> Run:
+def run(seed: int, bug: str = "", say: Callable[[str], None] | None = None, *, chaos_s: float = CHAOS_S) -> Run:
     """Run one seed, and check it."""
     began_s = time.process_time()
     with planted(next((each for each in BUGS if each.name == bug), None)):
-        world = World(seed, say)
+        world = World(seed, say, chaos_s=chaos_s)
         try:
             history = world.run()
             violations = check(history)

@@ -157,7 +157,8 @@ class Story:
 
     def _on_ended(self, at_ns: int, name: str, fence: int, ending: o.Ending) -> None:
         self.ended.setdefault((name, fence), at_ns)
-        if ending is o.Ending.BROKEN:
+        # To disable a user is an act of an operator, as a break is: neither waits for the client.
+        if ending in (o.Ending.BROKEN, o.Ending.REVOKED):
             self.broken.setdefault((name, fence), at_ns)
 
 

@@ -39,6 +39,7 @@ def judge(seed: int) -> None:
 @pytest.mark.guarantee("G9")
 @pytest.mark.guarantee("G10")
 @pytest.mark.guarantee("G12")
+@pytest.mark.guarantee("G13")
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
 def test_no_seed_breaks_a_guarantee(first: int) -> None:
     """Five minutes of kills, pauses, partitions and lost replies, many times over, break nothing."""

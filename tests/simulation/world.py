@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from fencehold.node.suspicion import Patience
+from tests.simulation.administrator import Administrator
 from tests.simulation.calendars import Calendars
 from tests.simulation.clients import Habits, Notes, Program
 from tests.simulation.history import Fault, History, Replicated
@@ -28,6 +29,9 @@ TICK_S = 0.2
 """Between the ticks of a leader beside wild clients."""
 WILD_SHARE = 0.4
 """Of the runs that have a wild client."""
+POLICY_SHARE = 0.35
+"""Of the runs that have a policy, and somebody who changes it."""
+ADMINISTRATOR = "a"
 SETTLE_S = 5.0
 """How long what was given up may take to be withdrawn at the server."""
 LOOK_EVERY_S = 0.25
@@ -122,6 +126,7 @@ class World:
         if self.wild:
             # A keep-alive waits for the next tick: a client of little patience takes a longer one for silence.
             self.plan = self.plan._replace(tick_s=TICK_S)
+        self.has_policy = self._random("policy").random() < POLICY_SHARE
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, self._random("network"), self.plan.weather, self._tap)
         self.store = Store(self.network, self._random("store"))
@@ -141,7 +146,9 @@ class World:
             self.plan.patience,
             self.plan.commands_per_snapshot,
             self.plan.append_s,
+            self.has_policy,
         )
+        self._administrator: Administrator | None = None
         self._drifts = self._drawn_drifts(self._random("clocks"))
         self._servers: dict[str, NodeProcess] = {}
         self._programs: dict[str, Program] = {}
@@ -156,7 +163,7 @@ class World:
     def _drawn_drifts(self, random: Random) -> dict[str, Drift]:
         return {
             host: Drift(random.uniform(1_000, 100_000), 1 + random.uniform(-RATE_MAX, RATE_MAX))
-            for host in (*self.nodes, *self.clients, *self.wild)
+            for host in (*self.nodes, *self.clients, *self.wild, *((ADMINISTRATOR,) if self.has_policy else ()))
         }
 
     # One run.
@@ -181,6 +188,8 @@ class World:
             self.scheduler.after(1 + self._random(client).random() * 3, self.start_client, client)
         for host in self.wild:
             self.scheduler.after(2 + self._random(host).random() * 3, self._start_wild, host)
+        if self.has_policy:
+            self.scheduler.after(2, self._start_administrator)
         self.scheduler.after(3, self.nemesis.begin)
         if self._sets_calendars:
             self._calendars.begin_setting()
@@ -206,6 +215,8 @@ class World:
 
     def _heal(self) -> None:
         self.nemesis.end()
+        if self._administrator is not None:
+            self._administrator.process.do(self._administrator.stop)
         if self.wild:
             self._stay_calm()
         self.history.healed_ns = self.scheduler.now_ns
@@ -261,7 +272,8 @@ class World:
     def _bury(self) -> None:
         self._is_over = True
         self.scheduler.leave()
-        lives = [*self._dead, *self._servers.values(), *self._programs.values(), *self._rogues]
+        rogues = [*self._rogues, *((self._administrator,) if self._administrator is not None else ())]
+        lives = [*self._dead, *self._servers.values(), *self._programs.values(), *rogues]
         for life in lives:
             life.process.kill()
         for life in lives:
@@ -322,6 +334,23 @@ class World:
         self._rogues.append(rogue)
         self.history.wild += (host,)
         process.do(self._spawn, process, rogue.run())
+
+    def _start_administrator(self) -> None:
+        process, random = self._process(ADMINISTRATOR), self._random("administrator")
+
+        def begin() -> None:
+            administrator = Administrator(
+                process,
+                self.nodes,
+                self.clients,
+                self.wild,
+                random,
+                lambda text: self.say(ADMINISTRATOR, text),
+            )
+            self._administrator = administrator
+            self._spawn(process, administrator.run())
+
+        process.do(begin)
 
     def _spawn(self, process: Process, coroutine: object) -> None:
         task = process.spawn(coroutine, "main")  # type: ignore[arg-type]

@@ -10,12 +10,12 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.backends.redlock import address as redlock
-from fencehold.backends.sqlite import address as sqlite
+from fencehold.backends.sqlite.file import SqliteAddress
 from fencehold.cli.options import duration
-from fencehold.client.configuring import Said, planned, read
-from fencehold.client.sources import ServiceSource
-from fencehold.drivers.mysql import address as mysql
+from fencehold.client.config import configured, read
+from fencehold.client.connect import plan_of
+from fencehold.drivers.mysql.address import MysqlAddress
+from fencehold.drivers.resp.address import RedlockAddress
 from fencehold.durations import Duration, parsed, seconds_of, shown_limit
 from fencehold.errors import UsageError
 from fencehold.locks.terms import Terms, ttl_of, wait_of
@@ -153,14 +153,12 @@ def test_locks_say_which_option_is_wrong(wrong: dict[str, Any], message: str) ->
 
 def test_connect_takes_durations(tmp_path: Path) -> None:
     """In the call, and in the file."""
-    plan = planned(Said("fencehold://h", ttl="1m", grace=timedelta(seconds=2), connect_timeout="500ms"))
-    source = plan.source(Tier.CORRECTNESS)
-    assert isinstance(source, ServiceSource)
-    assert source.making[1:3] == (60, 2)
-    assert source.making.connect_timeout == 0.5
+    config = configured("fencehold://h", ttl="1m", grace=timedelta(seconds=2), connect_timeout="500ms")
+    assert plan_of(config).source(Tier.CORRECTNESS).config is config
+    assert (config.ttl, config.grace, config.connect_timeout) == (60, 2, 0.5)
     file = tmp_path / "fencehold.toml"
     file.write_text('[client]\nttl = "1m"\ngrace = 2\n')
-    assert read(file).ttl == 60
+    assert read(file)["ttl"] == 60
 
 
 @pytest.mark.parametrize(
@@ -177,24 +175,24 @@ def test_connect_takes_durations(tmp_path: Path) -> None:
 def test_connect_says_which_option_is_wrong(url: str, wrong: dict[str, Any], message: str) -> None:
     """Before anything is connected to, whatever the backend."""
     with pytest.raises(UsageError) as refused:
-        planned(Said(url, **wrong))
+        plan_of(configured(url, **wrong))
     assert str(refused.value).startswith(message)
 
 
 def test_options_of_urls_take_durations() -> None:
     """As texts, with or without a unit."""
-    assert sqlite.parse("sqlite:///a.db?timeout=500ms").timeout == 0.5
-    assert sqlite.parse("sqlite:///a.db?timeout=2").timeout == 2
-    assert mysql.parse("mysql://u@h/d?timeout=1s500ms").timeout == 1.5
-    assert redlock.parse("redlock://a,b,c?node_timeout=50ms").node_s == 0.05
+    assert SqliteAddress.parse("sqlite:///a.db?timeout=500ms").timeout == 0.5
+    assert SqliteAddress.parse("sqlite:///a.db?timeout=2").timeout == 2
+    assert MysqlAddress.parse("mysql://u@h/d?timeout=1s500ms").timeout == 1.5
+    assert RedlockAddress.parse("redlock://a,b,c?node_timeout=50ms").node_s == 0.05
 
 
 @pytest.mark.parametrize("url", ["sqlite:///a.db?timeout=", "mysql://u@h/d?timeout="])
 @pytest.mark.parametrize("text", ["61s", "0", "-1", "never", "nan"])
 def test_options_of_urls_say_what_is_taken(url: str, text: str) -> None:
     """Each has a bound of its own."""
-    with pytest.raises(UsageError, match=r"^timeout=(:| is at (most 60|least 0.001) s)"):
-        (sqlite if url.startswith("sqlite") else mysql).parse(url + text)
+    with pytest.raises(UsageError, match=r": timeout=(:| is at (most 60|least 0.001) s)"):
+        (SqliteAddress if url.startswith("sqlite") else MysqlAddress).parse(url + text)
 
 
 def test_the_command_line_reads_the_same() -> None:

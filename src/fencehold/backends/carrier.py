@@ -1,4 +1,4 @@
-"""A backend as the verbs of a client see it: the carrier of whoever connects to a backend directly.
+"""A backend as the verbs of a client see it: the carrier of a client that connects to a backend directly.
 
 1. A release is done whether or not anybody waits for it.
 2. It is opened when it is first used, and tried again when that failed.
@@ -15,7 +15,6 @@ from typing import cast
 from weakref import WeakSet
 
 from fencehold.backends.port import Ask, Backend, Lease, Settings
-from fencehold.client.aio.waits import LongWaits
 from fencehold.errors import Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import AtOnce, check_loop
@@ -24,6 +23,7 @@ from fencehold.locks.identity import Owners, Who, name_of
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import EXPLAIN_LIMIT, Explanation, limited
+from fencehold.locks.waits import LongWaits
 
 _LOOK_S = 0.5
 """How often it is looked whether a name has changed hands."""
@@ -81,7 +81,7 @@ class DirectCarrier:
         self._releases.add(task)
         task.add_done_callback(self._on_released)
         awaited = asyncio.shield(task)
-        # Whoever waits is told; if nobody does, there is nobody to tell.
+        # Retrieved here: who waits gets it anyway, and if nobody does, asyncio must not complain.
         awaited.add_done_callback(lambda done: done.cancelled() or done.exception())
         return awaited
 
@@ -167,7 +167,7 @@ class DirectCarrier:
     def _on_released(self, task: "asyncio.Task[None]") -> None:
         self._releases.discard(task)
         if not task.cancelled():
-            # Whoever waits for it is told; if nobody does, there is nobody to tell.
+            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
             task.exception()
 
 

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     connect_timeout: float = 5.0
     """Seconds that reaching the backend may take."""
     who: str = ""
-    """What whoever asks who holds a name is told of this process: JSON, as `identity.session_meta` says it."""
+    """What is told of this process to those who ask who holds a name: JSON, as `identity.session_meta` says it."""
 
 
 class Ask(NamedTuple):
@@ -107,7 +107,7 @@ class Backend(Protocol):
         """
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; after it, or after its least time, the name can be had by the next one.
+        """Release a lease; after it, or after its least time, the name is free for the next one.
 
         Raises:
             HoldLost: it was not there any more: it had expired, or was taken away.
@@ -130,12 +130,12 @@ class Backend(Protocol):
         """
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Take a name from whoever holds it (up to `fence`, if one is given); returns a fence above theirs, or 0.
+        """Force-release a name (holders up to `fence`, if one is given); returns a fence above theirs, or 0.
 
         Raises:
-            Unavailable, OutcomeUnknown: as ever.
+            Unavailable, OutcomeUnknown: as for `acquire`.
             Unsupported: holders cannot be removed here.
         """
 
     async def close(self) -> None:
-        """Give back all there is, and leave no task, thread or socket. It raises nothing."""
+        """Release all there is, and leave no task, thread or socket. It raises nothing."""

@@ -23,8 +23,10 @@ _MODULES = {
     "sqlite": "sqlite",
     "valkey": "redis",
     "valkeys": "redis",
-    "zookeeper": "zookeeper",
     "zk": "zookeeper",
+    "zks": "zookeeper",
+    "zookeeper": "zookeeper",
+    "zookeepers": "zookeeper",
 }
 _EXTRAS = {"advisory": "postgres", "redlock": "redis"}
 """Which extra brings the driver, where it is called otherwise than the module."""

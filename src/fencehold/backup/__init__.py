@@ -1,8 +1,8 @@
-"""Backup: a journal in one file, and a journal that begins with what such a file holds.
+"""Backup: write a journal to one file, and start a journal from such a file.
 
 - `frames`: how a backup looks as bytes
 - `replay`: from a snapshot and the entries after it to a machine
-- `journal_export`: a journal into a file, beside whoever leads
+- `journal_export`: a journal into a file, without disturbing the leader
 - `journal_import`: a file into an empty journal, with fences that never go back
 """
 

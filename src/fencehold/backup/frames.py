@@ -10,9 +10,9 @@
 
 The rules it obeys:
 
-1. What was written is read, or refused: a crc finds damage near its place, the hash in the trailer whatever was
-   taken out, put in or exchanged. A file without its trailer was cut short.
-2. No length is believed before it was found to be one that is written here.
+1. A damaged file is refused: a crc finds damage near its place, and the hash in the trailer finds frames that
+   were removed, added or exchanged. A file without its trailer was truncated.
+2. A length is used only after a check that this format could have written it.
 3. Fields are only ever added to the head, with a default. Anything else is another format version.
 """
 
@@ -57,7 +57,7 @@ class Head(msgspec.Struct, frozen=True):
     fence: int
     """The fence counter after it."""
     made_at_us: int
-    """Microseconds since the Unix epoch, by the wall clock of whoever made it."""
+    """Microseconds since the Unix epoch, by the wall clock of the machine that made it."""
     made_by: str = ""
     """The version of the program."""
 
@@ -93,7 +93,7 @@ class Writer:
         self._write(data)
 
     def end(self) -> None:
-        """The trailer. What has none is no backup."""
+        """The trailer. A file without one is not a backup."""
         self._write(_framed(_TRAILER, _COUNT.pack(self._frames) + self._digest.digest()))
 
     def _write(self, data: bytes) -> None:
@@ -121,7 +121,7 @@ def _crc(kind: bytes, data: bytes) -> int:
 
 
 class Reader:
-    """Reads a backup, front to back. Only when `frames` came to its end is any of it to be believed."""
+    """Reads a backup, front to back. Trust nothing of it before `frames` has come to its end."""
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         """Read the head.

@@ -1,11 +1,11 @@
-"""A journal into a file, beside whoever leads; or what a leader shows of it, where it is the only one to.
+"""A journal into a file, without disturbing the leader; or a snapshot that a leader sends, if only it has access.
 
-1. It reads and nothing else: no epoch is taken, so a service that runs goes on as if nobody looked. An engine with
-   one owner refuses a second one; that one has to stop first.
+1. It only reads: no epoch is taken, so a running service is not disturbed. An engine with one owner refuses a
+   second one; its server has to stop first.
 2. What is written is a prefix of the journal: a snapshot and every entry after it, up to the end of the reading.
-   If the leader trims what is being read, reading begins anew, from the newer snapshot.
-3. It was replayed before it is written: a journal from which no machine comes makes no backup.
-4. Memory holds the snapshot and the machine, however many entries there are: those wait in a temporary file.
+   If the leader trims what is being read, reading restarts from the newer snapshot.
+3. It is replayed before it is written: a journal that cannot be replayed is not backed up.
+4. Memory holds the snapshot and the machine only: entries, however many, wait in a temporary file.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ from fencehold.journal.port import Journal, Opened, Snapshot
 from fencehold.types import Epoch
 
 Progress = Callable[[int, int], None]
-"""Told how many entries are done, of how many."""
+"""Called with how many entries are done, and the total."""
 
 READINGS_MAX = 5
-"""How often reading begins anew when what is read is trimmed."""
+"""How often reading restarts when the leader trims what is being read."""
 _SPOOL_BYTES = 8 << 20
 
 
 def nobody(done: int, total: int) -> None:
-    """Nobody wants to know how far it is."""
+    """No progress is reported."""
 
 
 async def export(
@@ -35,7 +35,7 @@ async def export(
 ) -> tuple[Contents, tuple[str, ...]]:
     """Write all that the journal holds, which is not open yet; what that was, and what opening it repaired.
 
-    What was written before an error is no backup.
+    After an error, the file is not a backup.
 
     Raises:
         UsageError: the journal is empty.
@@ -62,7 +62,7 @@ def write_snapshot(
 ) -> Contents:
     """Write a snapshot that a leader gave as a backup; what is in it.
 
-    `now_us` is from before it was asked for: whatever was granted after the snapshot was granted after that, too.
+    `now_us` was read before the snapshot was requested: every grant after the snapshot came after that time, too.
 
     Raises:
         Damaged: no machine comes from it, or one of another position.

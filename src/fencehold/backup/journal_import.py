@@ -2,17 +2,17 @@
 
 1. The file is read, checked and replayed whole before anything is written. What is then written, is written in one
    step: the journal is empty as before, or begins with all of it.
-2. *Fences never go back*, though the backup is old and the service granted many more since. Nobody knows how many,
-   but a fence takes far longer to grant than a microsecond. So the counter is raised above all of these:
+2. *Fences never go back*, even if the backup is old and the service granted many more since. It is not known how
+   many, but granting a fence takes far longer than a microsecond. So the counter is raised above all of these:
 
    - the backup's own fence, one for each microsecond since it was made, and a margin;
-   - the microseconds since 1970, by the wall clock, whatever the backup says of its time;
-   - what the operator knows of, if told.
+   - the microseconds since 1970, by the wall clock, independent of the backup's time;
+   - a fence that the operator names, if any.
 
    Each grows with the time of the restore, so two restores of one backup do not share fences, either.
-3. A clock that is behind the backup's own time is no ground for this: it is refused, unless an operator names a
+3. If the clock is behind the backup's own time, this does not work: it is refused, unless an operator names a
    fence. The margin is for clocks of two machines that are not quite the same.
-4. Sessions go on with the logical time they had left. Who led is forgotten: those nodes are not here.
+4. Sessions continue with the logical time they had left. The old leader is not kept: those nodes are not here.
 """
 
 from collections.abc import Iterator
@@ -80,8 +80,8 @@ def fence_after(head: Head, *, now_us: int, above: int | None = None) -> int:
     """What the fence counter must be raised to.
 
     Raises:
-        UsageError: the clock is behind the time of the backup, and nobody said which fence is high enough; or no
-            fence is left.
+        UsageError: the clock is behind the time of the backup, and no sufficient fence was given; or no fence is
+            left.
     """
     elapsed_us = now_us - head.made_at_us
     if above is None and elapsed_us < -MARGIN:

@@ -1,6 +1,6 @@
 """From a snapshot and the entries after it to a machine, and what is in it.
 
-It is what every replica does, and it is the proof that a backup is one: what cannot be replayed is refused when it
+It is what every replica does, and it proves that a backup is valid: one that cannot be replayed is refused when it
 is made, not on the day it is needed.
 """
 
@@ -29,7 +29,7 @@ class Contents(NamedTuple):
     holds: int
     waiters: int
     ttl_ms_longest: int
-    """Of the sessions: so long a client may trust what it holds, after it was last heard of."""
+    """The longest ttl of the sessions: for this long a client may trust its holds after its last keep-alive."""
 
 
 class Replay:

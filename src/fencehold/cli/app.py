@@ -14,7 +14,7 @@ from fencehold import __version__
 from fencehold.cli import completion
 from fencehold.cli.failures import complain_in_json, guarded
 
-SERVER, SCRIPTS, EYES = "Server", "Locks for scripts", "Looking on"
+SERVER, SCRIPTS, EYES, RIGHTS = "Server", "Locks for scripts", "Looking on", "Who may do what"
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
@@ -37,14 +37,22 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "watch": ("watch", "watch", EYES),
     "top": ("top", "top", EYES),
     "break": ("force_release", "break_", EYES),
+    "policy": ("policy", "POLICY", RIGHTS),
+    "user": ("users", "USER", RIGHTS),
+    "role": ("policy", "ROLE", RIGHTS),
+    "whoami": ("policy", "whoami", RIGHTS),
+    "can": ("policy", "can", RIGHTS),
 }
-"""Each command: its module, its function (of a group, its functions by name), and the heading it stands under."""
+"""Each command: its module, its function (for a group, its functions by name), and its heading in the help."""
 
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
 GROUPS = {
     "door": "Listen for other protocols, and carry what is asked to a server.",
     "journal": "Export a journal, move it to another engine, look into one.",
+    "policy": "Show the policy of a server, plan a change of it, apply one.",
+    "user": "Add, change, disable and remove users.",
+    "role": "Show roles and their rules.",
 }
 
 
@@ -71,7 +79,7 @@ def build(words: list[str]) -> typer.Typer:
 
 
 class Root(TyperGroup):
-    """The application as it is called: a wrong command line is told in JSON, too, where that was asked for."""
+    """The application as it is called: a wrong command line is reported in JSON, too, if `--json` was given."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Parse and run; ends the process, unless the caller says otherwise."""
@@ -87,7 +95,7 @@ class Root(TyperGroup):
 
 
 _WRONG: Any = typer.BadParameter.__mro__[2]
-"""What a parser says of a command line that is wrong, of whatever kind: Typer has no name for the class of all."""
+"""All errors of the parser about a wrong command line. Typer does not export their common base class."""
 
 
 def _asks_for_json(words: list[str]) -> bool:
@@ -129,7 +137,7 @@ def _add(app: typer.Typer, name: str) -> None:
 
 
 def _help(command: Callable[..., None]) -> str:
-    """What its docstring says, each paragraph in one line: how wide those may be is for the terminal to say."""
+    """The help text from its docstring, each paragraph in one line: the terminal decides where to wrap."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -1,4 +1,4 @@
-"""`fencehold backup`: a backup of a server that runs, asked of it piece by piece.
+"""`fencehold backup`: a backup of a running server, read piece by piece.
 
 The file is what `journal export` would have written, had the server been stopped, and `journal import` takes it.
 """
@@ -21,7 +21,7 @@ _BEGIN_S = 40.0
 def backup(file: File, force: Force = False, url: Url = URL, as_json: Json = False) -> None:
     """Back up a server while it runs: all sessions, holds and queues of one moment, in one file.
 
-    Nobody is held up by it. `fencehold journal import` lets an empty journal begin with the file.
+    The server keeps serving meanwhile. `fencehold journal import` starts an empty journal from the file.
     """
     check_output(file, as_json)
     with wired(url) as wire, written(file, force=force) as sink:

@@ -1,8 +1,8 @@
-"""Where backups are written to and read from, how far that is, and what is said of them.
+"""Files of backups: writing and reading them, progress, and a summary of their content.
 
-1. A backup is in its place only if all of it is, durably: until then it is a draft beside its place. Nobody else
-   may read it: the secrets of sessions are in it.
-2. What goes wrong with a file is one sentence that names it.
+1. A backup gets its name only when it is complete and durable: until then it is a temporary file beside it. Only
+   its owner may read it: it contains the secrets of sessions.
+2. An error with a file is one sentence that names the file.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from fencehold.cli.shapes import seconds
 from fencehold.errors import UsageError
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup; - is stdout or stdin.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 STANDARD = Path("-")
 """Instead of a file: stdout, or stdin."""
@@ -31,21 +31,21 @@ _SHOW_EVERY = 1_024
 
 
 def name_of(file: Path) -> str:
-    """What a file that is read is called in a message."""
+    """How messages name the file that is read."""
     return "stdin" if file == STANDARD else str(file)
 
 
 @contextlib.contextmanager
 def written(file: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """Where to write a backup; it is put in its place at the end, or gone after an error."""
+    """A stream for a backup; at the end the file gets its name, or it is removed after an error."""
     if file == STANDARD:
         if sys.stdout.isatty():
-            raise UsageError("a backup is no text: name a file, or send stdout to one")
+            raise UsageError("a backup is binary: name a file, or redirect stdout to one")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     if file.exists() and not force:
-        raise fail(Exit.USAGE, f"{file} is there already", "name another file, or say --force to write over it")
+        raise fail(Exit.USAGE, f"{file} exists already", "name another file, or add --force to overwrite it")
     with _said("write", file):
         number, draft = tempfile.mkstemp(dir=file.absolute().parent, prefix=f".{file.name}.")
         try:
@@ -72,7 +72,7 @@ def read(file: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def progress(doing: str, *, wanted: bool) -> Iterator[Callable[[int, int], None]]:
-    """Wants to be told of each entry; shows a person how many are done, if they are many."""
+    """A callback for each entry; shows a person the progress, if there are many."""
     if not (wanted and sys.stderr.isatty()):
         yield lambda done, total: None
         return
@@ -123,7 +123,7 @@ def check_output(file: Path, as_json: bool) -> None:
 
 
 def say_written(done: str, file: Path, contents: Contents, as_json: bool) -> None:
-    """Tell what is in a backup that is in its place now."""
+    """Report the content of a backup that was written."""
     if as_json:
         say_json({"file": str(file), "bytes": file.stat().st_size, **contents_shape(contents)})
     elif file == STANDARD:

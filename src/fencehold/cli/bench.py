@@ -1,6 +1,6 @@
-"""`fencehold bench`: a quick look at how fast a server is, from here, through the SDK.
+"""`fencehold bench`: a quick measurement of a server from here, through the SDK.
 
-Each client has a connection and a name of its own and takes and gives it back, one operation at a time. It
+Each client has a connection and a name of its own, and acquires and releases it, one operation at a time. It
 measures this machine as much as the server; for figures to compare, use the project's benchmarks.
 """
 
@@ -25,7 +25,7 @@ _PREFIX = "fencehold-bench"
 
 
 class Figures(NamedTuple):
-    """What came out."""
+    """The results."""
 
     clients: int
     seconds: float
@@ -40,12 +40,12 @@ def bench(
     seconds: Annotated[
         float, typer.Option(parser=lasting, metavar="DURATION", help="For how long.", show_default="3s")
     ] = 3.0,
-    same_name: Annotated[bool, typer.Option("--same-name", help="Let all fight for one name.")] = False,
+    same_name: Annotated[bool, typer.Option("--same-name", help="Let all clients contend for one name.")] = False,
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
     """Measure acquires and releases against a server for a few seconds."""
-    # Says at once what is wrong if nobody is there.
+    # Fails at once if no server answers.
     connect(url).close()
     with _showing(to_person() and not as_json, seconds) as progress:
         figures = asyncio.run(_measure(url, clients, seconds, same_name, progress))
@@ -104,7 +104,7 @@ def _percentiles(took: list[float]) -> tuple[float, float]:
 
 
 class Progress:
-    """How far it is; shown only to people."""
+    """The progress; shown only on a terminal."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar = bar

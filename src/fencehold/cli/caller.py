@@ -1,4 +1,4 @@
-"""The caller: who runs a command, told to the server for people to read."""
+"""The caller: who runs a command, sent to the server for people to read."""
 
 import json
 import os

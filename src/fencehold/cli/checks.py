@@ -1,4 +1,4 @@
-"""Checks: each looks at one thing and says ok, warn or fail, with what to do. None changes anything for good."""
+"""Checks: each examines one thing and reports ok, warn or fail, with what to do. None leaves a change."""
 
 import os
 import platform
@@ -70,7 +70,7 @@ def _version(theirs: str, where: str) -> Finding:
 
 
 def nodes(url: str) -> Iterator[Finding]:
-    """What there is to say of nodes that share a journal; nothing of a server alone."""
+    """Findings about nodes that share a journal; none for a single server."""
     try:
         seen = survey(url)
     except FenceholdError:
@@ -113,7 +113,7 @@ def clock() -> Finding:
 
 
 def disk(data: Path) -> Iterator[Finding]:
-    """Is what is synced here really kept, how long does that take, and is there room?"""
+    """Is synced data really durable here, how long does a sync take, and is there room?"""
     place = _existing(data.expanduser().absolute())
     volume = Disk().volume(str(place))
     yield engine_checks.file_system(volume.file_system, volume.path)

@@ -1,10 +1,10 @@
-"""The command that `run` runs: prepared before the lock is asked for, started at the grant, never left behind.
+"""The command that `run` runs: forked before the acquire, started at the grant, never left running.
 
 1. It is forked while this process has one thread: a fork among threads may deadlock before it comes to its exec.
 2. It has a process group of its own, so that what it starts in turn can be ended with it.
-3. If this process dies, however it dies, the command dies, too: the kernel kills it (PR_SET_PDEATHSIG), and a
+3. If this process dies in any way, the command dies, too: the kernel kills it (PR_SET_PDEATHSIG), and a
    guardian, which sees a pipe close, kills the rest of its group.
-4. On a terminal it gets the keyboard, as a shell would give it, and gives it back when it stops or ends.
+4. On a terminal it becomes the foreground group, as in a shell, until it stops or ends.
 """
 
 import contextlib
@@ -58,14 +58,14 @@ class Child:
         with os.fdopen(self._failed, "rb") as failed:
             self.unusable = bool(failed.read())
 
-    def abandon(self) -> None:
-        """It is not to run after all."""
+    def discard(self) -> None:
+        """Cancel it before it has started."""
         self.kill(signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.end()
 
     def kill(self, number: int) -> None:
-        """Send a signal to it and all that it started."""
+        """Send a signal to it and its whole process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -78,7 +78,7 @@ class Child:
         return False
 
     def end(self) -> None:
-        """It has ended, and needs no guard any more."""
+        """It has ended: end its guardian, too."""
         self.take_terminal()
         with contextlib.suppress(BrokenPipeError):
             os.write(self._guarded, _DONE)
@@ -114,7 +114,7 @@ def _terminal() -> int | None:
 
 
 def _become(command: list[str], go_read: int, failed: int, mask: set[signal.Signals]) -> NoReturn:
-    """In the child: wait for the word, then be the command."""
+    """In the child: wait for the signal to start, then exec the command."""
     os.setpgid(0, 0)
     with os.fdopen(go_read, "rb") as go:
         line = go.readline()
@@ -152,7 +152,7 @@ def _guardian(group: int) -> tuple[int, int]:
 
 
 def _keep_only(fd: int) -> None:
-    """Close all other files: neither a pipe's other end nor somebody's output may stay open for the guardian."""
+    """Close all other files: the guardian must not keep a pipe's other end or another process's output open."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)

@@ -21,9 +21,9 @@ _STYLES = {"leader": "green", "waiting": "yellow", "unreachable": "red"}
 
 
 def cluster(
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, until q or ctrl-c.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until q or ctrl-c.")] = False,
     interval: Annotated[
-        float, typer.Option(parser=lasting, metavar="DURATION", help="How often to look.", show_default="1s")
+        float, typer.Option(parser=lasting, metavar="DURATION", help="How often to refresh.", show_default="1s")
     ] = 1.0,
     url: Url = URL,
     as_json: Json = False,
@@ -44,9 +44,7 @@ def cluster(
         where = "; ".join(f"{node.address}: {node.note}" for node in seen.nodes)
         raise CannotConnect(f"cannot reach a server at {where}")
     if seen.leader is None:
-        raise fail(
-            Exit.NO, "no node leads", "what each says is in its note; see its log, and whether its engine is well"
-        )
+        raise fail(Exit.NO, "no node leads", "see the note and the log of each node, and check its engine")
 
 
 def _facts(seen: Survey) -> dict[str, Any]:
@@ -99,14 +97,14 @@ def _table(seen: Survey) -> "RenderableType":
 
 
 class Watching:
-    """Look after look; it remembers what a node was called that cannot be asked any more."""
+    """Samples, one after the other; it remembers the names of nodes that no longer answer."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._names: dict[str, str] = {}
 
     def draw(self) -> "RenderableType":
-        """The next look."""
+        """The next sample."""
         from rich.console import Group  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 

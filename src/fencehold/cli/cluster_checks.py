@@ -1,4 +1,4 @@
-"""Checks of several nodes: would another take over, is it near enough, and would clients find it?"""
+"""Checks of several nodes: could another take over, is it up to date, and would clients reach it?"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _LAG_MAX = 1_000
 
 
 def cluster(seen: Survey) -> Iterator[Finding]:
-    """What a survey shows of the nodes."""
+    """Findings from a survey of the nodes."""
     yield _nodes(seen)
     yield from _lag(seen.nodes)
     yield from _names(seen.nodes)
@@ -24,9 +24,9 @@ def _nodes(seen: Survey) -> Finding:
     standbys = [node for node in seen.nodes if node.role == "standby"]
     said = f"{_called(seen.leader)} leads, {len(standbys)} stand by" if seen.leader else "no node leads"
     if seen.leader is None:
-        return Finding("cluster", "fail", said, "see the nodes' logs, and whether their engine is well")
+        return Finding("cluster", "fail", said, "check the nodes' logs, and their engine")
     if not standbys:
-        return Finding("cluster", "warn", said, "nobody would take over: start more nodes on the same engine")
+        return Finding("cluster", "warn", said, "no node could take over: start more nodes on the same engine")
     return Finding("cluster", "ok", said)
 
 
@@ -35,7 +35,7 @@ def _lag(nodes: list[Seen]) -> Iterator[Finding]:
     if behind:
         worst = max(behind, key=lambda name: behind[name])
         slow = behind[worst] > _LAG_MAX
-        advice = "taking over would wait for it: see its machine, and its way to the engine" if slow else ""
+        advice = "a failover would wait for it: check its machine, and its network to the engine" if slow else ""
         yield Finding("lag", "warn" if slow else "ok", f"at most {behind[worst]} entries, of {worst}", advice)
 
 
@@ -46,7 +46,9 @@ def _names(nodes: list[Seen]) -> Iterator[Finding]:
     for name, addresses in places.items():
         if name and len(addresses) > 1:
             said = f"{len(addresses)} nodes are called {name}: {', '.join(addresses)}"
-            yield Finding("names", "warn", said, "give each a --node of its own, or nobody can tell them apart")
+            yield Finding(
+                "names", "warn", said, "give each a --node of its own: otherwise they cannot be distinguished"
+            )
 
 
 def _addresses(nodes: list[Seen]) -> Iterator[Finding]:
@@ -54,7 +56,7 @@ def _addresses(nodes: list[Seen]) -> Iterator[Finding]:
         if node.role == "unreachable":
             said = f"{_called(node)} cannot be reached: {node.note}"
             yield Finding(
-                "addresses", "warn", said, "if it should be there, see that it runs and what it --advertise-s"
+                "addresses", "warn", said, "if it should be there, check that it runs, and its --advertise"
             )
         elif not node.is_at_home:
             advice = "clients and the other nodes are sent there: correct its --advertise"
@@ -64,7 +66,7 @@ def _addresses(nodes: list[Seen]) -> Iterator[Finding]:
 def _versions(nodes: list[Seen]) -> Iterator[Finding]:
     found = sorted({node.version for node in nodes if node.version})
     if len(found) > 1:
-        advice = "fine while you upgrade, the leader last; then let all be the same"
+        advice = "fine during an upgrade, the leader last; then run the same version on all"
         yield Finding("versions", "warn", ", ".join(found), advice)
 
 

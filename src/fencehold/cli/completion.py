@@ -1,9 +1,9 @@
-"""Completion: the names that are in use, asked of the server while somebody presses tab.
+"""Completion: names in use, read from the server when the user presses tab.
 
-1. It is quick or it is silent: a server that is away, slow or not ours means no names, never a message or a wait
-   that is felt.
-2. Names are other people's words, and shells act on what they are given (zsh even evaluates it): only those are
-   offered that mean nothing to any shell.
+1. It is quick or silent: a server that is unreachable, slow or not ours means no names, never a message or a
+   noticeable wait.
+2. Names come from others, and shells act on what they are given (zsh even evaluates it): only names without
+   special characters for any shell are offered.
 3. bash breaks words at colons and equal signs, and names have them: the words are put together again, and of each
    name that part is given which bash is still missing.
 """
@@ -36,7 +36,7 @@ def names(context: typer.Context, incomplete: str) -> list[str]:
     try:
         found = _asked(str(given["url"]), str(given.get("tier") or ""), incomplete)
     except Exception:
-        # Whatever it is, this is no moment to speak of it.
+        # During completion no error may be shown.
         return []
     return [name for name in found if is_plain(name)]
 
@@ -49,17 +49,17 @@ def is_plain(name: str) -> bool:
 def _asked(url: str, tier: str, prefix: str) -> list[str]:
     # Not at the top: it is loaded for every command, and few of them are completed.
     from fencehold.cli.wire import Wire, login_of  # noqa: PLC0415
-    from fencehold.client.endpoints import parse  # noqa: PLC0415
+    from fencehold.drivers.address import service_address  # noqa: PLC0415
     from fencehold.errors import FenceholdError  # noqa: PLC0415
 
-    address = parse(url)
+    address = service_address(url)
     greeting = (*login_of(address), *(("TIER", tier) if tier else ()))
     until = time.monotonic() + TOTAL_S
     for endpoint in address.endpoints:
         left_s = until - time.monotonic()
         if left_s <= 0:
             break
-        # Any node knows them, whether it leads or not; one that is away costs a part of the time.
+        # Any node knows them, whether it leads or not; an unreachable one costs a part of the time.
         with contextlib.suppress(OSError, UnicodeError, FenceholdError):
             wire = Wire(endpoint, *greeting, connect_s=min(left_s, _EACH_S), greet_s=min(left_s, _EACH_S))
             with contextlib.closing(wire):

@@ -1,10 +1,10 @@
-"""Configuration of a server: what options, the environment and a file say, put together and checked.
+"""Configuration of a server: options, environment variables and a file, merged and checked.
 
-1. An option wins over its variable, that over the file, that over the default.
-2. Where the journal is can be said in three ways, `data`, `memory` and `engine`. The nearest of them wins; two
-   that are equally near are an error.
-3. What is only for several nodes is refused where there can be but one.
-4. What can be known to be wrong without connecting anywhere is said here, and not by a server that half runs.
+1. An option overrides its variable, the variable overrides the file, and the file overrides the default.
+2. Three settings say where the journal is: `data`, `memory` and `engine`. The one from the source with the highest
+   precedence wins. Two from the same source are an error.
+3. Settings for several nodes are refused when the journal allows only one node.
+4. Mistakes that can be found without connecting anywhere are reported here, before a server starts.
 """
 
 import ipaddress
@@ -13,27 +13,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fencehold.cli.credentials import from_environment, password_of, with_password
+from fencehold.cli.credentials import from_environment, password_of
 from fencehold.cli.listeners import KINDS, check_installed
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
-from fencehold.client.endpoints import endpoint
 from fencehold.doors.resp.door import check_host
-from fencehold.engines.registry import journal_of, path_of, shown
+from fencehold.drivers.address import endpoint, shown, with_password
+from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
 from fencehold.server import Config
 
 SOURCES = ("option", "environment", "file", "default")
-"""From near to far."""
+"""From the highest precedence to the lowest."""
+_FIELDS = {"limits": "limits", "leader": "leader", "listener": "door"}
+"""The field of `Config` that each table of the file fills."""
 _NOT_CHOSEN = {"data": None, "memory": False, "engine": ""}
 _SHARED_ONLY = ("node", "advertise", "leader_timeout")
 _NAME_BYTES_MAX, _ADDRESS_BYTES_MAX = 128, 256
-"""What the other nodes take, see `doors.resp.nodes`."""
+"""What the other nodes accept, see `doors.resp.nodes`."""
 
 
 class Said(NamedTuple):
-    """A value, and where it was said."""
+    """A value, and the source it came from."""
 
     value: Any
     source: str
@@ -52,10 +54,10 @@ class Configuration(NamedTuple):
 
 
 def configured(given: Mapping[str, Said], file: File) -> Configuration:
-    """Put together what was said near (options, variables) and far (a file, defaults).
+    """Merge the settings given as options or variables with those of the file and the defaults.
 
     Raises:
-        UsageError: it cannot be so; the message names the setting.
+        UsageError: a setting, or a combination of settings, is not allowed; the message names it.
     """
     said = {name: _nearest(name, given, file) for name in SETTINGS}
     check_host(said["host"].value, insecure=said["insecure"].value)
@@ -69,7 +71,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         advertise=said["advertise"].value,
         insecure=said["insecure"].value,
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
-        **{table: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
+        **{_FIELDS[table]: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
     )
     if url:
         config = _settle_membership(config, said)
@@ -83,13 +85,14 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
 def effective(known: Configuration) -> dict[str, Any]:
     """The configuration as it may be shown: every setting and every bound, no secret."""
     tables = {
-        table: {key: getattr(getattr(known.server, table), key) for key in bounds_of(table)} for table in TABLES
+        table: {key: getattr(getattr(known.server, _FIELDS[table]), key) for key in bounds_of(table)}
+        for table in TABLES
     }
     return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables}
 
 
 def show(known: Configuration) -> None:
-    """Write what a server would be started with, and who said so."""
+    """Print what a server would be started with, and where each value comes from."""
     values = effective(known)
     sources = {name: said.source for name, said in known.said.items()}
     if known.as_json:
@@ -120,7 +123,7 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
 
 
 def _settle_journal(said: dict[str, Said]) -> str:
-    """Decide where the journal is; returns the URL of one that nodes share, password and all, or nothing."""
+    """Decide where the journal is; returns the URL of a shared one with its password, or an empty string."""
     chosen = _chosen(said)
     for name, nothing in _NOT_CHOSEN.items():
         if name != chosen:
@@ -134,7 +137,7 @@ def _settle_journal(said: dict[str, Said]) -> str:
 
 
 def _chosen(said: Mapping[str, Said]) -> str:
-    # `memory = false` says nothing of where the journal is.
+    # `memory = false` does not say where the journal is.
     ways = [name for name in _NOT_CHOSEN if said[name].source != "default" and said[name].value]
     for source in SOURCES:
         near = [name for name in ways if said[name].source == source]
@@ -150,7 +153,7 @@ def _settle_engine(said: dict[str, Said], password_file: Said) -> str:
     url, source = said["engine"]
     directory = path_of(url)
     if directory == url and "/" not in url:
-        # `etcd`, or `10.0.0.1:2379`: hardly a directory.
+        # `etcd`, or `10.0.0.1:2379`: probably not a directory.
         raise UsageError(
             f"{url} is no engine: write etcd://HOST, zookeeper://HOST or postgresql://HOST/DATABASE; "
             f"for a directory of that name, --data {url}"
@@ -162,7 +165,7 @@ def _settle_engine(said: dict[str, Said], password_file: Said) -> str:
         journal_of(url)
         said["memory"], said["engine"] = Said(True, source), Said("", "default")
         return ""
-    # A variable is nearer than a file that only the file names.
+    # A password variable overrides a password file that only the configuration file names.
     is_far = password_file.source == "file" and from_environment()
     url = with_password(url, password_of(None if is_far else password_file.value))
     journal_of(url)
@@ -175,7 +178,7 @@ def _refuse_membership(said: Mapping[str, Said]) -> None:
         if said[name].source != "default":
             raise UsageError(
                 f"{_where(said[name], name)} is for nodes that share a journal, and this journal is for a server "
-                "alone: say --engine etcd://…, zookeeper://… or postgresql://…, too"
+                "alone: add --engine etcd://…, zookeeper://… or postgresql://…"
             )
 
 
@@ -190,24 +193,24 @@ def _settle_membership(config: Config, said: dict[str, Said]) -> Config:
     if config.patience.leader_timeout_s < least_s:
         raise UsageError(
             f"a leader timeout of {config.patience.leader_timeout_s:g} s is too short: a leader may be silent for "
-            f"{config.leader.tick_s:g} s (leader.tick_s), so say {least_s:g} s or more"
+            f"{config.leader.tick_s:g} s (leader.tick_s), so set {least_s:g} s or more"
         )
     return config
 
 
 def _own_name(config: Config) -> str:
-    # Of a port that is still to be chosen, the server makes it itself.
+    # Port 0: the server makes the name itself once it knows its port.
     return f"{socket.gethostname()}:{config.port}" if config.port else ""
 
 
 def _advertised(config: Config) -> str:
-    """Where others reach this node: as was said, or where it listens. Empty if that port is still to be chosen."""
+    """The address at which others reach this node: the advertised one, or where it listens. Empty for port 0."""
     said = config.advertise
     if not said and not config.port:
         return ""
     host, port = endpoint(said, config.port) if said else (config.host, config.port)
     if _is_any(host):
-        raise UsageError(f"{host} is no address that others could connect to: say --advertise HOST:PORT, too")
+        raise UsageError(f"others cannot connect to {host}: add --advertise HOST:PORT")
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if len(address.encode()) > _ADDRESS_BYTES_MAX or not address.isprintable():
         raise UsageError(f"an address has at most {_ADDRESS_BYTES_MAX} bytes, all printable: {address[:60]!r}")
@@ -222,7 +225,7 @@ def _is_any(host: str) -> bool:
 
 
 def _where(said: Said, name: str) -> str:
-    """What somebody wrote to say it."""
+    """How the user wrote the setting: as an option, a variable or a key in the file."""
     match said.source:
         case "option":
             return f"--{name.replace('_', '-')}"

@@ -1,17 +1,12 @@
 """Credentials of an engine: its password comes from a file or the environment, not from a command line."""
 
 import os
-import re
 from pathlib import Path
-from urllib.parse import quote
 
-from fencehold.engines.registry import shown
 from fencehold.errors import UsageError
 
 VARIABLE = "FENCEHOLD_ENGINE_PASSWORD"
 _BYTES_MAX = 4_096
-# Not of a directory or of memory, which have no users.
-_AUTHORITY = re.compile(r"(?!(?:file|memory):)([a-z]+://)(?:([^/?#]*)@)?", re.IGNORECASE)
 
 
 def password_of(file: Path | None) -> str:
@@ -31,16 +26,3 @@ def password_of(file: Path | None) -> str:
 
 def from_environment() -> str:
     return os.environ.get(VARIABLE, "")
-
-
-def with_password(url: str, password: str) -> str:
-    """The URL with the password of the user it names."""
-    found = _AUTHORITY.match(url)
-    if not password or not found:
-        return url
-    scheme, login, rest = found[1], found[2], url[found.end() :]
-    if not login:
-        raise UsageError(f"a password needs its user: write {scheme}USER@… as the engine, not {shown(url)}")
-    if ":" in login:
-        raise UsageError(f"the engine's password is given twice: take it out of the URL, {shown(url)}")
-    return f"{scheme}{login}:{quote(password, safe='')}@{rest}"

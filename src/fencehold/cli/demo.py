@@ -1,8 +1,9 @@
 """`fencehold demo`: why a lock alone is not enough, played with real processes and a real server.
 
-A worker takes a lock, reads a wallet, and is stopped (SIGSTOP: a collector's pause, a moved machine, a closed lid)
-for longer than its lease. Another is granted and withdraws. Then the first goes on where it was and writes. Twice:
-once into a wallet that checks nothing, once into one that refuses a smaller fence.
+A worker takes a lock, reads a wallet, and is stopped (SIGSTOP: like a garbage collection, a live migration, a
+closed laptop) for longer than its lease. Another is granted the lock and withdraws money. Then the first
+continues where it was and writes. This is shown twice: once into a wallet that checks nothing, once into one that
+refuses a smaller fence.
 """
 
 import json
@@ -45,7 +46,7 @@ class Outcome(NamedTuple):
 
 
 class Stage:
-    """Where it is played: the words, in colour for people, and the time they need to be read."""
+    """The output of the demo: text, in colour for people, and pauses to read it."""
 
     def __init__(self, pace_s: float, silent: bool) -> None:
         self._pace_s = pace_s
@@ -53,7 +54,7 @@ class Stage:
         self._out = console()
 
     def say(self, who: str, text: str, style: str = "") -> None:
-        """One line of the play."""
+        """One line of the demo."""
         if self._silent:
             return
         self._out.print(f"  {who:<8}", style=f"bold {style}".strip(), end="")
@@ -61,7 +62,7 @@ class Stage:
         time.sleep(self._pace_s)
 
     def head(self, text: str) -> None:
-        """A heading, or a line of telling."""
+        """A heading, or a line of narration."""
         if not self._silent:
             self._out.print(text, style="bold")
             time.sleep(self._pace_s)
@@ -123,7 +124,7 @@ def _serve(place: Path) -> tuple["subprocess.Popen[bytes]", str]:
 
 
 def _act(stage: Stage, place: Path, url: str, ttl_s: float, fenced: bool) -> Outcome:
-    """One act of the play."""
+    """One act of the demo."""
     wallet = place / f"wallet-{int(fenced)}.sqlite"
     open_wallet(wallet, _START)
     stage.head("Second act: the wallet refuses a smaller fence" if fenced else "First act: a lock, and no fence")
@@ -138,7 +139,7 @@ def _act(stage: Stage, place: Path, url: str, ttl_s: float, fenced: bool) -> Out
             bob.go()
             bob.hear("written")
             stage.say("Bob", f"hands out {_SECOND}, writes: {balance(wallet)}", "magenta")
-        # The go she waits for is there when she wakes: she writes at once, as code that was paused does.
+        # The signal to write is already there when she wakes: she writes at once, as paused code does.
         ann.go()
         ann.process.send_signal(signal.SIGCONT)
         stage.say("Ann", f"wakes up and goes on where she was: hands out {_FIRST}, writes …", "cyan")
@@ -161,7 +162,7 @@ def _told(stage: Stage, seen: Outcome, second: int) -> Outcome:
 
 
 class Worker:
-    """A process that takes the lock, reads, waits for the word, and writes."""
+    """A process that acquires the lock, reads, waits for the signal, and writes."""
 
     def __init__(self, url: str, wallet: Path, ttl_s: float, fenced: bool, amount: int) -> None:
         words = [url, str(wallet), str(ttl_s), str(int(fenced)), str(amount)]

@@ -1,4 +1,4 @@
-"""`fencehold doctor`: is this machine, and the server it reaches, fit for the work? What to do where not."""
+"""`fencehold doctor`: check this machine and the server it reaches, with advice for each problem."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def doctor(
 ) -> None:
     """Check the server, its disk or its engine, the nodes, the clock and what is installed. Exits 1 if one fails.
 
-    The disk is the server's, where its journal is, as it sees it; so are the servers of its engine.
+    Its disk and the servers of its engine are checked as the server sees them.
     """
     findings = []
     for finding in all_findings(url, data):

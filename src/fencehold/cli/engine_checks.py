@@ -1,6 +1,6 @@
-"""Checks of what keeps the server's journal: its disk, where it is, and how many servers of its engine are up.
+"""Checks of the journal's storage: its disk, and how many servers of its engine are up.
 
-All of it is as the server sees it (NODE.HEALTH): this machine may be another, and has another disk.
+All of it is as the server sees it (NODE.HEALTH): this command may run on another machine, with another disk.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ _GIB = 1 << 30
 
 
 def engine(health: dict[str, Any]) -> Iterator[Finding]:
-    """What a server says of what keeps its journal."""
+    """Findings from what a server reports about its journal's storage."""
     if health["note"]:
         yield Finding("engine", "warn", health["note"], "see the server's log, and its engine's")
     if health["data"] is not None:
         yield file_system(health["file_system"], health["data"])
         yield room(health["disk_free_bytes"], health["disk_total_bytes"], health["data"])
-    # An older server does not say; of a disk that has enough all is said.
+    # An older server does not report this; for a disk with enough room, the disk check says all.
     if health.get("room_what") and (health["data"] is None or health["room"] != "ample"):
         yield journal_room(health)
     if health["members"]:
@@ -33,12 +33,12 @@ def engine(health: dict[str, Any]) -> Iterator[Finding]:
 
 
 def file_system(kind: str, place: str) -> Finding:
-    """Is what is written there kept?"""
+    """Is what is written there durable?"""
     said = f"{kind or 'unknown'} at {place}"
     if kind in _VOLATILE:
         return Finding("file system", "warn", said, "gone at the next reboot: put --data on a disk")
     if kind in _REMOTE:
-        advice = "locks and syncs over a network are not to be relied on: use a local disk"
+        advice = "locks and syncs over a network are not reliable: use a local disk"
         return Finding("file system", "warn", said, advice)
     return Finding("file system", "ok", said)
 
@@ -52,7 +52,7 @@ def room(free_bytes: int, total_bytes: int, place: str) -> Finding:
 
 
 def journal_room(health: dict[str, Any]) -> Finding:
-    """Does what keeps the journal take more, and does the server hold back new work because it does not?"""
+    """Has the journal's storage room for more, or does the server hold back new work because it has not?"""
     used, allowed, note = health["room_used_bytes"], health["room_allowed_bytes"], health["room_note"]
     known = used is not None and allowed is not None
     said = f"{health['room_what']}: {used >> 20} of {allowed >> 20} MiB in use" if known else health["room_what"]
@@ -65,13 +65,13 @@ def journal_room(health: dict[str, Any]) -> Finding:
 
 
 def syncing(check: str, p50_ms: float, worst_ms: float, count: int, *, is_disk: bool = True) -> Finding:
-    """How long does it take until something is kept, and can that be so?"""
+    """How long does an append take, and is that plausible?"""
     said = f"p50 {p50_ms:.2f} ms, worst of {count} {worst_ms:.2f} ms"
     if p50_ms > _SLOW_MS:
-        what = "use a faster disk" if is_disk else "see the engine's disks, and the way to it"
+        what = "use a faster disk" if is_disk else "check the engine's disks, and the network to it"
         return Finding(check, "warn", said, f"every grant waits for one: {what}")
     if p50_ms < _TOO_FAST_MS and is_disk:
-        return Finding(check, "warn", said, "too fast for a disk: something only says that it synced")
+        return Finding(check, "warn", said, "too fast for a disk: something only pretends to sync")
     return Finding(check, "ok", said)
 
 

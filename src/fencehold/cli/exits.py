@@ -37,14 +37,14 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.NO: "no: busy, not had in time, held by nobody, a check failed; of `serve`: the node had to stop",
+    Exit.NO: "no: busy, not acquired in time, held by nobody, a check failed; of `serve`: the node had to stop",
     Exit.USAGE: "the command line, or the configuration, is wrong; nothing happened",
-    Exit.DAMAGED: "what the data directory, or the backup, holds is not what was written; an operator must decide",
-    Exit.UNAVAILABLE: "no server was reached, or it cannot serve; of `serve`: the address or the data is taken",
-    Exit.INTERNAL: "a bug of Fencehold",
+    Exit.DAMAGED: "the data directory, or the backup, is damaged; an operator must decide",
+    Exit.UNAVAILABLE: "no server was reached, or it cannot serve; of `serve`: address or data directory is in use",
+    Exit.INTERNAL: "a bug in Fencehold",
     Exit.LOST: "the hold was lost while it was needed; `run` has ended the command",
     Exit.UNKNOWN: "the answer was lost: it may have happened",
-    Exit.DENIED: "not allowed; of `serve`: the engine refuses the credentials or rights it was shown",
+    Exit.DENIED: "not allowed; of `serve`: the engine refuses the credentials, or they lack a permission",
     Exit.CANNOT_EXECUTE: "of `run`: the command was found and could not be executed",
     Exit.NOT_FOUND: "of `run`: the command was not found",
     Exit.SIGNAL: "ended by signal n; of `run`: the command was",
@@ -66,5 +66,5 @@ _OF_ERRORS: tuple[tuple[type[FenceholdError], Exit], ...] = (
 
 
 def exit_of(error: FenceholdError) -> Exit:
-    """The exit code of an error: the first kind in the table that it is one of."""
+    """The exit code of an error: the first class in the table that matches it."""
     return next((code for kind, code in _OF_ERRORS if isinstance(error, kind)), Exit.NO)

@@ -1,7 +1,7 @@
 """Failures: an error becomes one clear sentence on stderr and an exit code; a traceback only if it is a bug.
 
-Where JSON was asked for, the sentence is in a line of JSON, with the same words in every command: a script that
-reads stdout as JSON can read stderr so, too.
+With `--json`, the sentence is in a line of JSON, with the same keys in every command: a script that reads stdout
+as JSON can read stderr in the same way.
 """
 
 import functools
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 
 _in_json: ContextVar[bool] = ContextVar("_in_json", default=False)
-"""Whether the command that runs was asked for JSON."""
+"""Whether the running command was given `--json`."""
 
 
 def complain(message: str, hint: str = "") -> None:
@@ -39,7 +39,7 @@ def complain_in_json(code: int, message: str, hint: str = "", **facts: Any) -> N
 
 
 def fail(code: Exit, message: str, hint: str = "", **facts: Any) -> typer.Exit:
-    """Complain; raise what is returned. More facts are for programs: people have read them in the message."""
+    """Report the failure; raise what is returned. `facts` go into the JSON: for people they are in the message."""
     if _in_json.get():
         complain_in_json(code, message, hint, **facts)
     else:
@@ -48,7 +48,7 @@ def fail(code: Exit, message: str, hint: str = "", **facts: Any) -> typer.Exit:
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with its errors told as they should be."""
+    """The command, with its errors reported in the right form."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -68,7 +68,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _reported(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with our own bugs told for what they are: with all that is known, and a code of their own."""
+    """The command, with our own bugs reported as bugs: with a traceback and their own exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -79,7 +79,9 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
             raise
         except Exception:
             traceback.print_exc()
-            raise fail(Exit.INTERNAL, "this is a bug of Fencehold: please report it, with what is above") from None
+            raise fail(
+                Exit.INTERNAL, "this is a bug in Fencehold: please report it, with the lines above"
+            ) from None
         finally:
             _in_json.reset(before)
 
@@ -87,6 +89,6 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _stop_writing() -> None:
-    # Whoever read our output has seen enough (`fencehold ls | head`). Without this, Python complains at its end.
+    # The reader of our output has closed the pipe (`fencehold ls | head`). Python would complain at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(Exit.SIGNAL + 13)

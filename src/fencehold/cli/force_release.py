@@ -1,4 +1,4 @@
-"""`fencehold break`: an operator ends a hold. It shows whose it is, asks, and cannot hit the next holder."""
+"""`fencehold break`: an operator force-releases a hold. It asks first, and cannot hit the next holder."""
 
 import sys
 from typing import Annotated
@@ -17,18 +17,18 @@ from fencehold.cli.wire import wired
 
 def break_(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Force-release a name; whoever is next in the queue is granted.
+    """Force-release a name; the next waiter in the queue is granted.
 
-    The old holder is not stopped by this: tell your guards the minimum fence that this prints, and its writes are
-    refused. Only holds that were seen are ended: if the name changes hands meanwhile, its new holder keeps it.
+    This does not stop the old holder: tell your guards the minimum fence that this prints, and they refuse its
+    writes. Only holds that were shown are ended: if the name has a new holder by then, that one keeps it.
     """
     with wired(url, tier=tier) as wire:
-        # A program is told of every hold that ends; a person is asked about some.
+        # A program gets every hold that ends; a person sees the first rows.
         view = view_of(wire, name, None if as_json else ROWS)
         if not view["holds"]:
             raise fail(Exit.NO, f"nobody holds {clean(name)}")
@@ -38,17 +38,21 @@ def break_(
     if as_json:
         say_json({**broken, "holds": shapes.lock(view)["holds"]})
     elif broken["ended"]:
-        # No guard goes by a fence of the other tier.
+        # Guards do not use fences of the tier EFFICIENCY.
         guards = f"; tell your guards: minimum fence {broken['fence']}"
         say("broken" if tier == "EFFICIENCY" else f"broken{guards}")
     if not broken["ended"]:
-        raise fail(Exit.NO, f"{clean(name)} has changed hands since: nothing was broken")
+        raise fail(Exit.NO, f"{clean(name)} has another holder by now: nothing was broken")
 
 
 def _ask(view: dict[str, object], as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise fail(Exit.USAGE, "nobody is there to be asked", "say --yes if you mean it")
+        raise fail(
+            Exit.USAGE,
+            "cannot ask: stdin is not a terminal, or --json was given",
+            "add --yes to break it without asking",
+        )
     show(view)
-    note("\nIts holder is told that the hold is lost, and may still be in the middle of its work.")
+    note("\nIts holder is notified that the hold is lost, and may still be in the middle of its work.")
     if not typer.confirm(f"Break {clean(view['name'])}?", err=True):
-        raise fail(Exit.NO, "left as it was")
+        raise fail(Exit.NO, "nothing was changed")

@@ -1,7 +1,7 @@
-"""Holding: locks held by a thread of their own, for a main thread that waits for signals and for a child.
+"""Locks that a background thread holds, for a main thread that waits for signals and for a child.
 
-The main thread is told by `wake` that something happened, and looks: `granted`, `result`, `loss`. Whether a hold
-can be trusted is for the SDK to say; nothing here decides it.
+`wake` notifies the main thread that something happened; it then reads `granted`, `result` and `loss`. The SDK
+decides whether a hold can be trusted; nothing here does.
 """
 
 import asyncio
@@ -18,37 +18,37 @@ from fencehold.locks.views import Explanation
 from fencehold.types import CORRECTNESS, Tier
 
 _CLOSE_S = 2.0
-"""How long to wait for the service to hear that we let go. Should it not, it sees the connection close."""
+"""How long to wait for the answer to the release. Without one, the service sees the connection close."""
 
 
 _QUIET_S = 0.3
-"""A wait as short as this is not worth a word."""
+"""A shorter wait is not reported."""
 _LOOK_AGAIN_S = 1.0
 
 
 class NotGiven(Unsupported):
-    """What is at the URL does not give what was asked for."""
+    """The backend of the URL does not support the request."""
 
     hint = "here that is: fencehold run --tier efficiency …"
 
 
 class Wanted(NamedTuple):
-    """What is to be held, and on which terms."""
+    """What to hold, and with which options."""
 
     names: list[str]
     ttl: float
     timeout: float | None
     owner: str
-    """Shown beside the process to whoever asks who holds it."""
+    """Shown beside the process to users who ask who holds it."""
     shared: bool = False
     limit: int = 0
     tier: Tier = CORRECTNESS
     called: str = "fencehold run"
-    """What the client is called, to others."""
+    """The client name that others see."""
 
 
 class Holding(threading.Thread):
-    """One hold, from asking for it to letting go."""
+    """One hold, from the acquire to the release."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Holding(threading.Thread):
         wake: Callable[[], object],
         on_waiting: Callable[[Explanation], object] | None = None,
     ) -> None:
-        """`on_waiting` is told, in the thread, who has what is waited for: each time that is somebody else."""
+        """`on_waiting` is called in the thread with the holder of the name, each time the holder changes."""
         super().__init__(name="fencehold holding", daemon=True)
         self._on_waiting = on_waiting
         self._url = url
@@ -80,13 +80,13 @@ class Holding(threading.Thread):
         return self._hold.fence if isinstance(self._hold, aio.Hold) else 0
 
     def variables(self) -> dict[str, str]:
-        """What the command is told of it."""
+        """The environment variables of the command."""
         names = self._wanted.names
         fence = {"FENCEHOLD_FENCE": str(self.fence)} if self.fence else {}
         return {**fence, "FENCEHOLD_NAME": names[0], "FENCEHOLD_NAMES": "\n".join(names)}
 
     def result(self) -> None:
-        """Raise what kept it from being granted, if something did and it is over."""
+        """Raise the error of the acquire, if it has failed."""
         if self._failure is not None and not self.granted:
             raise self._failure
 
@@ -102,13 +102,13 @@ class Holding(threading.Thread):
         return ""
 
     def end(self) -> str:
-        """Let go, or withdraw the request. Returns how it was lost before, if it was."""
+        """Release the hold, or withdraw the request. Returns how the hold was lost before, if it was."""
         lost = self.loss()
         if self._made.wait(_CLOSE_S) and self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 # A loop that has closed meanwhile has nothing left to end.
                 self._loop.call_soon_threadsafe(self._let_go)
-        # After a loss there is nothing to give back, and often nobody to tell.
+        # After a loss there is nothing to release, and often no server to reach.
         self.join(_CLOSE_S if not lost else _CLOSE_S / 10)
         return lost or (str(self._failure) if isinstance(self._failure, HoldLost) else "")
 
@@ -130,7 +130,7 @@ class Holding(threading.Thread):
         self._made.set()
         ttl = self._wanted.ttl
         connecting = aio.connect(self._url, ttl=ttl, grace=min(1.0, ttl), name=self._wanted.called)
-        # What cannot be given is said before anything is reached.
+        # An unsupported request is refused before anything is contacted.
         try:
             connecting.plan.source(self._wanted.tier)
         except Unsupported as error:
@@ -156,11 +156,11 @@ class Holding(threading.Thread):
                     telling.cancel()
 
     async def _tell_whom(self, client: aio.Client, tell: Callable[[Explanation], object]) -> None:
-        """While this waits: who has what it waits for."""
+        """During the wait: who holds the name."""
         told: object = None
         await asyncio.sleep(_QUIET_S)
         while not self.granted:
-            # A server that is away for a moment, or a backend that does not know: there is nothing to tell.
+            # The server is unreachable for a moment, or the backend does not know: there is nothing to show.
             with contextlib.suppress(FenceholdError):
                 for name in self._wanted.names:
                     seen = await client.explain(name, tier=self._wanted.tier)

@@ -29,10 +29,10 @@ from fencehold.cli.tables import cells_of, shortened
 from fencehold.cli.wire import Wire, facts, wired
 
 HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
-"""Of a list of names: what `row` tells of each."""
+"""The columns of a list of names, as `row` fills them."""
 _PAGE, _PAGE_WITH_HOLDS = 1_000, 250
 ROWS = 100
-"""How many holders, and how many waiters, of a name are shown unless more are asked for."""
+"""How many holders, and how many waiters, of a name are shown by default."""
 
 
 def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
@@ -48,7 +48,7 @@ def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = Fal
 
 
 def row(name: dict[str, Any]) -> tuple[str, ...]:
-    """A name in a list, with its oldest holder; or for whom it is kept, though nobody holds it."""
+    """A name in a list, with its oldest holder; or the client it is kept for, if no one holds it."""
     oldest = name["hold"]
     held_for = ago(shapes.age_ms(oldest, "held_ms")) if oldest else ""
     by = holder(oldest, name["holders"])
@@ -89,10 +89,10 @@ def info(
 
 
 def view_of(wire: Wire, name: str, rows: int | None = ROWS) -> dict[str, Any]:
-    """What LOCK.INFO tells of a name, page by page: up to so many holds and waiters; with None, all of them."""
+    """LOCK.INFO of a name, page by page: up to this many holds and waiters; with None, all of them."""
     view: dict[str, Any] = wire.call("LOCK.INFO", name, "COUNT", min(rows or _PAGE, _PAGE))
     for items, count in (("holds", "hold_count"), ("waiters", "waiter_count")):
-        # Not more than there were at first: those who come meanwhile could make it go on for ever.
+        # Not more than there were at first: with new waiters arriving, the loop might never end.
         wanted = view[count] if rows is None else min(rows, view[count])
         cursor = view[f"{items}_cursor"]
         while cursor and len(view[items]) < wanted:
@@ -123,7 +123,7 @@ def _show_listed(view: dict[str, Any]) -> None:
     out = console()
     # All that hold a name hold it in one mode.
     state = f"held, {shapes.MODES[view['holds'][0]['mode']]}" if holds else unheld(view)
-    # As one line, whatever the name is: whoever asked for it knows it.
+    # As one line, even for a long name: the user typed it.
     out.print(shortened(clean(view["name"]), max(20, columns() - cells_of(state) - 2)), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")
     if holds:
@@ -135,7 +135,7 @@ def _show_listed(view: dict[str, Any]) -> None:
 
 
 def _end(hold: dict[str, Any]) -> str:
-    """When a hold ends by itself: for a person also by the clock."""
+    """When a hold expires: for a person also as a time of day."""
     ms = hold["left_ms"]
     return f"{clock_time(ms)}, in {ago(ms)}" if ms >= 0 and to_person() else left(ms)
 
@@ -149,7 +149,7 @@ def _patience(waiter: dict[str, Any]) -> str:
 
 
 def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
-    """List the sessions: who is there, what each holds and waits for."""
+    """List the sessions: the client of each, how much it holds and waits for."""
     with wired(url, tier=tier) as wire:
         if as_json:
             for one in _all_sessions(wire):
@@ -183,7 +183,7 @@ def _all_sessions(wire: Wire) -> Iterator[dict[str, Any]]:
 
 
 def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
-    """Show what the node that leads says of itself: its version, role, position, counts."""
+    """Show the state of the leader: its version, role, position, counts."""
     with wired(url, patience_s=0, tier=tier) as wire:
         found = {"url": f"fencehold://{wire.endpoint}", **shapes.server(facts(wire))}
     if as_json:
@@ -194,7 +194,7 @@ def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
 
 def ping(
     any_role: Annotated[
-        bool, typer.Option("--any", help="Be content with a node that answers, whether it leads or not.")
+        bool, typer.Option("--any", help="Succeed if a node answers, whether it leads or not.")
     ] = False,
     url: Url = URL,
     as_json: Json = False,

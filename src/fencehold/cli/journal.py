@@ -1,8 +1,8 @@
-"""`fencehold journal`: back a journal up, move it to another engine, look into one.
+"""`fencehold journal`: back up a journal, move it to another engine, inspect one.
 
-1. Nothing is written that may not be whole: a backup is put in its place at the end, a journal is begun in one
-   step, and before that a backup is read to its end.
-2. What is in the place already stays there, unless the command says otherwise.
+1. Writes are atomic: a backup gets its name at the end, a journal is started in one step, and before that the
+   whole backup is read and checked.
+2. Existing files and journals are not overwritten, unless the user says so.
 3. A password in a URL is never shown.
 """
 
@@ -29,13 +29,14 @@ from fencehold.cli.backups import (
     summary,
     written,
 )
-from fencehold.cli.credentials import password_of, with_password
+from fencehold.cli.credentials import password_of
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
 from fencehold.cli.output import ago, clean, note, say_facts, say_json, tell
 from fencehold.cli.shapes import instant
-from fencehold.engines.registry import journal_of, path_of, shown
+from fencehold.drivers.address import shown, with_password
+from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import AlreadyOwned, OutcomeUnknown, UsageError
 from fencehold.journal.port import Journal
 from fencehold.runtime.calendar import now_us
@@ -56,7 +57,7 @@ PasswordFile = Annotated[
         "--engine-password-file",
         envvar="FENCEHOLD_ENGINE_PASSWORD_FILE",
         metavar="FILE",
-        help="The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
+        help="The password of the user that --engine names; or set $FENCEHOLD_ENGINE_PASSWORD.",
         show_default=False,
     ),
 ]
@@ -71,7 +72,7 @@ def export_(
 ) -> None:
     """Write all that a journal holds to one file.
 
-    A cluster may go on: it is read beside whoever leads, and not disturbed. A server that keeps its journal in a
+    A cluster may keep serving: reading does not disturb the leader. A server that keeps its journal in a
     directory owns it: use `fencehold backup` while it runs.
     """
     check_output(file, as_json)
@@ -91,12 +92,12 @@ def import_(
     fence_above: Annotated[
         int | None,
         typer.Option(
-            "--fence-above", metavar="N", min=0, help="Let all fences be above this one, too.", show_default=False
+            "--fence-above", metavar="N", min=0, help="Start all fences above this one, too.", show_default=False
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let an empty journal begin with a backup.
+    """Start an empty journal from a backup.
 
     The backup is read whole first: one that is damaged changes nothing. Fences go on far above those in it, so
     that none that was granted since it was made is granted again.
@@ -179,7 +180,7 @@ def _is_from_environment(context: typer.Context, name: str) -> bool:
 
 
 def _existing(engine: str, password_file: Path | None) -> Journal:
-    """A journal that is to be read: to make an empty one would help nobody."""
+    """A journal to read: creating an empty one would not help."""
     path = path_of(engine)
     if path is not None and not os.path.isdir(path):
         raise UsageError(f"{clean(path)} is no journal: there is no such directory")
@@ -187,7 +188,7 @@ def _existing(engine: str, password_file: Path | None) -> Journal:
 
 
 def _fillable(engine: str, password_file: Path | None) -> Journal:
-    """A journal that is to begin with a backup, and to be there when this command has ended."""
+    """A journal to start from a backup; it must outlive this command."""
     journal = _journal(engine, password_file)
     if not journal.declared.durable:
         raise UsageError(f"{shown(engine)} keeps nothing: all would be gone with this command")
@@ -215,7 +216,7 @@ def _make_way(engine: str) -> None:
 
 @contextlib.contextmanager
 def _told(engine: str) -> Iterator[None]:
-    """What a journal says, with what to do about it."""
+    """The error of a journal, with a hint."""
     try:
         yield
     except AlreadyOwned as error:

@@ -1,7 +1,7 @@
 """`acquire`, `extend`, `release`: a hold that outlives the process that took it, for scripts of several processes.
 
-The hold has a ttl of its own and nothing renews it: whoever looks sees when it ends. Its session is left, not
-closed, with a grace as long as the ttl. The token that `acquire` prints is what the other two take.
+The hold has a ttl of its own and nothing renews it: `info` and `ls` show when it ends. Its session stays open,
+with a grace (the reconnect window) as long as the ttl. The other two take the token that `acquire` prints.
 """
 
 import contextlib
@@ -37,10 +37,18 @@ from fencehold.cli.output import ago, clean, clock_time, note, say, say_json, to
 from fencehold.cli.people import holding
 from fencehold.cli.tokens import Token, decode
 from fencehold.cli.wire import Wire, connect, patiently, wired
-from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, SessionExpired, Unavailable, UsageError
+from fencehold.errors import (
+    FenceholdError,
+    OutcomeUnknown,
+    Overloaded,
+    PermissionDenied,
+    SessionExpired,
+    Unavailable,
+    UsageError,
+)
 
 _RESUMES_MAX = 100
-"""How often one wait may be taken up again: more changes of leaders than a script should sit through."""
+"""How often one wait may resume its session: more failovers than a script should wait through."""
 
 TokenText = Annotated[str, typer.Argument(metavar="TOKEN", help="What `acquire` printed; - reads it from stdin.")]
 
@@ -79,21 +87,32 @@ def acquire(
             if grant is not None:
                 _print(member.token(name, grant["fence"]), ttl, as_json)
         except BaseException:
-            # Whatever went wrong, a signal included: nothing may stay held that nobody has a token for. If the
-            # server cannot be told, it ends with the ttl; what went wrong is what is to be told here.
+            # On any failure, a signal included: no hold may remain without a token. If the
+            # server cannot be reached, the hold ends with its ttl; the original error is what is reported here.
             with contextlib.suppress(FenceholdError):
                 member.wire.call("SESSION.CLOSE")
             raise
         if grant is None:
             member.wire.call("SESSION.CLOSE")
-            view = member.wire.call("LOCK.INFO", name)
+            view = _seen(member.wire, name)
     if view is not None:
         raise _busy(view, wait)
 
 
+def _seen(wire: Wire, name: str) -> dict[str, Any]:
+    """Who has a name; one who may not see that is told that it is busy, and no more."""
+    try:
+        view: dict[str, Any] = wire.call("LOCK.INFO", name)
+    except PermissionDenied:
+        return {"name": name}
+    return view
+
+
 def _busy(view: dict[str, Any], wait: float | None) -> typer.Exit:
-    """Who has it instead, as it is now; a name that has become free since may be asked for again."""
+    """Who holds it now. If the name has become free since, the caller may try again."""
     waited = f"was not acquired within {ago(wait * 1000)}" if wait else "is busy"
+    if "holds" not in view:
+        return fail(Exit.NO, f"{clean(view['name'])} {waited}", name=view["name"], holds=None, waiter_count=None)
     hint = "" if view["holds"] or view["kept"] else "it has become free since: try again"
     seen = shapes.lock(view)
     facts = {"name": seen["name"], "holds": seen["holds"], "waiter_count": seen["waiter_count"]}
@@ -107,7 +126,7 @@ def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
 
 
 class Member:
-    """A session of this process, on whichever node leads."""
+    """A session of this process, on the node that leads."""
 
     def __init__(self, url: str, ttl: float, tier: str, called: str) -> None:
         self._url = url
@@ -125,18 +144,18 @@ class Member:
         return Token(self._opened["session"], self._opened["secret"], fence, name, self._tier)
 
     def resume(self) -> None:
-        """Take the session up again where the service is now."""
+        """Resume the session at the current leader."""
         self.close()
         self.wire = connect(self._url, tier=self._tier)
         self.wire.call("SESSION.RESUME", self._opened["session"], self._opened["secret"])
 
     def close(self) -> None:
-        """Leave: the session goes on without us."""
+        """Disconnect: the session stays open without us."""
         self.wire.close()
 
 
 def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | int, ...]) -> Any:
-    """The grant, waited for; None if it was not to be had. It waits on when the node has ended, or is busy."""
+    """Wait for the grant; None if it was not granted in time. It keeps waiting when the node ends, or is busy."""
     until = inf if wait is None else time.monotonic() + wait
     request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", "TTL", _ms(member.ttl), *mode)
     for _ in range(_RESUMES_MAX):
@@ -145,7 +164,7 @@ def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | i
         except Overloaded:
             raise
         except (Unavailable, OutcomeUnknown):
-            # Asked again under the same number, it is the same request: nothing is asked for twice.
+            # Idempotent: with the same number, it is the same request.
             member.resume()
     return _waited(member, request, until)
 
@@ -208,7 +227,7 @@ def extend(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Let a hold last for its ttl from now. Exits 75 if it is lost."""
+    """Extend a hold: it ends its ttl from now. Exits 75 if it is lost."""
     held = _read(token)
     with wired(url, tier=held.tier) as wire:
         longest_ms = _resume(wire, held)["ttl_ms"]
@@ -223,7 +242,7 @@ def extend(
 
 
 def release(token: TokenText, url: Url = URL, as_json: Json = False) -> None:
-    """Give back what `acquire` took. Exits 75 if it was lost before."""
+    """Release the hold of an `acquire`. Exits 75 if it was lost before."""
     held = _read(token)
     with wired(url, tier=held.tier) as wire:
         _resume(wire, held)
@@ -243,7 +262,7 @@ def _resume(wire: Wire, held: Token) -> Any:
     try:
         return wire.call("SESSION.RESUME", held.session, held.secret)
     except SessionExpired:
-        message = f"{clean(held.name)} with fence {held.fence} is not held any more: it ran out, or was released"
+        message = f"{clean(held.name)} with fence {held.fence} is no longer held: it expired, or was released"
         raise fail(Exit.LOST, message) from None
 
 

@@ -1,6 +1,6 @@
-"""Checks of what the server has to do: does one client flood it, and does it take new work?
+"""Checks of the server's load: does one client flood it, and does it accept new work?
 
-A server says so in INFO and NODE.HEALTH; one that is older says nothing of it, and nothing is found.
+The server reports that in INFO and NODE.HEALTH; an older one does not, and then there are no findings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,19 +9,21 @@ from typing import Any
 from fencehold.cli.findings import Finding
 
 _FULL = 0.8
-"""The part of its room that what keeps the journal may have used before that is worth a word."""
+"""The share of the journal's room that may be used before the check mentions it."""
 _MIB = 1 << 20
-_HELD_BACK = "what is held can be released and renewed; see that there is room, or less to do"
-_FLOODED = "others are served in their turn all the same: see why it asks so often"
+_HELD_BACK = "holds can still be released and renewed; make room, or reduce the load"
+_FLOODED = "others are still served round robin: find out why it sends so much"
 
 
 def clients(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    """Who floods, by what INFO says."""
+    """Which client floods the server, from INFO."""
     if "throttled_clients" not in facts:
         return
     throttled, busiest = int(facts["throttled_clients"] or 0), _busiest(str(facts.get("busiest_client", "")))
     if not throttled:
-        yield Finding("clients", "ok", "nobody floods" + (f"; the busiest: {busiest}" if busiest else ""))
+        yield Finding(
+            "clients", "ok", "no client floods the server" + (f"; the busiest: {busiest}" if busiest else "")
+        )
     elif not busiest:
         yield Finding("clients", "warn", f"{_count(throttled)} throttled", _FLOODED)
     else:
@@ -30,7 +32,7 @@ def clients(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def work(health: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether new work is taken, and how much room is left for it, by what NODE.HEALTH says."""
+    """Whether new work is accepted, and how much room is left for it, from NODE.HEALTH."""
     if held_back := health.get("held_back"):
         yield Finding("new work", "warn", f"new work is held back: {held_back}", _HELD_BACK)
     used, allowed = health.get("room_used_bytes"), health.get("room_allowed_bytes")
@@ -44,7 +46,7 @@ def work(health: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _busiest(said: str) -> str:
-    """`NAME PEER RATE` in words; the name may have spaces. As it is, if it is something else; empty if nobody."""
+    """`NAME PEER RATE` in words; the name may have spaces. Other text is returned as it is; empty: no client."""
     name, _, rest = said.rpartition(" ")
     name, _, peer = name.rpartition(" ")
     if not name or not rest.isdecimal():

@@ -1,4 +1,4 @@
-"""Where the command begins. It only decides what can be answered without loading anything."""
+"""The entry point. It only handles what can be answered without loading anything."""
 
 import os
 import sys

@@ -6,11 +6,11 @@ import typer
 
 from fencehold import types as tiers
 from fencehold.cli import completion
-from fencehold.client.endpoints import PORT
+from fencehold.drivers.address import SERVICE_PORT
 from fencehold.durations import parsed, seconds_of
 from fencehold.errors import UsageError
 
-URL = f"fencehold://127.0.0.1:{PORT}"
+URL = f"fencehold://127.0.0.1:{SERVICE_PORT}"
 URL_VARIABLE = "FENCEHOLD_URL"
 CLIENT_NAME_BYTES_MAX = 128
 """As much as fits into the metadata of a session beside the rest, and onto a line."""
@@ -27,7 +27,7 @@ def duration(text: str | float) -> float:
 
 
 def lasting(text: str | float) -> float:
-    """A duration that is not nothing."""
+    """A duration above zero."""
     seconds = duration(text)
     if seconds < 0.001:
         raise typer.BadParameter("at least one millisecond")
@@ -35,7 +35,7 @@ def lasting(text: str | float) -> float:
 
 
 def tier_word(text: str) -> str:
-    """A tier, as the protocol spells it; empty: the one a connection has that does not ask."""
+    """A tier, as the protocol spells it; empty: the default tier of a connection."""
     word = text.strip().upper()
     if word not in ("", "CORRECTNESS", "EFFICIENCY"):
         raise typer.BadParameter(f"{text!r} is no tier: it is correctness or efficiency")
@@ -43,12 +43,12 @@ def tier_word(text: str) -> str:
 
 
 def tier_of(word: str) -> tiers.Tier:
-    """The tier of a word that `tier_word` has read."""
+    """The tier for a word that `tier_word` has parsed."""
     return tiers.EFFICIENCY if word == "EFFICIENCY" else tiers.CORRECTNESS
 
 
 def port_number(text: str | int) -> int | None:
-    """A port. A Kubernetes Service called `fencehold` sets FENCEHOLD_PORT to tcp://…, which is none of ours."""
+    """A port. A Kubernetes Service called `fencehold` sets FENCEHOLD_PORT to tcp://…, which is not our setting."""
     if str(text).startswith("tcp://"):
         return None
     if not str(text).isdecimal() or int(text) > 65_535:
@@ -57,7 +57,7 @@ def port_number(text: str | int) -> int | None:
 
 
 def client_name(text: str) -> str:
-    """What a client is called."""
+    """The name of a client."""
     if not text.strip() or len(text.encode()) > CLIENT_NAME_BYTES_MAX:
         raise typer.BadParameter(f"a name has 1 to {CLIENT_NAME_BYTES_MAX} bytes")
     return text
@@ -73,7 +73,7 @@ Prefix = Annotated[
     str,
     typer.Argument(
         metavar="PREFIX",
-        help="Only names that begin so.",
+        help="Only names with this prefix.",
         show_default=False,
         autocompletion=completion.names,
     ),
@@ -84,7 +84,7 @@ Tier = Annotated[
         "--tier",
         parser=tier_word,
         metavar="TIER",
-        help="Of which tier: correctness, or efficiency.",
+        help="The tier: correctness or efficiency.",
         show_default="correctness",
     ),
 ]
@@ -93,9 +93,12 @@ ClientName = Annotated[
     typer.Option("--name", metavar="TEXT", parser=client_name, help="What others see as the holder."),
 ]
 Try = Annotated[bool, typer.Option("--try", help="Do not wait at all.")]
-Shared = Annotated[bool, typer.Option("--shared", help="Together with others that share it.")]
+Shared = Annotated[bool, typer.Option("--shared", help="A shared lock: several can hold it at once.")]
 Limit = Annotated[
-    int, typer.Option("--limit", metavar="N", min=0, help="A permit of a semaphore of N.", show_default=False)
+    int,
+    typer.Option(
+        "--limit", metavar="N", min=0, help="Acquire a permit of a semaphore with N permits.", show_default=False
+    ),
 ]
 Timeout = Annotated[
     float | None,

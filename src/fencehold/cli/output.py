@@ -1,9 +1,9 @@
 """Output: tables and colour for people, tab-separated lines for pipes, JSON when asked for.
 
-1. What is for reading goes to stdout; what is about the doing of it (notes, complaints) to stderr.
+1. Results go to stdout; notes and errors go to stderr.
 2. Into a pipe no colour, no boxes, no header: one line each, fields separated by tabs.
 3. On a terminal nothing is cut where it must not be: sentences wrap between words, tables fit (see `tables`).
-4. Rich is loaded only when there is a person to see it. It respects NO_COLOR by itself.
+4. Rich is loaded only when there is a person to see it. It respects NO_COLOR.
 """
 
 import functools
@@ -32,14 +32,14 @@ def to_person() -> bool:
 
 @functools.cache
 def console(*, stderr: bool = False) -> "Console":
-    """Rich's console; names and metadata are other people's words, so markup and highlighting are off."""
+    """Rich's console; names and metadata come from others, so markup and highlighting are off."""
     from rich.console import Console  # noqa: PLC0415
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def columns() -> int:
-    """How wide the terminal is; $COLUMNS has the last word."""
+    """How wide the terminal is; $COLUMNS overrides it."""
     return shutil.get_terminal_size().columns
 
 
@@ -49,7 +49,7 @@ def wrapped(text: str, *, indent: str = _INDENT) -> str:
 
 
 def _wrapped(line: str, indent: str) -> str:
-    # What is indented already goes on where it began.
+    # Continuation lines keep the indentation.
     own = line[: len(line) - len(line.lstrip())]
     width = max(columns(), 40)
     return textwrap.fill(
@@ -82,7 +82,7 @@ def tell(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Write one sentence about what is being done, beside the output."""
+    """Write one sentence about progress or an error, to stderr."""
     sys.stderr.write((wrapped(text) if sys.stderr.isatty() else text) + "\n")
 
 
@@ -110,12 +110,12 @@ def table(
     title: str | None = None,
     styles: Sequence[str] = (),
 ) -> "Table":
-    """A table that fits the terminal; how a column behaves is said by its header (see `tables`)."""
+    """A table that fits the terminal; the header of a column says how it behaves (see `tables`)."""
     return fitting_table(headers, rows, width=columns(), title=title, styles=styles)
 
 
 def clean(value: object) -> str:
-    """Somebody else's text as it can be shown: it must not steer the terminal, nor break a line."""
+    """Foreign text made safe to show: it must not control the terminal, nor break a line."""
     return str(value).translate(_UNPRINTABLE)
 
 
@@ -145,13 +145,13 @@ def ago(ms: float) -> str:
 
 
 def clock_time(ms_from_now: float) -> str:
-    """The moment so long from now as a clock on the wall here shows it."""
+    """The moment so long from now in local time."""
     now = datetime.now().astimezone()
     return _clocked(now + timedelta(milliseconds=ms_from_now), now)
 
 
 def time_of_day(moment: datetime | None) -> str:
-    """A moment as a clock on the wall here shows it."""
+    """A moment in local time."""
     return "unknown" if moment is None else _clocked(moment.astimezone(), datetime.now().astimezone())
 
 

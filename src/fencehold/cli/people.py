@@ -8,12 +8,12 @@ from fencehold.locks.views import party, time_of
 
 
 def who(seen: dict[str, Any]) -> str:
-    """Who holds or waits, in a few words: what the client is called, whose it is, on which host, which process."""
+    """Who holds or waits, in a few words: the client name, user, host and process."""
     return clean(party(seen["session"], "", said_by(seen)).described())
 
 
 def called(seen: dict[str, Any]) -> str:
-    """The same in a word or two: whose it is, or what the client is called."""
+    """The same in a word or two: the user, or the client name."""
     known = party(seen["session"], "", said_by(seen))
     whose = f"{known.user}@{known.host}" if known.host else known.user
     return clean(whose if known.user else known.client or f"session {known.session}")
@@ -37,7 +37,7 @@ def holder(seen: dict[str, Any] | None, count: int) -> str:
 
 
 def holding(view: dict[str, Any]) -> str:
-    """Who has a name, since when and with which fence, and how many wait: one clause, of what LOCK.INFO tells."""
+    """Who holds a name, since when and with which fence, and how many wait: one clause, from LOCK.INFO."""
     waiting = f"; {_waiting(view['waiter_count'])}"
     if not view["holds"]:
         return unheld(view) + (waiting if view["waiter_count"] else "")
@@ -49,7 +49,7 @@ def holding(view: dict[str, Any]) -> str:
 
 
 def unheld(view: dict[str, Any]) -> str:
-    """A name that nobody holds may still not be granted."""
+    """A free name may still be ungrantable: kept, or in its lock-delay."""
     for kept in view["kept"]:
         return f"kept for {who(kept)} until {clock_time(kept['left_ms'])}, its least time"
     return f"free in {ago(view['delayed_ms'])} (lock-delay)" if view["delayed_ms"] else "free"

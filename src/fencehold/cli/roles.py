@@ -1,8 +1,8 @@
-"""Roles, told: one line when a node begins to lead, follows another, or cannot serve; none while that stays so.
+"""Log lines of roles: one when a node begins to lead, follows another, or cannot serve; none while that stays so.
 
-1. What has not changed is not told again, however often it is tried: a journal that is away for an hour is one
-   line, and so is its return.
-2. While a node cannot serve, another reason is told once, and at most a few of them.
+1. An unchanged state is not logged again, no matter how often the node retries: an outage of the journal for an
+   hour is one line, and so is its return.
+2. While a node cannot serve, each new reason is logged once, and at most a few of them.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _REASONS_MAX = 8
 
 
 class Change(NamedTuple):
-    """Something worth a line."""
+    """A change worth a log line."""
 
     event: str
     """`leading`, `standing_by` or `waiting`."""
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 class Roles:
-    """What was told of one node so far."""
+    """What was logged about one node so far."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -35,7 +35,7 @@ class Roles:
         self._reasons: set[str] = set()
 
     def change(self) -> Change | None:
-        """What is to be told now, if anything is."""
+        """What to log now, if anything."""
         found = self._found()
         if found is None:
             return None

@@ -1,10 +1,10 @@
 """`fencehold run`: hold locks while a command runs, as flock(1) does; on every machine, and with a fence.
 
-1. One loop, over signals: those sent to us, the child's end, and one of our own that says that something happened
-   to the hold. They are blocked in every thread, so that none is lost between two looks.
-2. What is sent to us is passed on; the exit code is the command's.
+1. One loop, over signals: those sent to us, the child's end, and one of our own that says that the hold has
+   changed. They are blocked in every thread, so that none is lost between two waits.
+2. Signals sent to us are passed on to the command; the exit code is the command's.
 3. When the hold is lost the command is ended: SIGTERM, then SIGKILL.
-4. Stopped (ctrl-z), we cannot renew: before the command goes on, the hold must still be there.
+4. While we are stopped (ctrl-z), we cannot renew: before the command continues, the hold must still be valid.
 """
 
 import logging
@@ -125,12 +125,12 @@ def run(
 
 
 def _tell_waiting(seen: Explanation) -> None:
-    """For whoever sits before it and wonders why nothing happens."""
+    """Tells the user at the terminal why nothing happens."""
     note(f"fencehold: waiting: {clean(seen)}")
 
 
 class _Busy(logging.Handler):
-    """Tells the same person, once, that the service has no time and is asked again."""
+    """Tells the user once that the service is busy and that the command retries."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(f"fencehold: {clean(record.getMessage())}")
@@ -160,24 +160,24 @@ class Running:
         self._holding = holding
         self._kill_after = kill_after
         self._kill_at: float | None = None
-        """When SIGTERM has had its time; set once the hold is lost."""
+        """When SIGKILL follows SIGTERM; set once the hold is lost."""
 
     def run(self, variables: dict[str, str]) -> int:
-        """Hold, run, let go; returns the exit code."""
+        """Acquire, run, release; returns the exit code."""
         self._holding.start()
         try:
             interrupted = self._await_grant()
         except BaseException:
-            self._child.abandon()
+            self._child.discard()
             raise
         if interrupted:
-            self._child.abandon()
+            self._child.discard()
             self._holding.end()
             return interrupted
         code = self._supervise(variables)
         lost = self._holding.end()
         if lost and self._kill_at is None:
-            complain(f"{lost}: the command had ended, but may not have been alone")
+            complain(f"{lost}: the command had ended, but may have overlapped with another holder")
         return Exit.LOST if lost else code
 
     def _await_grant(self) -> int:
@@ -190,7 +190,7 @@ class Running:
         return 0
 
     def _supervise(self, variables: dict[str, str]) -> int:
-        """Start the command and see to it until it, and after a loss all that it started, has ended."""
+        """Start the command and supervise it until it has ended; after a loss, until its whole group has."""
         self._child.start(variables | self._holding.variables())
         status = self._look()
         while status is None or (self._kill_at is not None and not self._child.is_gone()):
@@ -207,7 +207,7 @@ class Running:
         return code if code >= 0 else Exit.SIGNAL - code
 
     def _look(self) -> int | None:
-        """What became of the hold and of the command; the status, once it has ended."""
+        """Check the hold and the command; returns the status, once the command has ended."""
         self._end_if_lost()
         return self._reaped()
 
@@ -223,7 +223,7 @@ class Running:
         return None
 
     def _stop_too(self) -> None:
-        """Give the shell its terminal, and go on when it says so, if there is still something to go on with."""
+        """Give the shell its terminal, and continue when the shell does, if the hold is still valid."""
         self._child.take_terminal()
         os.killpg(os.getpgrp(), signal.SIGSTOP)
         # Here it is later: the shell has continued us. Its signal is taken here: passed on later, it would have a
@@ -238,7 +238,7 @@ class Running:
             self._kill_at = time.monotonic() + self._kill_after
             complain(f"{reason}: ending the command")
             self._child.kill(signal.SIGTERM)
-            # One that is stopped would not notice.
+            # A stopped process would not react to SIGTERM.
             self._child.kill(signal.SIGCONT)
 
 
@@ -251,5 +251,5 @@ def _next_signal(timeout: float | None) -> int | None:
 
 
 def _wake() -> None:
-    """From any thread: have the loop look."""
+    """From any thread: wake up the loop."""
     os.kill(os.getpid(), _WAKE)

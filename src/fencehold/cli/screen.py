@@ -1,4 +1,4 @@
-"""The screen: something that is looked at again and again, in place, until a key ends it."""
+"""The screen: a view that is redrawn in place until a key ends it."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_until_quit(draw: Callable[[], "RenderableType"], interval_s: float) -> None:
-    """Draw anew every so often, until q or ctrl-c."""
+    """Redraw periodically, until q or ctrl-c."""
     from rich.live import Live  # noqa: PLC0415
 
     with _keys(), Live(draw(), console=console(), screen=True, auto_refresh=False) as live:

@@ -1,8 +1,9 @@
-"""`fencehold serve`: a server alone, or one of several nodes, until it is told to stop.
+"""`fencehold serve`: a single server, or one of several nodes, until it is stopped.
 
-1. SIGTERM and SIGINT: no more is taken, what was taken is answered, the data is let go; exit 0. A second one: now.
-2. What keeps it from serving is one sentence, a hint and an exit code.
-3. On a terminal it greets; anywhere else it writes one line of log per event, to stderr.
+1. On SIGTERM and SIGINT it accepts no more commands, answers those it has accepted, closes the journal, and exits
+   0. A second signal ends it at once.
+2. If it cannot serve, it prints one sentence and a hint, and exits with a code for the reason.
+3. On a terminal it prints a banner; elsewhere it writes one line of log per event, to stderr.
 """
 
 import errno
@@ -34,7 +35,7 @@ _JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Whe
 
 
 def _option(setting: str, panel: str, words: str, *flags: str, **more: Any) -> Any:
-    """The option of a setting, which its variable may say as well."""
+    """The option of a setting, which its variable can set as well."""
     return typer.Option(*flags, envvar=SETTINGS[setting].variable, rich_help_panel=panel, help=words, **more)
 
 
@@ -52,7 +53,7 @@ PasswordFile = Annotated[
     _option(
         "engine_password_file",
         _JOURNAL,
-        "The password of the user that --engine names; or say it in $FENCEHOLD_ENGINE_PASSWORD.",
+        "The password of the user that --engine names; or set $FENCEHOLD_ENGINE_PASSWORD.",
         metavar="FILE",
     ),
 ]
@@ -61,18 +62,18 @@ Data = Annotated[
     _option(
         "data",
         _JOURNAL,
-        "The directory of the journal of a server alone; made if there is none.",
+        "The journal's directory, for a single server; created if it does not exist.",
         metavar="DIRECTORY",
         show_default=str(SETTINGS["data"].default),
     ),
 ]
-Memory = Annotated[bool | None, _option("memory", _JOURNAL, "Keep nothing: all is gone with it.", "--memory")]
+Memory = Annotated[bool | None, _option("memory", _JOURNAL, "Keep the journal in memory only.", "--memory")]
 NodeName = Annotated[
     str | None,
     _option(
         "node",
         _CLUSTER,
-        "What this node is called among those that share its engine.",
+        "The name of this node among the nodes that share its engine.",
         metavar="NAME",
         show_default="HOSTNAME:PORT",
     ),
@@ -82,7 +83,7 @@ Advertise = Annotated[
     _option(
         "advertise",
         _CLUSTER,
-        "Where clients and the other nodes reach this one.",
+        "The address at which clients and other nodes reach this node.",
         metavar="HOST:PORT",
         show_default="where it listens",
     ),
@@ -107,7 +108,7 @@ Port = Annotated[
     _option(
         "port",
         _REST,
-        "The port; 0: any that is free.",
+        "The port; 0 picks a free one.",
         parser=port_number,
         metavar="PORT",
         show_default=str(SETTINGS["port"].default),
@@ -146,18 +147,22 @@ Insecure = Annotated[
 ]
 PortFile = Annotated[
     Path | None,
-    _option("port_file", _REST, "Write the port to this file once connections are taken.", metavar="FILE"),
+    _option(
+        "port_file", _REST, "Write the port to this file once the server accepts connections.", metavar="FILE"
+    ),
 ]
 LogJson = Annotated[bool | None, _option("json", _REST, "Write the log as lines of JSON.", "--json")]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", envvar="FENCEHOLD_CONFIG", help="Read from this TOML file what is not said here."
+        metavar="FILE",
+        envvar="FENCEHOLD_CONFIG",
+        help="A TOML file with settings that options and variables do not give.",
     ),
 ]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Say what it would be started with, and whether that is right; start nothing."),
+    typer.Option("--check", help="Print the effective configuration and whether it is valid; start nothing."),
 ]
 
 
@@ -180,7 +185,7 @@ def serve(
     config: ConfigFile = None,
     check: Check = False,
 ) -> None:
-    """Start a server: one alone with its journal in a directory, or one of several nodes that share an engine.
+    """Start a server: a single one with its journal in a directory, or one of several nodes that share an engine.
 
     Every option can be set in the environment and in a file, too; an option wins over its variable, that over the
     file.
@@ -194,7 +199,7 @@ def serve(
 
 
 def _given(context: typer.Context) -> dict[str, Said]:
-    """What options and variables say. The parameters are `None` where they say nothing, so that a file may."""
+    """The settings from options and variables. A parameter is `None` if neither gives it, so that a file may."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {
         "json" if name == "as_json" else name: Said(
@@ -225,14 +230,14 @@ def _serve(known: Configuration) -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Take as many open files as are allowed: every client is one."""
+    """Raise the limit of open files to the hard limit: every client uses one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _prepared(data: Path) -> Path:
-    """The directory's absolute path; those above it are made, it itself is made by whoever owns it."""
+    """The directory's absolute path; its parents are created here, the directory itself by its engine."""
     path = data.expanduser().absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,12 +249,12 @@ def _prepared(data: Path) -> Path:
 
 
 def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) -> typer.Exit:
-    """What kept the server from serving, and what to do."""
+    """Why the server cannot serve, and what to do."""
     match error:
         case OSError():
             return _no_address(error, config)
         case AlreadyOwned():
-            hint = "that may be a server that runs already (try: fencehold ping); or choose another --data"
+            hint = "a server may already be running there (try: fencehold ping); or choose another --data"
             return fail(Exit.UNAVAILABLE, str(error), hint)
         case NotAdmitted():
             hint = "the password may come from --engine-password-file, or from $FENCEHOLD_ENGINE_PASSWORD"
@@ -260,11 +265,11 @@ def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) ->
             return fail(Exit.USAGE, str(error))
         case InvariantViolated():
             hint = (
-                "this is a bug of Fencehold; no wrong answer was given. Please report it, with the data directory"
+                "this is a bug in Fencehold; no wrong answer was given. Please report it, with the data directory"
             )
             return fail(Exit.INTERNAL, f"stopped: {error}", hint)
         case OutcomeUnknown():
-            hint = "what was answered is safe; look at the disk, then start the server again"
+            hint = "everything acknowledged is safe; check the disk, then start the server again"
             return fail(Exit.NO, f"stopped: {error}", hint)
         case _:
             return fail(

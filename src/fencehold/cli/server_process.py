@@ -1,4 +1,4 @@
-"""Serving: the event loop around a server, the signals that end it, and what is said meanwhile."""
+"""The process of a server: its event loop, the signals that end it, and its log."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.core.events import Event
 from fencehold.doors.resp.traffic import Flood
-from fencehold.engines.registry import shown
+from fencehold.drivers.address import shown
 from fencehold.locks.views import party
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.server import Config, Server
@@ -109,7 +109,7 @@ class Serving:
             tell_ended(kind, code, pause_s)
 
     async def _started(self, server: Server) -> bool:
-        """Start it; False if it was told to stop before: an engine may be slow to say that it is away."""
+        """Start it; False if a signal came first: it may take long until an engine counts as unreachable."""
         starting = asyncio.create_task(server.start())
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,7 +121,7 @@ class Serving:
         return not starting.cancelled()
 
     def _tell_roles(self, server: Server) -> None:
-        """Tell what it is now, and each change from here on."""
+        """Log its role now, and each change from here on."""
         roles = Roles(server.node)
 
         def tell() -> None:
@@ -151,7 +151,7 @@ class Serving:
         _LOG.log(level, "holding_back" if refusal else "taking_new_work", extra={"facts": facts})
 
     def _say_broken(self, event: Event) -> None:
-        """An operator took a hold away: who that was, and whose it was."""
+        """An operator force-released a hold: log by whom, and who held it."""
         holder = clean(party(event.session, event.owner, event.session_meta))
         by = clean(party(0, "", event.by).described()) if event.by else "unknown"
         (name,) = event.names
@@ -200,7 +200,7 @@ class Serving:
             console(stderr=True).print(f"\nstopping: answering what was asked{more} …", style="dim")
 
     def _say_ready(self, server: Server) -> None:
-        # Of a node that cannot have its journal, they say why; that is told as its role.
+        # If a node cannot open its journal, they say why; that is logged with its role.
         notes = () if server.node.role == "waiting" else server.node.notes
         if self._greets:
             _greet(server, notes)
@@ -230,7 +230,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _greet(server: Server, notes: tuple[str, ...]) -> None:
-    """What a person wants to know who has just started a server."""
+    """The banner for a person who has just started a server."""
     config, state = server.config, server.node.replica.machine.state
     out = console(stderr=True)
     out.print(f"Fencehold {__version__}", style="bold", end="")
@@ -241,14 +241,14 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
         _line(out, "node", f"{server.node.member.name}, advertised as {server.node.member.address}")
         _line(out, "journal in", shown(config.engine))
     elif config.data is None:
-        _line(out, "data in", "memory: all is gone with this process", "yellow")
+        _line(out, "data in", "memory: everything is lost when this process ends", "yellow")
     else:
         _line(out, "data in", str(config.data))
         _line(out, "recovered", f"position {state.position}, fence {state.fence}, {len(state.sessions)} sessions")
     for note in notes:
         _line(out, "repaired", note, "yellow")
     if config.insecure:
-        _line(out, "insecure", "whoever can connect can take and break any lock", "yellow")
+        _line(out, "insecure", "anyone who can connect can take and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     _line(out, "try it", _to_paste(*command))
@@ -256,7 +256,7 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
 
 
 def _whereabouts(server: Server) -> dict[str, object]:
-    """Where the journal is, and as whom it is shared."""
+    """Where the journal is, and the name of this node in it."""
     config = server.config
     if not server.is_clustered:
         return {"data": str(config.data or "memory")}

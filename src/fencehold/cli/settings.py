@@ -1,8 +1,8 @@
-"""Settings of `serve`: each has a name, a kind and a default; a TOML file may say them by the same names.
+"""Settings of `serve`: each has a name, a type and a default. A TOML file sets them by the same names.
 
-1. What a file says is of the kind it should be, or refused: by its name, with what is allowed. Nothing is guessed.
-2. A key that is not known is refused, too: a bound that was mistyped would be a bound that is not there.
-3. Beside the settings there are tables of bounds, whose fields and defaults are the server's own.
+1. A value of the wrong type is refused. The message names the key and says what is allowed. Nothing is guessed.
+2. An unknown key is refused, too: a mistyped bound would silently be no bound.
+3. Beside the settings there are tables of bounds. Their fields and defaults are those of the server's own classes.
 """
 
 import difflib
@@ -27,14 +27,14 @@ _FILE_BYTES_MAX = 1 << 20
 
 
 class Wrong(Exception):
-    """A value that is not what it should be; says what that is."""
+    """A value is not what it should be. The text says what it should be."""
 
 
 class Setting(NamedTuple):
-    """One thing that can be said of a server."""
+    """One setting of a server."""
 
     read: Callable[[Any], Any]
-    """Makes what the TOML says a value, or raises `Wrong`."""
+    """Converts the TOML value, or raises `Wrong`."""
     default: Any
     variable: str
 
@@ -88,13 +88,16 @@ SETTINGS = {
 }
 """In the order they are shown. An option of `serve` is called the same, with dashes."""
 
-TABLES: dict[str, Callable[..., Any]] = {"limits": Limits, "leader": LeaderBounds, "door": DoorBounds}
+TABLES: dict[str, Callable[..., Any]] = {"limits": Limits, "leader": LeaderBounds, "listener": DoorBounds}
+
+_OLD_TABLES = {"door": "listener"}
+"""Earlier spellings of tables, which files may still use."""
 
 _MAY_BE_NOTHING = {("limits", "lock_delay_ms_max")}
 
 
 class File(NamedTuple):
-    """What a file says: settings, and fields of the tables by table."""
+    """The content of a file: settings, and the fields of each table."""
 
     settings: Mapping[str, Any] = MappingProxyType({})
     tables: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -104,18 +107,18 @@ def read(path: Path) -> File:
     """Read a file.
 
     Raises:
-        UsageError: it cannot be read, or says what cannot be.
+        UsageError: it cannot be read, or a key or value in it is not allowed.
     """
     try:
         with path.open("rb") as file:
             text = file.read(_FILE_BYTES_MAX + 1)
         if len(text) > _FILE_BYTES_MAX:
-            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is no configuration")
+            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is not a configuration file")
         known = tomllib.loads(text.decode())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
     try:
         return _read(known)
     except Wrong as wrong:
@@ -123,8 +126,13 @@ def read(path: Path) -> File:
 
 
 def _read(known: dict[str, Any]) -> File:
+    for old, name in _OLD_TABLES.items():
+        if old in known and name in known:
+            raise Wrong(f"[{old}] is the earlier spelling of [{name}]: keep only [{name}]")
+        if old in known:
+            known[name] = known.pop(old)
     tables = {name: known.pop(name) for name in TABLES if name in known}
-    # The same file may speak to clients, too, see `client.configuring`.
+    # The same file may configure clients, too, see `client.configuring`.
     known.pop("client", None)
     for key in known:
         if key not in SETTINGS:

@@ -1,10 +1,10 @@
-"""Shapes: what `--json` writes. One thing has one shape, in whichever command it appears.
+"""Shapes: what `--json` writes. One thing has the same shape in every command.
 
 1. Instants are ISO 8601 in UTC: `since` and `time` by the clock of the node that led then, `until` by the clock
    here. Durations are seconds: `for_s`, `left_s`.
-2. What there is none of is null: the `until` of a hold that lives as long as its session, the `pid` of a client
+2. A missing value is null: the `until` of a hold that lives as long as its session, the `pid` of a client
    that named none.
-3. Counts end in `_count`; whoever holds, waits or is connected is a `client`.
+3. Counts end in `_count`; a holder, a waiter or a connected party is a `client`.
 
 The shapes are documented in docs/reference/cli.md; `people` says the same in words.
 """
@@ -44,14 +44,14 @@ def age_ms(seen: Shape, logical: str) -> int:
 
 
 def until(ms: int) -> Shape:
-    """Something that ends so soon; below zero: not by itself."""
+    """Something that ends after this time; below zero: it has no end of its own."""
     if ms < 0:
         return {"until": None, "left_s": None}
     return {"until": instant(unix_ms() + ms), "left_s": seconds(ms)}
 
 
 def client(seen: Shape) -> Shape:
-    """Who holds, waits or is connected: what it is called before its session's number."""
+    """Who holds, waits or is connected: the client name before the session number."""
     said = said_by(seen)
     known = said if isinstance(said, dict) else {}
     return {
@@ -66,12 +66,12 @@ def client(seen: Shape) -> Shape:
 
 
 def said_by(seen: Shape) -> Any:
-    """What a client said of itself when it opened its session."""
+    """What a client reported about itself when it opened its session."""
     return read_meta(str(seen.get("session_meta", seen.get("meta", ""))))
 
 
 def read_meta(text: str) -> Any:
-    """Metadata as it was meant: what JSON says, or the text it is; None if there is none."""
+    """Metadata decoded from JSON, or as plain text; None if there is none."""
     try:
         return json.loads(text) if text else None
     except ValueError:
@@ -79,7 +79,7 @@ def read_meta(text: str) -> Any:
 
 
 def hold(name: str, seen: Shape) -> Shape:
-    """One hold on a name, as LOCK.INFO tells it."""
+    """One hold on a name, from LOCK.INFO."""
     return {
         "name": name,
         "fence": seen["fence"],
@@ -105,7 +105,7 @@ def waiter(place: int, seen: Shape) -> Shape:
 
 
 def lock(view: Shape) -> Shape:
-    """A name with its holds and its queue, as LOCK.INFO tells it: some of them, and how many there are."""
+    """A name with its holds and its queue, from LOCK.INFO: some of them, and how many there are."""
     return {
         "name": view["name"],
         "holds": [hold(view["name"], seen) for seen in view["holds"]],
@@ -118,7 +118,7 @@ def lock(view: Shape) -> Shape:
 
 
 def _kept(seen: Shape) -> Shape:
-    """For whom a name is kept for a least time, be it held or not."""
+    """The client for which a name is kept for a least time, whether it is held or not."""
     return {
         "fence": seen["fence"],
         "client": client(seen),
@@ -129,7 +129,7 @@ def _kept(seen: Shape) -> Shape:
 
 
 def listed(seen: Shape) -> Shape:
-    """A name in a list, with its oldest hold, as LOCK.LIST tells it."""
+    """A name in a list, with its oldest hold, from LOCK.LIST."""
     oldest = seen["hold"]
     return {
         "name": seen["name"],
@@ -143,10 +143,11 @@ def listed(seen: Shape) -> Shape:
 
 
 def session(seen: Shape) -> Shape:
-    """A session, as SESSION.LIST tells it."""
+    """A session, from SESSION.LIST."""
     return {
         "session": seen["session"],
         "client": client(seen),
+        "principal": seen.get("principal") or None,
         "connected": bool(seen["connected"]),
         **since(seen, "opened_ms_ago"),
         **until(max(0, seen["expires_in_ms"])),
@@ -156,7 +157,7 @@ def session(seen: Shape) -> Shape:
 
 
 def event(seen: Shape) -> Shape:
-    """Something that happened, as LOCK.WATCH tells it."""
+    """Something that happened, from LOCK.WATCH."""
     by = seen.get("by")
     return {
         "kind": seen["kind"],
@@ -182,7 +183,7 @@ _SERVER_WORDS = {
 
 
 def server(facts: Shape) -> Shape:
-    """What a node says of itself by INFO."""
+    """What a node reports in INFO."""
     known = {
         _SERVER_WORDS.get(key, key): None if value == "" else value
         for key, value in facts.items()

@@ -1,17 +1,17 @@
 """A survey of the nodes: who is there, who leads, how far each is.
 
 1. Asked are the nodes of the URL, the leader that any of them names, and the standbys that a leader names; all
-   that are known so far at once, so that one that is away holds nobody up.
-2. A node is who it says it is, wherever it was asked: a name and an address. One that answers at another address
-   than it advertises, and not at that one, has its address wrong.
-3. Of two that say they lead, the one with the newer epoch does; the other has not noticed yet.
+   known nodes concurrently, so that an unreachable one delays no other.
+2. A node is identified by what it reports, not by where it was asked: a name and an address. One that answers at
+   another address than it advertises, and not at that one, has its address wrong.
+3. If two claim to lead, the one with the newer epoch does; the other has not noticed yet.
 """
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, address_of, login_of, told
-from fencehold.client.endpoints import Endpoint, endpoint
+from fencehold.drivers.address import Endpoint, endpoint
 from fencehold.errors import FenceholdError, UsageError
 
 NODES_MAX = 128
@@ -92,7 +92,7 @@ def _ask(place: Endpoint, login: tuple[str, ...]) -> Answer:
 
 
 def _named(answers: dict[Endpoint, Answer]) -> list[Endpoint]:
-    """Whom the nodes that answered speak of."""
+    """The nodes that the answers mention."""
     named = []
     for said, _ in answers.values():
         named += [said.get("address", ""), said.get("leader_address", "")]

@@ -1,6 +1,6 @@
 """Tables that fit: columns for a person, as wide as the terminal and no wider.
 
-1. What somebody must be able to copy (a fence, a number) is never shortened.
+1. What a user may copy (a fence, a number) is never shortened.
 2. Names and people are shortened in the middle, where they differ least: `deploy:eu…:migrate`. The widest column
    gives first, so that a short one beside a long one stays whole.
 3. Prose wraps between words, within its own column.

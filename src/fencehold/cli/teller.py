@@ -1,8 +1,8 @@
 """A worker of the demo: `python -m fencehold.cli.teller URL WALLET TTL FENCED AMOUNT`.
 
 It says on stdout what it has done, one line of JSON each, and waits for a line on stdin between reading and
-writing, which is where it is stopped. It writes without looking back, as code does: a look at the clock would only
-make the gap smaller, for the pause can come after the look.
+writing, which is where it is stopped. It writes without checking again, as most code does: a check of the clock
+would only make the gap smaller, since the pause can come after the check.
 """
 
 import json
@@ -44,7 +44,7 @@ def main() -> None:
     with fencehold.connect(url, ttl=float(ttl), grace=min(1.0, float(ttl)), name="demo") as client:
         hold = client.lock(wallet.stem).acquire()
         if hold is None:
-            sys.exit("not to be had, though asked for without a limit")
+            sys.exit("not acquired, though there was no timeout")
         _say("granted", fence=hold.fence)
         found = balance(wallet)
         _say("read", balance=found)

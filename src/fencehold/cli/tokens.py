@@ -1,6 +1,6 @@
-"""Tokens: what a script needs to give back, from any process, what another process of it has acquired.
+"""Tokens: what a script needs to release, from any process, a hold that another of its processes acquired.
 
-A token is as good as the hold: whoever has it can release it. Nothing but `acquire` ever writes one.
+A token is a secret: anyone who has it can release the hold. Only `acquire` prints one.
 """
 
 import base64
@@ -21,10 +21,10 @@ class Token(NamedTuple):
     fence: int
     name: str
     tier: str = ""
-    """Of the session, if it was said: whoever gives it back need not know."""
+    """The tier of the session, if one was given, so that `release` needs no option for it."""
 
     def __repr__(self) -> str:
-        """Without the secret: a token may stand in a traceback or a log."""
+        """Without the secret: a token may appear in a traceback or a log."""
         return f"Token(session={self.session}, fence={self.fence}, name={self.name!r})"
 
     def encode(self) -> str:

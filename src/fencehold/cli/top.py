@@ -1,4 +1,4 @@
-"""`fencehold top`: what is hot, live. The names with most waiters, those held longest, and how fast things go.
+"""`fencehold top`: live view of the names with most waiters, those held longest, and the rates.
 
 Fences only grow, so the smallest are of the oldest holds: no list of all holds is needed to find those.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Frame(NamedTuple):
-    """One look at the server."""
+    """One sample of the server."""
 
     at: float
     server: dict[str, str | int]
@@ -36,10 +36,10 @@ class Frame(NamedTuple):
 def top(
     prefix: Prefix = "",
     interval: Annotated[
-        float, typer.Option(parser=lasting, metavar="DURATION", help="How often to look.", show_default="1s")
+        float, typer.Option(parser=lasting, metavar="DURATION", help="How often to refresh.", show_default="1s")
     ] = 1.0,
     rows: Annotated[int, typer.Option(min=1, max=200, help="How many names to show in each list.")] = 8,
-    once: Annotated[bool, typer.Option("--once", help="Look once; so it is when nobody watches.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, as in a pipe.")] = False,
     tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
@@ -68,7 +68,7 @@ def look(wire: Wire, prefix: str, rows: int) -> Frame:
         awaited = nsmallest(rows, awaited, key=lambda name: (-name["waiters"], name["name"]))
         oldest = nsmallest(rows, oldest, key=lambda name: (name["fence"], name["name"]))
     for name in (*awaited, *oldest):
-        # Of these few alone: who holds each of half a million names nobody could read.
+        # Only for these few: nobody could read the holders of half a million names.
         view = wire.call("LOCK.INFO", name["name"], "COUNT", 1, "STALE")
         name["hold"] = view["holds"][0] if view["holds"] else None
         name["kept"] = view["kept"]
@@ -87,7 +87,7 @@ def _say_json(frame: Frame) -> None:
 
 
 class Live:
-    """Look after look, at whichever node leads."""
+    """Samples, one after the other, from the node that leads."""
 
     def __init__(self, url: str, prefix: str, rows: int, tier: str = "") -> None:
         self._url, self._prefix, self._rows, self._tier = url, prefix, rows, tier
@@ -95,10 +95,10 @@ class Live:
         self._before: Frame | None = None
 
     def draw(self) -> "RenderableType":
-        """The next look; while there is nothing to be seen, what was seen last, and why."""
+        """The next sample; while there is none, the last one, and why."""
         try:
             if self._wire is None:
-                # Found anew each time: after a change of leaders another node has the answers.
+                # Connect again each time: after a failover another node leads.
                 self._wire = connect(self._url, patience_s=0, tier=self._tier)
             now = look(self._wire, self._prefix, self._rows)
         except FenceholdError as failure:
@@ -127,10 +127,10 @@ def _drawn(before: Frame, now: Frame, trouble: str = "") -> "RenderableType":
 
 
 def _summary(before: Frame, now: Frame) -> str:
-    """Two lines of figures; rates are what changed between two looks."""
+    """Two lines of figures; rates are the differences between two samples."""
     seconds = max(now.at - before.at, 1e-9)
     server = now.server
-    # Not below nothing: another node, that leads since, has counted its own.
+    # Not below zero: a new leader counts from its own start.
     grants, appends = (max(0, int(server[key]) - int(before.server[key])) for key in ("fence", "appends"))
     who = f"node {clean(server['node'])}, " if server["node"] else ""
     return (

@@ -19,7 +19,7 @@ from fencehold.locks.views import time_of
 _AGAIN_S = 0.2
 _GAP = "  "
 _LEAST = 10
-"""Columns that are left to say who it was, however narrow the terminal is."""
+"""Columns reserved for the client, even on a narrow terminal."""
 _STYLES = {
     "acquired": "green",
     "queued": "yellow",
@@ -35,9 +35,11 @@ def watch(
     prefix: Prefix = "",
     since: Annotated[
         int | None,
-        typer.Option("--from", metavar="POSITION", min=0, help="Begin after this position, if it is still known."),
+        typer.Option(
+            "--from", metavar="POSITION", min=0, help="Start after this position, if its events are still kept."
+        ),
     ] = None,
-    count: Annotated[int, typer.Option(min=0, help="End after so many events; 0: never.")] = 0,
+    count: Annotated[int, typer.Option(min=0, help="End after this many events; 0: never.")] = 0,
     tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
@@ -53,7 +55,7 @@ def watch(
 
 
 class Events:
-    """Events as they come. When a node ends, they go on where they were at the one that leads next."""
+    """Events as they arrive. After a failover, they continue at the new leader from the same position."""
 
     def __init__(self, url: str, prefix: str, since: int | None, tier: str = "") -> None:
         self._url = url
@@ -65,7 +67,7 @@ class Events:
         """How many came of that position: one entry has several, and they may not all have come."""
 
     def follow(self) -> Iterator[dict[str, Any]]:
-        """One after the other, until none can be had any more."""
+        """One after the other, until no node can be reached."""
         while True:
             try:
                 with wired(self._url, tier=self._tier) as wire:

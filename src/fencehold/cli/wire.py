@@ -1,11 +1,11 @@
-"""A small synchronous client, for commands that look on or speak of one session by themselves.
+"""A small synchronous client, for commands that inspect, or that manage one session themselves.
 
-1. It opens no session: looking on needs none. Commands that hold something while they run use the SDK.
+1. It opens no session: inspecting needs none. Commands that hold something while they run use the SDK.
 2. A call ends within its timeout. If the answer to a call that changes something was lost, that is
    `OutcomeUnknown`, never a no.
-3. Of several nodes it takes the one that leads, also if only a standby is named that knows it. While none does, as
-   in a change of leaders, it looks again for a while.
-4. A server that says BUSY is asked again, within the time of the call: nothing happened.
+3. Of several nodes it uses the leader, also if the URL names only a standby that knows it. While there is none, as
+   during a failover, it retries for a while.
+4. After BUSY it retries within the time of the call: nothing happened.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ import hiredis
 
 from fencehold import __version__
 from fencehold.cli.output import ago, clean, note
-from fencehold.client.backoff import Backoff
-from fencehold.client.endpoints import SILENT, Address, Endpoint, endpoint, parse
-from fencehold.client.reach import HUNG_UP, NO_PROTOCOL
+from fencehold.client.endpoints import SILENT
+from fencehold.client.protocol.connection import HUNG_UP, NO_PROTOCOL, Backoff
+from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
+from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
-from fencehold.drivers.troubles import of_attempt
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, Unsupported, UsageError
 
 CONNECT_TIMEOUT_S = 2.0
 GREET_TIMEOUT_S = 3.0
-"""A node that is stopped takes connections, and says nothing: the next one may."""
+"""A paused node accepts connections and does not answer: try the next one."""
 CALL_TIMEOUT_S = 10.0
 LEADER_S = 5.0
-"""How long to look for a node that leads, where some answer and none does. As long as the SDK does."""
+"""How long to look for a leader while nodes answer and none leads. The same as in the SDK."""
 _AGAIN_S = 0.1
 _TEXT = ("utf-8", "replace")
 
@@ -104,7 +104,7 @@ class Wire:
         return patiently(lambda: self.call_once(*words, timeout=timeout), time.monotonic() + timeout)
 
     def call_once(self, *words: str | int, timeout: float = CALL_TIMEOUT_S) -> Any:
-        """As `call`, but a server that is busy is not asked again."""
+        """As `call`, but without retries after BUSY."""
         try:
             reply = self._asked(words, timeout)
         except (OSError, hiredis.ProtocolError) as lost:
@@ -128,7 +128,7 @@ class Wire:
         return bool(self.hello.get("role") == "leader")
 
     def leader(self) -> list[Endpoint]:
-        """Where the node that leads is, if this one knows."""
+        """The leader's address, if this node knows it."""
         with contextlib.suppress(FenceholdError):
             address = self.call("NODE.LIST", timeout=GREET_TIMEOUT_S)["leader_address"]
             return [endpoint(address)] if address else []
@@ -141,7 +141,7 @@ class Wire:
             Unavailable: the connection was closed.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        # First what came in one piece with the last reply: the socket would not speak of it again.
+        # First what arrived together with the last reply: the socket does not become readable for it again.
         while not self._unpack():
             wait = None if until is None else max(0.0, until - time.monotonic())
             if not select.select([self._socket], [], [], wait)[0]:
@@ -156,7 +156,7 @@ class Wire:
         self._socket.close()
 
     def _greeted(self, words: tuple[str | int, ...], timeout: float) -> dict[str, Any]:
-        """What the other side says of itself, if it is one of ours."""
+        """The greeting of the other side, if it is a Fencehold server."""
         try:
             reply = self._asked(words, timeout)
         except hiredis.ProtocolError as error:
@@ -212,7 +212,7 @@ class Wire:
 
 
 def patiently(ask: Callable[[], Result], until: float, rest_s_max: float = inf) -> Result:
-    """Ask, and again as long as the server is busy and there is time. A person before it is told once.
+    """Send, and retry while the server is busy and there is time. A user at a terminal is informed once.
 
     Raises:
         Overloaded: it was busy until then, or would be.
@@ -267,14 +267,14 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False,
         time.sleep(_AGAIN_S)
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> ServiceAddress:
     """The nodes that a URL names.
 
     Raises:
-        UsageError: it names none; a backend that is used directly has nobody who could be asked.
+        UsageError: it names none; a backend that is used directly has no server to ask.
     """
     try:
-        return parse(url)
+        return service_address(url)
     except UsageError:
         # Not at the top: few commands end here.
         from fencehold.backends.registry import scheme_of  # noqa: PLC0415
@@ -287,14 +287,14 @@ def address_of(url: str) -> Address:
         ) from None
 
 
-def login_of(address: Address) -> tuple[str, ...]:
+def login_of(address: ServiceAddress) -> tuple[str, ...]:
     """What a greeting says of who asks."""
     if address.tls:
         raise Unsupported("this command does not speak TLS yet: use it where fencehold:// is enough")
     return ("AUTH", address.user or "default", address.secret) if address.user or address.secret else ()
 
 
-def _found(address: Address, named_only: bool, tier: str) -> Wire:
+def _found(address: ServiceAddress, named_only: bool, tier: str) -> Wire:
     """The node that leads, or the first that answers."""
     words = (*login_of(address), *(("TIER", tier) if tier else ()))
     to_try, tried = deque(address.endpoints), set[Endpoint]()
@@ -327,7 +327,7 @@ def told(failure: Exception) -> str:
 
 
 def _none_reached(failures: dict[Endpoint, Exception]) -> FenceholdError:
-    """What to say of all of them: that one does not want us, or is a Redis, before why others are away."""
+    """The message for all of them: a node that rejects us, or is a Redis, comes before unreachable ones."""
     for failure in failures.values():
         if isinstance(failure, FenceholdError) and not isinstance(failure, Unavailable):
             return failure

@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -14,12 +15,13 @@ from math import inf
 from typing import cast
 from weakref import WeakSet
 
-from fencehold.client.connection_log import ConnectionLog
-from fencehold.client.endpoints import Endpoint
-from fencehold.client.orders import Connect, Drop
-from fencehold.client.protocol import SessionProtocol
-from fencehold.drivers import troubles
+from fencehold.client.protocol.connection import Connect, Drop, NodeConnection
+from fencehold.client.protocol.ledger import Session
+from fencehold.client.protocol.session import SessionProtocol
+from fencehold.drivers import connect_errors as troubles
+from fencehold.drivers.address import Endpoint
 from fencehold.locks.clock import Clock, clock
+from fencehold.locks.log import CONNECTIONS, Teller
 
 FLUSH_AT = 32
 """Commands that are written before the turn is over: the server can begin while others are made."""
@@ -54,6 +56,57 @@ class Connection(asyncio.Protocol):
         self.wanted = False
         if self.transport is not None:
             self.transport.abort()
+
+
+class ConnectionLog:
+    """What the log is told of a connection, lost or back, and of its session.
+
+    1. An outage is told when it begins, when it has lasted for as long as a call waits for the service, then each
+       time it has lasted twice as long, and when it is over.
+    2. A session that was resumed kept all it held. One that was not is told as a warning: all of that is lost.
+    """
+
+    __slots__ = ("_down_at", "_session", "_tell_at_s", "_teller")
+
+    def __init__(self, teller: Teller = CONNECTIONS) -> None:
+        self._teller = teller
+        self._session: Session | None = None
+        """The one that was carried last, itself: a server that has forgotten everything gives numbers again."""
+        self._down_at: float | None = None
+        self._tell_at_s = 0.0
+
+    def on_up(self, connection: NodeConnection, session: Session, now: float) -> None:
+        """A connection carries a session."""
+        before, self._session = self._session, session
+        down_at, self._down_at = self._down_at, None
+        after_s = 0.0 if down_at is None else now - down_at
+        if before is None:
+            self._teller.tell(logging.DEBUG, "connected to %s, session %d", connection.node, session.id)
+        elif before is session:
+            message = "session %d resumed on %s after %.1f s"
+            self._teller.tell(logging.INFO, message, session.id, connection.node, after_s)
+        else:
+            self._teller.tell(
+                logging.WARNING,
+                "session %d is over, and all it held is lost; session %d opened on %s after %.1f s",
+                before.id,
+                session.id,
+                connection.node,
+                after_s,
+            )
+
+    def on_down(self, connection: NodeConnection, now: float) -> None:
+        """No connection carries the session, or could be made that would."""
+        if self._session is None:
+            # The caller of connect is told by an error.
+            return
+        if self._down_at is None:
+            self._down_at, self._tell_at_s = now, connection.patience
+            self._teller.tell(logging.INFO, "connection to %s lost: %s", connection.node, connection.trouble)
+        elif now - self._down_at >= self._tell_at_s:
+            lasted_s = now - self._down_at
+            self._tell_at_s = 2 * lasted_s
+            self._teller.tell(logging.WARNING, "not connected for %.0f s: %s", lasted_s, connection.unreached())
 
 
 class Driver:
@@ -106,7 +159,7 @@ class Driver:
         """Do what the protocol wants done."""
         self._acting = False
         protocol = self.protocol
-        while protocol.reach.orders:
+        while protocol.connection.orders:
             self._carry_out()
         outbox = self._outbox
         if outbox:
@@ -170,7 +223,7 @@ class Driver:
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for connection in self._open:
             if connection.transport is not None:
-                # Replaced rather than closed: whoever closes the number later must not hit another file.
+                # Replaced rather than closed: what closes the number later must not hit another file.
                 os.dup2(nowhere, connection.transport.get_extra_info("socket").fileno(), inheritable=False)
         os.close(nowhere)
         self.protocol.on_forked()
@@ -178,8 +231,8 @@ class Driver:
     # Orders.
 
     def _carry_out(self) -> None:
-        reach = self.protocol.reach
-        orders, reach.orders = reach.orders, []
+        connection = self.protocol.connection
+        orders, connection.orders = connection.orders, []
         for order in orders:
             if isinstance(order, Connect):
                 self._connect(order.endpoint)
@@ -234,11 +287,11 @@ class Driver:
 
     def _tell_down(self) -> None:
         if not self.protocol.unusable:
-            self._log.on_down(self.protocol.reach, self.clock())
+            self._log.on_down(self.protocol.connection, self.clock())
 
     def _sweep(self) -> None:
         if self.protocol.attached:
-            self._log.on_up(self.protocol.reach, self.protocol.session, self.clock())
+            self._log.on_up(self.protocol.connection, self.protocol.session, self.clock())
         for connection in self._parked:
             connection.abort()
         self._parked.clear()

@@ -1,4 +1,4 @@
-"""Endpoints: where the service may be reached, and in which order and how soon to try them.
+"""Endpoints: in which order, and how soon, those of a service are tried.
 
 1. All endpoints are tried, one after the other, before any is waited for; but one that was found silent is passed
    over for a second: to ask it again costs a whole turn, in which another node may have taken over.
@@ -9,88 +9,17 @@
    is, too, that waits for its journal.
 """
 
-import difflib
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
-from urllib.parse import unquote
+from collections.abc import Callable
 
+from fencehold.drivers.address import REFUSED, SERVICE_SCHEMES, Endpoint, endpoint
 from fencehold.errors import UsageError
 
-SCHEMES = ("fencehold", "fenceholds")
-PORT = 7420
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 1.0
-REFUSED = "Connection refused"
 SILENT = "it did not answer"
 UNTRIED = "it was not tried yet"
 SILENT_S = 1.0
 """For so long one that was found silent is passed over. By the clock: others may be slow to answer, too."""
-
-
-class Endpoint(NamedTuple):
-    """One node."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class Address(NamedTuple):
-    """What a URL says: the nodes, and who asks."""
-
-    endpoints: tuple[Endpoint, ...]
-    user: str
-    secret: str
-    tls: bool
-
-
-def parse(url: str) -> Address:
-    """Read `fencehold://[user:secret@]host[:port][,host[:port]…]`; `fenceholds://` is the same over TLS."""
-    # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
-    scheme, separator, rest = url.partition("://")
-    if scheme not in SCHEMES or not separator:
-        raise wrong_scheme(url, SCHEMES)
-    nodes_said, _, path = rest.partition("/")
-    if "@" in path:
-        # Half of a secret must not be taken for a host, which a message would show.
-        raise UsageError("a user and a secret are quoted in a URL: write %2F for each / in them")
-    login, _, hosts = nodes_said.rpartition("@")
-    user, _, secret = login.partition(":")
-    nodes = tuple(endpoint(text) for text in hosts.split(",") if text)
-    if not nodes:
-        raise UsageError("a URL names at least one host")
-    return Address(nodes, unquote(user), unquote(secret), scheme == "fenceholds")
-
-
-def wrong_scheme(url: str, schemes: Iterable[str]) -> UsageError:
-    """The error for a URL of no scheme that is known: the whole URL but for its secret, and what was meant."""
-    known = tuple(schemes)
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        meant, shown = known[0], _without_login(url)
-    else:
-        meant, shown = next(iter(difflib.get_close_matches(scheme.lower(), known, 1)), ""), _without_login(rest)
-    told = repr(f"{scheme}://{shown}" if separator else shown)
-    if meant and shown:
-        return UsageError(f"a URL begins with a scheme, not {told}: did you mean {meant}://{shown}?")
-    return UsageError(f"a URL begins with one of {', '.join(f'{each}://' for each in known)}, not {told}")
-
-
-def _without_login(rest: str) -> str:
-    login, separator, hosts = rest.rpartition("@")
-    return f"***@{hosts}" if separator and login else rest
-
-
-def endpoint(text: str, default_port: int = PORT) -> Endpoint:
-    """Read `host` or `host:port`; an IPv6 host stands in brackets."""
-    host, separator, port = text.rpartition(":")
-    if not separator or port.endswith("]"):
-        host, port = text, str(default_port)
-    if not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise UsageError(f"a port is a number from 1 to 65535, got {text!r}")
-    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 class Rotation:
@@ -113,7 +42,7 @@ class Rotation:
     )
 
     def __init__(
-        self, endpoints: tuple[Endpoint, ...], draw: Callable[[], float], *, scheme: str = SCHEMES[0]
+        self, endpoints: tuple[Endpoint, ...], draw: Callable[[], float], *, scheme: str = SERVICE_SCHEMES[0]
     ) -> None:
         self._endpoints = endpoints
         self._troubles: dict[Endpoint, str] = {}

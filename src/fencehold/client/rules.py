@@ -1,7 +1,7 @@
 """Rules: which tier a name is for, whatever a caller says.
 
 1. A rule is a name, or a beginning of names with a `*` at its end. Of several that match, the longest says.
-2. A name that is CORRECTNESS by a rule is never had for EFFICIENCY: that is refused, before anything happens.
+2. A name that is CORRECTNESS by a rule is always that: EFFICIENCY is refused, before anything happens.
    Asking for more than a rule says is never wrong.
 """
 
@@ -25,14 +25,14 @@ class Rules(NamedTuple):
         return None
 
     def check(self, names: tuple[str, ...], tier: Tier) -> None:
-        """Raise `UsageError` if a name must not be had in a tier."""
+        """Raise `UsageError` if a name must not be acquired in a tier."""
         if tier is Tier.CORRECTNESS:
             return
         for name in names:
             if self.tier(name) is Tier.CORRECTNESS:
                 raise UsageError(
-                    f"{name!r} is CORRECTNESS by the rules of this client: it cannot be had with "
-                    "tier=EFFICIENCY, which would let two work on it at once"
+                    f"{name!r} is always CORRECTNESS, by the rules of this client: "
+                    "tier=EFFICIENCY would let two work on it at once"
                 )
 
 

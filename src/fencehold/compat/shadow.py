@@ -35,7 +35,7 @@ class Side(msgspec.Struct, frozen=True):
     owner: str
     """The thread or task."""
     since: float
-    """When it got the lock: seconds since 1970, by the clock of whoever reports."""
+    """When it got the lock: seconds since 1970, by the clock of the one that reports."""
     timeout: float | None
     """What it was to last for; None: it has no end, or that is not known."""
     fence: int = 0

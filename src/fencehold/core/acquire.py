@@ -26,7 +26,9 @@ from fencehold.core.outcomes import (
     Released,
 )
 from fencehold.core.queues import ahead, end_wait, hand_on, join, limit_awaited
+from fencehold.core.quotas import refuse_asking, refuse_waiting
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
+from fencehold.core.rights import may_see, refuse_acquire
 from fencehold.core.shape import is_plain, refuse_names, refuse_terms, refuse_texts
 from fencehold.core.state import Session, State
 
@@ -36,7 +38,11 @@ KEPT_MAX = 100_000
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     """Grant, queue or refuse a new request."""
-    refusal = _refusal(state, session, ask)
+    # First of all: what else is wrong with it may say something about the names.
+    refusal = None if state.rulebook is None else refuse_acquire(state, session, ask)
+    refusal = refusal or _refusal(state, session, ask)
+    if refusal is None and state.usage is not None:
+        refusal = refuse_asking(state, session, ask)
     if refusal is not None:
         return refusal
     for name in ask.names:
@@ -96,7 +102,12 @@ def _wait(state: State, session: Session, ask: Acquire, name: str) -> Answer | Q
     place = ahead(state, ask.names)
     if place >= state.limits.waiters_per_name_max:
         longest = max(ask.names, key=lambda each: len(state.queues.get(each, ())))
-        return Refused(Code.QUEUE_FULL, f"{place} requests wait for {longest!r} already")
+        many = place if may_see(state, session, longest) else "too many"
+        return Refused(Code.QUEUE_FULL, f"{many} requests wait for {longest!r} already")
+    if state.usage is not None:
+        refusal = refuse_waiting(state, session, ask)
+        if refusal is not None:
+            return refusal
     circle = find_circle(state, ask)
     if circle:
         return Deadlock(circle)
@@ -114,17 +125,18 @@ def _refusal(state: State, session: Session, ask: Acquire) -> Refused | None:
         return Refused(Code.LIMIT, f"a session holds and awaits {limits.holds_per_session_max} names at the most")
     if is_certain:
         return None
-    return refuse_terms(limits, ask) or _refuse_in_state(state, ask) or refuse_texts(limits, ask)
+    return refuse_terms(limits, ask) or _refuse_in_state(state, session, ask) or refuse_texts(limits, ask)
 
 
-def _refuse_in_state(state: State, ask: Acquire) -> Refused | None:
+def _refuse_in_state(state: State, session: Session, ask: Acquire) -> Refused | None:
     """Why its terms do not agree with what is kept or in use already, if so."""
     if isinstance(ask, AcquireAtLeast) and len(state.kept) + len(ask.names) > KEPT_MAX:
         return Refused(Code.LIMIT, f"{len(state.kept)} names are kept by at_least, of {KEPT_MAX} at the most")
     if ask.limit:
         other = _limit_in_use(state, ask.names[0])
         if other not in (0, ask.limit):
-            return Refused(Code.USAGE, f"{ask.names[0]!r} is in use with a limit of {other}, not {ask.limit}")
+            seen = f"a limit of {other}" if may_see(state, session, ask.names[0]) else "another limit"
+            return Refused(Code.USAGE, f"{ask.names[0]!r} is in use with {seen}, not {ask.limit}")
     return None
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Busy, Refused
+from fencehold.core.policy import Policy, PolicyChange
 
 FOREVER = -1
 """`wait_ms` of a request that waits without limit."""
@@ -36,6 +37,16 @@ class OpenSession(Struct, frozen=True, gc=False, array_like=True, tag="open"):
     secret: str = ""
     """What a client must show to take the session up again on another connection. Opaque here."""
     meta: str = ""
+
+
+class OpenSessionAs(OpenSession, frozen=True, gc=False, array_like=True, tag="open_as"):
+    """Begin a session of somebody: what it may do is the principal's to do.
+
+    A command of its own, as the next ones are: a node that knows of no principals must refuse the entry, where it
+    would read past an unknown field and let the session do anything.
+    """
+
+    principal: str = ""
 
 
 class CloseSession(Struct, frozen=True, gc=False, array_like=True, tag="close"):
@@ -137,6 +148,27 @@ class Break(Struct, frozen=True, gc=False, array_like=True, tag="break"):
     """Who broke it, as a session's `meta` says it. The holder is told; nothing is decided by it."""
 
 
+class BreakAs(Break, frozen=True, gc=False, array_like=True, tag="break_as"):
+    """A break by somebody who may, or may not."""
+
+    principal: str = ""
+
+
+class ChangePolicy(Struct, frozen=True, gc=False, array_like=True, tag="policy"):
+    """Change who may do what, if the policy still has the revision that the change was made for."""
+
+    revision: int
+    change: PolicyChange
+    principal: str = ""
+    """Who changes it: an administrator, by the policy as it is. While there is none, anybody."""
+
+
+class FollowPolicy(Struct, frozen=True, gc=False, array_like=True, tag="follow_policy"):
+    """To the machine without a journal: the policy of the one beside it, as far as it is about its tier."""
+
+    policy: Policy
+
+
 class Refuse(Struct, frozen=True, gc=False, array_like=True, tag="refuse"):
     """In the place of a request that the state refused: what it comes to, without all that it had asked for.
 
@@ -170,8 +202,9 @@ class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
 
 AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
 Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
-Living: TypeAlias = OpenSession | CloseSession | Renew | Suspend
-Command: TypeAlias = Request | Cancel | Living | Settle | Break | SetLimits | RaiseFence | Announce
+Living: TypeAlias = OpenSession | OpenSessionAs | CloseSession | Renew | Suspend
+Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
+Command: TypeAlias = Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce
 
 
 class Entry(Struct, frozen=True, gc=False, array_like=True):

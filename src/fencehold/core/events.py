@@ -24,6 +24,7 @@ from fencehold.core.outcomes import (
     Outcome,
     Queued,
     Reason,
+    Refused,
     Released,
     SessionEnded,
     TimedOut,
@@ -50,6 +51,10 @@ class Kind(Enum):
     BROKEN = "broken"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
+    DENIED = "denied"
+    """A wait ended because the right to acquire was taken away."""
+    REVOKED = "revoked"
+    """A hold ended with its session, whose principal is no user any more."""
     DEADLOCK = "deadlock"
     SESSION_ENDED = "session_ended"
 
@@ -78,6 +83,7 @@ _ENDINGS = {
     Ending.CLOSED: Kind.RELEASED,
     Ending.EXPIRED: Kind.EXPIRED,
     Ending.BROKEN: Kind.BROKEN,
+    Ending.REVOKED: Kind.REVOKED,
 }
 
 
@@ -199,6 +205,8 @@ def _of_notice(notice: Notice) -> Iterator[_Thing]:
         case WaitEnded(answer=TimedOut() as over):
             detail = f"waited {over.waited_ms} ms"
             yield _Thing(Kind.TIMED_OUT, notice.session, notice.owner, over.names, detail=detail)
+        case WaitEnded(answer=Refused()):
+            yield _Thing(Kind.DENIED, notice.session, notice.owner)
         case WaitEnded():
             yield _Thing(Kind.CANCELLED, notice.session, notice.owner)
         case HoldEnded():

@@ -18,9 +18,11 @@
 12. *A name asked for with a least time is granted to nobody before that has passed*, counted from its grant,
     however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
     had it is no exception: its run was done.
+13. *Nothing is granted that the policy at that position forbids* (G13). Where there is none, all is allowed.
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
-`acquire`, `release` (7), `requests` (10), `deadlock`, `state` (the tables, 5), `snapshot`.
+`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `quotas`, `deadlock`, `state` (the
+tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -34,11 +36,15 @@ from fencehold.core.commands import (
     AcquireAtLeast,
     Announce,
     Break,
+    BreakAs,
     Cancel,
+    ChangePolicy,
     CloseSession,
     Entry,
     Extend,
+    FollowPolicy,
     OpenSession,
+    OpenSessionAs,
     RaiseFence,
     Refuse,
     Release,
@@ -51,6 +57,7 @@ from fencehold.core.grants import raise_fence
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Announced, Applied, Code, LimitsSet, Outcome, Refused
+from fencehold.core.policy_change import change_policy, follow_policy
 from fencehold.core.refusals import refuse
 from fencehold.core.release import break_holds, extend, release
 from fencehold.core.requests import once, settle
@@ -82,11 +89,15 @@ _REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {
 _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     Cancel: cancel,
     OpenSession: open_session,
+    OpenSessionAs: open_session,
     CloseSession: close_session,
     Renew: renew,
     Suspend: suspend,
     Settle: settle,
     Break: break_holds,
+    BreakAs: break_holds,
+    ChangePolicy: change_policy,
+    FollowPolicy: follow_policy,
     SetLimits: _set_limits,
     RaiseFence: raise_fence,
     Announce: _announce,

@@ -30,6 +30,10 @@ class Code(Enum):
     USAGE = "usage"
     LIMIT = "limit"
     QUEUE_FULL = "queue_full"
+    DENIED = "denied"
+    """The policy does not allow it."""
+    CONFLICT = "conflict"
+    """The policy has changed since it was read."""
 
 
 class Ending(Enum):
@@ -39,6 +43,8 @@ class Ending(Enum):
     CLOSED = "closed"
     EXPIRED = "expired"
     BROKEN = "broken"
+    REVOKED = "revoked"
+    """The policy knows its principal no more, or has disabled it."""
 
 
 class Opened(Struct, frozen=True, gc=False, array_like=True, tag="opened"):
@@ -159,6 +165,16 @@ class LimitsSet(Struct, frozen=True, gc=False, array_like=True, tag="limitsset")
     pass
 
 
+class PolicyChanged(Struct, frozen=True, gc=False, array_like=True, tag="policychanged"):
+    """The policy from here on, and what its change ended in the same step."""
+
+    revision: int
+    sessions: int
+    """That ended: their principals are no users any more, or are disabled."""
+    waiters: int
+    """That were refused: their principals may not acquire the names any more."""
+
+
 class FenceRaised(Struct, frozen=True, gc=False, array_like=True, tag="fenceraised"):
     """Every fence granted from here on is greater than this."""
 
@@ -190,6 +206,7 @@ Outcome: TypeAlias = (
     | Settled
     | Broken
     | LimitsSet
+    | PolicyChanged
     | FenceRaised
     | Announced
 )
@@ -202,7 +219,7 @@ class WaitEnded(Struct, frozen=True, gc=False, array_like=True, tag="waitended")
     session: int
     request: int
     owner: str
-    answer: Granted | TimedOut | Cancelled
+    answer: Granted | TimedOut | Cancelled | Refused
 
 
 class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended"):

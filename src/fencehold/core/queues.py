@@ -18,7 +18,8 @@ from heapq import heapify, heappop, heappush
 
 from fencehold.core.commands import Acquire
 from fencehold.core.grants import grant
-from fencehold.core.outcomes import Cancelled, Granted, TimedOut, WaitEnded
+from fencehold.core.outcomes import Cancelled, Granted, Refused, TimedOut, WaitEnded
+from fencehold.core.quotas import count_waiter
 from fencehold.core.state import OwnerKey, Queue, Session, State, Waiter
 
 
@@ -68,6 +69,8 @@ def take_place(state: State, session: Session, waiter: Waiter) -> None:
         state.waiting.setdefault((session.id, ask.owner), {})[ticket] = waiter
     if waiter.until_at:
         state.waiters_due.add(waiter.until_at, ticket)
+    if state.usage is not None:
+        count_waiter(state.usage, session.principal, waiter, 1)
 
 
 def leave(state: State, session: Session, waiter: Waiter) -> None:
@@ -88,6 +91,8 @@ def leave(state: State, session: Session, waiter: Waiter) -> None:
             del state.waiting[session.id, ask.owner]
     if waiter.until_at and waiter.until_at > state.now_at:
         state.waiters_due.drop(waiter.until_at, ticket)
+    if state.usage is not None:
+        count_waiter(state.usage, session.principal, waiter, -1)
 
 
 def _enter(queue: Queue, waiter: Waiter) -> None:
@@ -126,7 +131,7 @@ def _enter_holder(state: State, name: str, queue: Queue, holder: OwnerKey | None
     queue.holder = holder
 
 
-def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelled) -> None:
+def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelled | Refused) -> None:
     """Leave with a final answer, remembered until the client says that it has arrived."""
     session = state.sessions[waiter.ask.session]
     state.touch(session)

@@ -8,6 +8,8 @@ stays ungranted until then after either; a break alone ends that.
 from fencehold.core.commands import Break, Extend, Release
 from fencehold.core.outcomes import Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
+from fencehold.core.quotas import refuse_extending
+from fencehold.core.rights import refuse_acquire, refuse_break, refuse_release
 from fencehold.core.shape import out_of_range, refuse_breaker, wrong_count
 from fencehold.core.state import Hold, Session, State
 
@@ -20,6 +22,10 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
     """Free the names that carry the fence, and say of the others why not."""
     if not command.names:
         return wrong_count(state.limits, command.names)
+    if state.rulebook is not None:
+        refusal = refuse_release(state, session, command)
+        if refusal is not None:
+            return refusal
     names = command.names if len(command.names) == 1 else tuple(dict.fromkeys(command.names))
     fence = command.fence
     refused: tuple[str, ...] = ()
@@ -39,6 +45,10 @@ def extend(state: State, session: Session, command: Extend) -> Extended | Refuse
         return wrong_count(state.limits, command.names)
     if not 0 <= command.ttl_ms <= state.limits.ttl_ms_max:
         return out_of_range("ttl", command.ttl_ms, 0, state.limits.ttl_ms_max)
+    if state.rulebook is not None:
+        refusal = refuse_acquire(state, session, command) or refuse_extending(state, session, command)
+        if refusal is not None:
+            return refusal
     holds: list[Hold] = []
     for name in dict.fromkeys(command.names):
         hold = state.find(name, command.fence)
@@ -62,7 +72,7 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 
 def break_holds(state: State, command: Break) -> Broken | Refused:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
-    refusal = refuse_breaker(state.limits, command)
+    refusal = refuse_break(state, command) or refuse_breaker(state.limits, command)
     if refusal is not None:
         return refusal
     state.fence = fence = state.fence + 1

@@ -21,8 +21,10 @@ from fencehold.core.outcomes import (
     TimedOut,
 )
 from fencehold.core.queues import end_wait, hand_on, leave
+from fencehold.core.quotas import refuse_opening
 from fencehold.core.release import end_uncleanly
 from fencehold.core.requests import no_session
+from fencehold.core.rights import principal_of, refuse_opener
 from fencehold.core.shape import refuse_session
 from fencehold.core.state import NOT_DUE, Session, State
 
@@ -30,6 +32,10 @@ from fencehold.core.state import NOT_DUE, Session, State
 def open_session(state: State, command: OpenSession) -> Opened | Refused:
     """Begin a session under the next id."""
     limits = state.limits
+    if state.rulebook is not None:
+        denial = refuse_opener(state, command) or refuse_opening(state, principal_of(command), command)
+        if denial is not None:
+            return denial
     if len(state.sessions) >= limits.sessions_max:
         return Refused(Code.LIMIT, f"{limits.sessions_max} sessions are open already")
     refusal = refuse_session(limits, command)
@@ -49,8 +55,13 @@ def _begin(state: State, command: OpenSession) -> Session:
         command.meta,
         state.now_at,
         state.fence,
+        principal=principal_of(command),
     )
     state.let_live(session, state.now_at + command.ttl_ms)
+    if session.principal:
+        state.owned += 1
+    if state.usage is not None:
+        state.usage.add_session(session.principal, 1)
     return session
 
 

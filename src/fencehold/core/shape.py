@@ -15,9 +15,11 @@ from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
     Break,
+    BreakAs,
     Extend,
     Mode,
     OpenSession,
+    OpenSessionAs,
     Release,
     Settle,
 )
@@ -133,6 +135,8 @@ def refuse_session(limits: Limits, command: OpenSession) -> Refused | None:
         return out_of_range("grace", command.grace_ms, 0, command.ttl_ms, bound_by="the ttl, ")
     if max(size(command.meta), size(command.secret)) > limits.meta_bytes_max:
         return Refused(Code.LIMIT, f"meta and secret have at most {limits.meta_bytes_max} bytes each")
+    if isinstance(command, OpenSessionAs) and size(command.principal) > limits.meta_bytes_max:
+        return Refused(Code.LIMIT, f"a principal has at most {limits.meta_bytes_max} bytes")
     return None
 
 
@@ -180,7 +184,9 @@ JUDGES: dict[type, Callable[[Limits, Any], Judged]] = {
     Release: _judge_named,
     Extend: _judge_named,
     Break: _judge_break,
+    BreakAs: _judge_break,
     OpenSession: _judge_opening,
+    OpenSessionAs: _judge_opening,
     Settle: _judge_settling,
 }
 """What is asked of a command before a leader takes it; what is not listed here has one size and no limits."""

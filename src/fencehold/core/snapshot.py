@@ -8,6 +8,9 @@ the head, then slices of sessions with their holds; a length of zero; the BLAKE2
 
 Version 2 has, before the hash, slices of the names that are kept for a least time, and a length of zero. It is
 written only where there are any: all else has the bytes of version 1, and can be read by what knows no other.
+
+Version 3 has those slices in any case, the policy at the end of the head, and with sessions whose they are. It is
+written only where there is a policy, or a session is somebody's: what knows of neither must not read past them.
 """
 
 from collections.abc import Iterator
@@ -17,15 +20,18 @@ import msgspec
 from msgspec import Struct
 
 from fencehold.core.limits import Limits
+from fencehold.core.policy import NO_POLICY, Policy
 from fencehold.core.queues import take_place
-from fencehold.core.snapshot_slices import SavedSession, Saving, SessionImage
+from fencehold.core.quotas import counted
+from fencehold.core.rulebook import Rulebook
+from fencehold.core.snapshot_slices import OwnedImage, SavedSession, Saving
 from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
-VERSION = 2
+VERSION = 3
 """The newest that is known here."""
 _MAGIC = b"FENCEHOLD"
-_PLAIN, _KEEPING = (_MAGIC + bytes([version]) for version in (1, VERSION))
+_PLAIN, _KEEPING, _RULED = (_MAGIC + bytes([version]) for version in (1, 2, VERSION))
 _PREFIX_BYTES = len(_PLAIN)
 _HASH_BYTES = 32
 _SLICE = 2_000
@@ -50,9 +56,17 @@ class _AnchoredHead(_Head, array_like=True):
     anchors: list[Anchor] = []
 
 
+class _RuledHead(_AnchoredHead, array_like=True):
+    """What is written where there is a policy, or a session is somebody's."""
+
+    policy: Policy = NO_POLICY
+
+
+_ReadSession = tuple[OwnedImage, int, list[Hold]]
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(_AnchoredHead).decode
-_decode_slice = msgspec.msgpack.Decoder(list[SavedSession]).decode
+_decode_head = msgspec.msgpack.Decoder(_RuledHead).decode
+_decode_slice = msgspec.msgpack.Decoder(list[_ReadSession]).decode
 _decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 
 
@@ -64,7 +78,7 @@ class Snapshot(Iterator[bytes]):
             raise UsageError("a snapshot is under way: draw it to its end, or close it, before the next")
         self._state = state
         self._saving = state.saving = Saving(state)
-        self._chunks = _chunks(_head(state), self._saving)
+        self._chunks = _chunks(_head(state, self._saving), self._saving)
 
     def __next__(self) -> bytes:
         chunk = next(self._chunks, b"")
@@ -82,7 +96,8 @@ class Snapshot(Iterator[bytes]):
 
 def state_hash(state: State) -> str:
     """The hash that a snapshot of the state ends with."""
-    *_, digest = _chunks(_head(state), Saving(state))
+    saving = Saving(state)
+    *_, digest = _chunks(_head(state, saving), saving)
     return digest.hex()
 
 
@@ -95,11 +110,11 @@ def _chunks(head: bytes, saving: Saving) -> Iterator[bytes]:
 
 
 def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
-    yield (_KEEPING if saving.kept else _PLAIN) + _framed(head)
+    yield (_RULED if saving.has_principals else _KEEPING if saving.kept else _PLAIN) + _framed(head)
     while sessions := _slice(saving):
         yield _framed(_encode(sessions))
     yield _framed(b"")
-    if saving.kept:
+    if saving.kept or saving.has_principals:
         for start in range(0, len(saving.kept), _SLICE):
             yield _framed(_encode(saving.kept[start : start + _SLICE]))
         yield _framed(b"")
@@ -119,7 +134,7 @@ def _slice(saving: Saving) -> list[SavedSession]:
     return sessions
 
 
-def _head(state: State) -> bytes:
+def _head(state: State, saving: Saving) -> bytes:
     delays = sorted(state.delays.items())
     fields = (
         state.position,
@@ -132,6 +147,8 @@ def _head(state: State) -> bytes:
         state.leader,
         state.leader_address,
     )
+    if saving.has_principals:
+        return _encode(_RuledHead(*fields, state.anchors, state.policy))
     return _encode(_AnchoredHead(*fields, state.anchors) if state.anchors else _Head(*fields))
 
 
@@ -143,7 +160,7 @@ def read(data: bytes) -> State:
         first, *slices = next(parts)
         head = _decode_head(first)
         saved = [_decode_slice(section) for section in slices]
-        kept = [_decode_kept(section) for section in next(parts)] if data.startswith(_KEEPING) else []
+        kept = [_decode_kept(section) for section in next(parts)] if not data.startswith(_PLAIN) else []
     except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotUnreadable(f"the snapshot's hash is right, yet its content is not: {error}") from error
     return _rebuild(head, saved, kept)
@@ -152,7 +169,7 @@ def read(data: bytes) -> State:
 def _verify(data: bytes) -> None:
     if not data.startswith(_MAGIC):
         raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
-    if not data.startswith((_PLAIN, _KEEPING)):
+    if not data.startswith((_PLAIN, _KEEPING, _RULED)):
         version = data[len(_MAGIC) : _PREFIX_BYTES].hex() or "none"
         raise SnapshotUnreadable(f"the snapshot has format version {version}, and 1 to {VERSION} are known here")
     body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]
@@ -173,7 +190,7 @@ def _split(data: bytes) -> Iterator[list[memoryview]]:
         yield sections
 
 
-def _rebuild(head: _AnchoredHead, saved: list[list[SavedSession]], kept: list[list[Kept]]) -> State:
+def _rebuild(head: _RuledHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
@@ -194,6 +211,10 @@ def _rebuild(head: _AnchoredHead, saved: list[list[SavedSession]], kept: list[li
         _put_in_order(crowd)
     for waiter in sorted(waiters, key=lambda waiter: waiter.ticket):
         take_place(state, state.sessions[waiter.ask.session], waiter)
+    state.policy = head.policy
+    if head.policy.revision:
+        state.rulebook = Rulebook(head.policy)
+        state.usage = counted(state, state.rulebook)
     return state
 
 
@@ -204,7 +225,7 @@ def _put_in_order(crowd: Crowd) -> None:
     crowd.holds.update(holds)
 
 
-def _rebuild_session(state: State, image: SessionImage, until_at: int, holds: list[Hold]) -> None:
+def _rebuild_session(state: State, image: OwnedImage, until_at: int, holds: list[Hold]) -> None:
     session = Session(
         image.id,
         image.ttl_ms,
@@ -215,10 +236,13 @@ def _rebuild_session(state: State, image: SessionImage, until_at: int, holds: li
         image.opened_fence,
         image.latest,
         image.answered,
+        principal=image.principal,
     )
     session.answers.update(image.answers)
     session.final_answers.update(image.final_answers)
     session.lapsed.update(dict.fromkeys(image.lapsed))
     state.let_live(session, until_at)
+    if session.principal:
+        state.owned += 1
     for hold in holds:
         state.put_in(session, hold)

@@ -33,13 +33,19 @@ class SessionImage(Struct, frozen=True, gc=False, array_like=True):
     lapsed: list[tuple[int, str]]
 
 
+class OwnedImage(SessionImage, frozen=True, gc=False, array_like=True):
+    """What is written of a session that is somebody's; what is nobody's has the bytes it always had."""
+
+    principal: str = ""
+
+
 SavedSession = tuple[SessionImage, int, list[Hold]]
 """A session, when it ends unless renewed, and its holds by fence."""
 
 
 def image_of(session: Session) -> SessionImage:
     """Copy what may change."""
-    return SessionImage(
+    fields = (
         session.id,
         session.ttl_ms,
         session.grace_ms,
@@ -54,17 +60,19 @@ def image_of(session: Session) -> SessionImage:
         list(session.final_answers.items()),
         list(session.lapsed),
     )
+    return OwnedImage(*fields, session.principal) if session.principal else SessionImage(*fields)
 
 
 class Saving:
     """What a snapshot under way has still to write, as it was when it started."""
 
-    __slots__ = ("_fence", "_holds", "_images", "_sessions", "_todo", "_until", "kept")
+    __slots__ = ("_fence", "_holds", "_images", "_sessions", "_todo", "_until", "has_principals", "kept")
 
     def __init__(self, state: State) -> None:
         self._sessions = state.sessions
         self._fence = state.fence
         self.kept: list[Kept] = list(state.kept.values())
+        self.has_principals = bool(state.policy.revision or state.owned)
         self._until = state.sessions_until.copy()
         # The newest first: taking from the end is cheap, and sessions are written from the oldest to the newest.
         self._todo = dict.fromkeys(reversed(state.sessions))

@@ -22,8 +22,11 @@ from fencehold.core.deadlines import Deadlines
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Answer, Notice, Outcome
+from fencehold.core.policy import NO_POLICY, Policy
 
 if TYPE_CHECKING:
+    from fencehold.core.quotas import Usage
+    from fencehold.core.rulebook import Rulebook
     from fencehold.core.snapshot_slices import Saving
 
 _FENCE_AND_NAME = attrgetter("fence", "name")
@@ -132,6 +135,8 @@ class Session(Struct, gc=False):
     """Fence and name of holds that were taken from it: the newest few, to tell expired from released."""
     due_at: int = NOT_DUE
     """Where its deadline is entered: not after it ends, though it may be renewed to live longer."""
+    principal: str = ""
+    """Whose it is; empty: nobody was asked."""
 
     def holds(self) -> list[Hold]:
         """All it has, in the order of the fences: an order that any replica comes to."""
@@ -182,9 +187,12 @@ class State:
         "notices",
         "now_at",
         "outcomes",
+        "owned",
+        "policy",
         "position",
         "queues",
         "repeated",
+        "rulebook",
         "saving",
         "session_last",
         "sessions",
@@ -192,6 +200,7 @@ class State:
         "sessions_until",
         "ticket",
         "ticking",
+        "usage",
         "waiters",
         "waiters_due",
         "waiting",
@@ -230,6 +239,13 @@ class State:
         self.delays_due: Deadlines[str] = Deadlines()
         self.kept_due: Deadlines[str] = Deadlines()
         self.saving: Saving | None = None
+        self.owned = 0
+        """How many sessions are somebody's."""
+        self.policy: Policy = NO_POLICY
+        self.rulebook: Rulebook | None = None
+        """The policy worked out; None while there is none, and everybody may do everything."""
+        self.usage: Usage | None = None
+        """What principals have, while there are quotas."""
         # What the entry being applied has led to so far.
         self.outcomes: list[Outcome] = []
         self.notices: list[tuple[int, Notice]] = []
@@ -284,6 +300,8 @@ class State:
             self._put_in_crowd(session, hold)
         if hold.until_at:
             self.holds_due.add(hold.until_at, (hold.fence, hold.name))
+        if self.usage is not None:
+            self.usage.add_names(session.principal, (hold.name,), 1)
 
     def _put_in_crowd(self, session: Session, hold: Hold) -> None:
         crowd = self.crowds.get(hold.name)
@@ -304,6 +322,8 @@ class State:
         else:
             self._take_out_of_crowd(session, hold)
         self._drop_deadline(hold)
+        if self.usage is not None:
+            self.usage.add_names(session.principal, (hold.name,), -1)
 
     def _take_out_of_crowd(self, session: Session, hold: Hold) -> None:
         crowd = self.crowds[hold.name]
@@ -367,3 +387,7 @@ class State:
         del self.sessions[session.id], self.sessions_until[session.id]
         if session.due_at != NOT_DUE:
             self.sessions_due.drop(session.due_at, session.id)
+        if session.principal:
+            self.owned -= 1
+        if self.usage is not None:
+            self.usage.add_session(session.principal, -1)

@@ -2,14 +2,14 @@
 
 1. An engine, and the driver it needs, is imported when its URL is seen, and not before.
 2. What a URL cannot mean is a `UsageError` that says what it could.
-3. A password is for the engine alone: whoever shows a URL shows `shown(url)`.
+3. A password is for the engine alone: a URL is shown as `drivers.address.shown` has it.
 """
 
 import re
 from importlib import import_module
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
 
+from fencehold.drivers.address import Scheme, shown
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import UsageError
@@ -32,21 +32,27 @@ _DRIVEN = {
     "etcds": _ETCD,
     "zookeeper": _ZOOKEEPER,
     "zookeepers": _ZOOKEEPER,
+    "zk": _ZOOKEEPER,
+    "zks": _ZOOKEEPER,
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
 }
 
 SCHEMES = ("memory", "file", *_DRIVEN)
 KNOWN = (
-    "memory://, file:///path (or just the path), etcd://host:port,…, etcds://…, zookeeper://host:port,…, "
-    "zookeepers://…, postgresql://…"
+    "memory://, file:///path (or just the path), etcd://host:port,…, etcds://…, zookeeper://host:port,… "
+    "(or zk://), zookeepers://… (or zks://), postgresql://…"
 )
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MISTYPED = re.compile(rf"({'|'.join(SCHEMES)}):", re.IGNORECASE)
-# Up to the last @ there is: a password that was not percent-encoded may hold an @ or a slash of its own.
-_USERINFO = re.compile(r"(?<=://)([^:@/?#]*):.*@", re.DOTALL)
-_SECRET = re.compile(r"(?<=[?&])([^=&]*(?:password|secret|token)[^=&]*=)[^&#]*", re.IGNORECASE)
+_FILE = Scheme(
+    names=("file",),
+    form="file:///path, or just the path",
+    port=1,
+    takes_tls=False,
+    hosts_min=0,
+)
 
 
 def journal_of(url: str) -> Journal:
@@ -74,12 +80,7 @@ def path_of(url: str) -> str | None:
         if not url or _MISTYPED.match(url):
             raise UsageError(f"{shown(url)!r} is no engine; write one of {KNOWN}")
         return url
-    return _path_in(_split(url), url) if scheme == "file" else None
-
-
-def shown(url: str) -> str:
-    """The URL as it may be shown: without its password."""
-    return _SECRET.sub(r"\1***", _USERINFO.sub(r"\1:***@", url))
+    return _path_in(url) if scheme == "file" else None
 
 
 def _scheme_of(url: str) -> str | None:
@@ -87,17 +88,13 @@ def _scheme_of(url: str) -> str | None:
     return found[1].lower() if found else None
 
 
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise UsageError(f"{shown(url)} cannot be read: {error}") from None
-
-
-def _path_in(parts: SplitResult, url: str) -> str:
-    if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
-        raise UsageError(f"{shown(url)} names no directory; write file:///path, or just the path")
-    return unquote(parts.path)
+def _path_in(url: str) -> str:
+    said = _FILE.parse(url)
+    if [each.host for each in said.endpoints] not in ([], ["localhost"]) or not url.partition("://")[2].partition(
+        "/"
+    )[1]:
+        raise said.refusal(f"it names no directory; write {_FILE.form}")
+    return f"/{said.path}"
 
 
 def _memory(url: str) -> MemoryJournal:

@@ -10,7 +10,8 @@
         drop_fences(op)
 
 1. It runs the SQL that `python -m fencehold.guards` prints, for the dialect of the migration; also with `--sql`.
-2. Dropping the table forgets every mark: a stale holder passes again. Do it only where nobody is guarded any more.
+2. Dropping the table forgets every mark: a stale holder passes again. Do it only when no program uses the guard
+   any more.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ def create_fences(op: Any, table: str = TABLE) -> None:
     """Make the table. `op` is Alembic's.
 
     Raises:
-        UsageError: there is no SQL for the dialect, or that is no name of a table.
+        UsageError: there is no SQL for the dialect, or the table name is invalid.
     """
     name = op.get_context().dialect.name
     op.execute(script("mysql" if name == "mariadb" else name, table))

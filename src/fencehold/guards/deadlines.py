@@ -1,15 +1,15 @@
 """Deadlines: calls that end before the trust in a hold does.
 
-A guard refuses what comes too late. Better that it is not sent, or is given up in time: the next holder may be at
+A guard refuses what comes too late. It is better not to send it, or to abort it in time: the next holder may be at
 work as soon as the trust ends.
 
 1. *A timeout is what is left of the trust at the moment of the call*, or the caller's own, if that is less; never
-   more. Trust is renewed while the service answers: ask anew before each call.
+   more. Trust is renewed while the service answers: compute the timeout again before each call.
 2. *Where nothing is left, nothing is begun*: `HoldLost`, or `NotOwner` after a release.
-3. *A call that is given up may have been done*: its error is the driver's, and it is no no.
+3. *An aborted call may have taken effect*: its error is the driver's, and does not mean that nothing happened.
 4. *`margin` is what the end itself takes*: a cancel on its way, an answer, the work after it.
 
-This is no guard: a process that is paused after asking is late all the same. It wants one beside it.
+This is not a guard: a process that is paused after the check is late all the same. Use a guard, too.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
-from fencehold.client.holding import Claiming
 from fencehold.errors import HoldLost, UsageError
+from fencehold.locks.hold import Claiming
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -77,7 +77,7 @@ def timeout(hold: Claiming, maximum: float = MAXIMUM_S, *, margin: float = 0.0, 
 
 @asynccontextmanager
 async def within(hold: Claiming, maximum: float = inf, *, margin: float = 0.0) -> AsyncIterator[None]:
-    """Bound all of a block, whatever it awaits: what is left now, as `asyncio.timeout` does.
+    """Bound a whole block by the time that is left now, as `asyncio.timeout` does.
 
     Raises:
         HoldLost: as `bounded`, before the block.
@@ -136,7 +136,7 @@ def redis_timeout(
         with redis_timeout(client, hold) as bounded:
             job = bounded.blpop("jobs", timeout=0)
 
-    It has connections of its own, and repeats nothing. The cap is counted anew for each command. On a loop,
+    It has connections of its own, and retries nothing. The cap is computed again for each command. On a loop,
     `within` does the same for any client.
 
     Raises:

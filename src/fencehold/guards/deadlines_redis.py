@@ -1,8 +1,8 @@
 """A redis-py client whose connections ask before each command how long they may wait.
 
 1. *The connection asks*, for everything goes through it: commands, pipelines, scripts, its own greeting.
-2. *Nothing is repeated*: three tries of a second each are three seconds.
-3. *Nothing is shared*: connections of the caller's pool may be in the hands of others, who have other deadlines.
+2. *Nothing is retried*: three attempts of a second each are three seconds.
+3. *Nothing is shared*: other users of the caller's pool have other deadlines.
 """
 
 from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ Values = Mapping[str, Any]
 
 
 class Updated(NamedTuple):
-    """What became of a `FencedUpdate`."""
+    """The result of a `FencedUpdate`."""
 
     written: int
     mark: int | None
@@ -38,7 +38,7 @@ class Driver(ABC):
 
     @abstractmethod
     def begun(self, connection: Any) -> None:
-        """Refuse what is no connection of that kind, and one on which each statement commits by itself."""
+        """Refuse other objects, and connections in autocommit mode."""
 
     @abstractmethod
     def still_open(self, connection: Any) -> None:
@@ -168,12 +168,12 @@ class BlockingGuard(Generic[C]):
         self.enter(connection, hold, name)
 
     def register(self, connection: C, *names: str) -> None:
-        """Have names known, with no fence seen yet; those that are known stay as they are."""
+        """Register names, with no fence seen yet; names that are registered stay as they are. Idempotent."""
         for name in names:
             self._driver.execute(connection, self._said.registering, {"name": self._said.name(name)})
 
     def raise_all(self, connection: C, hold: Offered, name: str | None = None) -> None:
-        """Raise every mark to this fence, after a restore: whoever was given a smaller one before is refused."""
+        """Raise every mark to this fence, after a restore: holders with a smaller one are refused."""
         self._driver.execute(connection, self._said.raising_all, {"fence": offer_of(hold, name).fence})
 
     def create(self, connection: C) -> None:

@@ -11,14 +11,15 @@
 1. *Check and write are under one OS lock*, on a note beside the file, `.prices.json.fence`, that keeps the mark.
 2. *The mark is durable before what it admits*: a crash between the two leaves a mark that is raised and a file as
    it was. The other way round, a stale holder could write over what is new.
-3. *A file is whole, whenever whoever is killed*: it is replaced by renaming, and what was appended is there to its
-   end, or taken back by whoever comes next.
+3. *A file is whole, even if a process is killed at any moment*: it is replaced by renaming, and an append is
+   complete, or undone by the next call.
 4. *What returned is on the disk*: contents, mark and names are synced before.
-5. *Only who goes through the guard is guarded.* The disk knows no fences: whoever opens the file and writes is not
-   kept from it. A reader without a hold may just open it: it sees whole files, and of an append under way a part.
+5. *Only writes through the guard are checked.* The disk does not know fences: a program that opens the file itself
+   can still write. A reader without a hold may just open it: it sees whole files, and a part of an append in
+   progress.
 
-Whoever may replace the file must be able to write in its folder. It is for the processes of one machine: on a
-network file system an OS lock is a lease of its server, which may give it to another while its owner is paused.
+A program that replaces the file must be able to write in its folder. It is for the processes of one machine: on a
+network file system an OS lock is a lease of its server, which may grant it to another while its owner is paused.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class Guard:
         self._size_max = size_max
 
     def register(self, path: AnyPath, name: str) -> None:
-        """Have a file known, guarded by the fences of that name, with none seen yet.
+        """Register a file, guarded by the fences of that name, with none seen yet.
 
         Raises:
             UsageError: it is guarded by those of another.
@@ -98,7 +99,7 @@ class Guard:
                 return file.read()
 
     def replace(self, path: AnyPath, data: bytes, hold: Offered, name: str | None = None) -> None:
-        """Have the file be these bytes, whole and durable. Its permissions stay. Raises as `enter`.
+        """Replace the file by these bytes, atomically and durably. Its permissions stay. Raises as `enter`.
 
         Raises:
             OSError: the disk is full, or alike; the file is as it was.
@@ -165,7 +166,7 @@ def _append(owned: Owned, data: bytes, offer: Offer) -> None:
 
 
 def _take_back(fd: int, owned: Owned, error: OSError) -> None:
-    """The append failed: now, and not when the next one comes, since a reader may look before."""
+    """The append failed: undo it now, not at the next append, since a reader may read before that."""
     if owned.note.length == 0:
         return
     try:
@@ -192,7 +193,7 @@ class AsyncGuard:
         self._guard = Guard(strict=strict, timeout=timeout, size_max=size_max)
 
     async def register(self, path: AnyPath, name: str) -> None:
-        """Have a file known, guarded by the fences of that name, with none seen yet."""
+        """Register a file, guarded by the fences of that name, with none seen yet."""
         await _in_thread(self._guard.register, path, name)
 
     async def enter(self, path: AnyPath, hold: Offered, name: str | None = None) -> None:
@@ -208,7 +209,7 @@ class AsyncGuard:
         return await _in_thread(self._guard.read, path, hold, name)
 
     async def replace(self, path: AnyPath, data: bytes, hold: Offered, name: str | None = None) -> None:
-        """Have the file be these bytes, whole and durable."""
+        """Replace the file by these bytes, atomically and durably."""
         await _in_thread(self._guard.replace, path, data, hold, name)
 
     async def append(self, path: AnyPath, data: bytes, hold: Offered, name: str | None = None) -> None:

@@ -67,7 +67,7 @@ def decode(text: bytes, place: str) -> Note:
             return note
     raise Damaged(
         f"{place} is no whole note of a guard ({len(text)} bytes): which fences were seen is not known. Nothing "
-        "was written. If nobody holds the name, remove it, and the next fence is taken for the first"
+        "was written. If nobody holds the name, remove it, and the next fence counts as the first"
     )
 
 

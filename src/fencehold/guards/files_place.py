@@ -1,11 +1,11 @@
-"""A guarded file and the note beside it, in the hands of one at a time.
+"""A guarded file and the note beside it, used by one process at a time.
 
 1. *One OS lock covers check and write*: `flock` on the note, which is never renamed and never removed. It belongs
    to the opening, so that threads exclude one another, too; it ends with the process, however that ends.
-2. *Waiting for it is bounded.* Whoever gives up has done nothing: `Unavailable`.
+2. *Waiting for it is bounded.* After the timeout nothing has happened: `Unavailable`.
 3. *A note is made whole*: written and synced under another name, then linked to its own. So an empty one was not
    left by a crash: it is damage.
-4. *An append that was interrupted is taken back by whoever comes next*, before anything else is done.
+4. *The next call undoes an interrupted append*, before anything else is done.
 """
 
 import fcntl
@@ -29,14 +29,14 @@ class Place:
     """Where a guarded file is, and what lies beside it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # One file has one note, whichever way it is called.
+        # One file has one note, whichever path is used for it.
         self.path = Path(os.path.realpath(path))
         self.note = self.path.with_name(f".{self.path.name}.fence")
         self.new = self.path.with_name(f".{self.path.name}.fence-new")
         """What is to take the file's place. One name for all: a process that is killed leaves no more than one."""
 
     def make_note(self, name: str) -> None:
-        """Have a note, with a mark of 0, unless there is one."""
+        """Create the note, with a mark of 0, unless there is one. Idempotent."""
         draft = self.note.with_name(f"{self.note.name}-{secrets.token_hex(8)}")
         try:
             write_file(draft, Note(name).encode(), os.O_EXCL)
@@ -56,7 +56,7 @@ class Place:
 
     @contextmanager
     def locked(self, offer: Offer, *, strict: bool, timeout_s: float) -> Iterator["Owned"]:
-        """Have the file to oneself.
+        """Lock the file exclusively.
 
         Raises:
             UsageError: strict, and there is no note; or it is guarded by another name.
@@ -84,7 +84,7 @@ class Place:
             except BaseException:
                 os.close(fd)
                 raise
-            # It was removed while we waited: who holds it excludes nobody.
+            # It was removed while we waited: a lock on it excludes no one.
             os.close(fd)
 
     def _open(self, offer: Offer, strict: bool) -> int:
@@ -105,7 +105,7 @@ class Place:
 
 
 class Owned:
-    """The file and its note, while nobody else has them."""
+    """The file and its note, while this process has them exclusively."""
 
     def __init__(self, place: Place, fd: int, note: Note) -> None:
         self.place = place

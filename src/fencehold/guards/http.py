@@ -1,17 +1,18 @@
-"""A guard at the door of a web application: pure ASGI, for Starlette, FastAPI, Django and the rest.
+"""A guard in front of a web application: pure ASGI middleware, for Starlette, FastAPI, Django and the rest.
 
-1. *A stale request is refused at the door*, with 412, before the application sees it. Its fence is in the headers
-   of `http_headers`, and is held against a mark that every request with a fence raises.
-2. *The door is not the write.* The application writes later, and a request that passed may be overtaken
-   meanwhile: by the holder of a greater fence, that passes, reads and writes while this one is still on its way
-   to the data. What is written must be guarded where it is written, with the same offer, which is at hand as
-   `scope["fencehold.offer"]`. The door saves the work; the guard at the data saves the data.
+1. *A stale request is refused by the middleware*, with 412, before the application sees it. Its fence is in the
+   headers of `http_headers`, and is held against a mark that every request with a fence raises.
+2. *The middleware does not guard the write.* The application writes later, and a request that passed may be
+   overtaken meanwhile: by the holder of a greater fence, that passes, reads and writes while this one is still on
+   its way to the data. What is written must be guarded where it is written, with the same offer, which is at hand
+   as `scope["fencehold.offer"]`. The middleware saves the work; the guard at the data saves the data.
 3. *A `StaleFence` that the application raises is a 412, too*, unless the response has begun.
 4. *Nothing passes silently*: without a fence 428 (unless not `required`), with one that cannot be read, or of
-   another name than `expects` says, 400; if the marks cannot be asked, 503. See `http_problems`.
-5. A request that only reads raises the mark as well, if it says a fence: this is how a client *enters*.
+   another name than `expects` says, 400; if the marks cannot be read, 503. See `http_problems`.
+5. A request that only reads raises the mark as well, if it carries a fence: this is how a client *enters*.
 
-Whoever may send a fence may send a great one, and shut everybody else out: let in only who is allowed to write.
+A client that may send a fence may send a very large one, and shut all others out: admit only clients that are
+allowed to write.
 """
 
 import logging
@@ -117,7 +118,8 @@ class FenceMiddleware:
         except UsageError as error:
             raise _Turned(http_problems.unknown_name(str(error))) from None
         except (Unavailable, OutcomeUnknown, LimitExceeded) as error:
-            # Not known is not fresh: nobody passes. To raise a mark again does no harm, so it may be retried.
+            # An unknown mark is not a fresh fence: nothing passes. Raising a mark is idempotent, so it may be
+            # retried.
             _log.warning("%s: refused, as its mark could not be raised: %s", offer.name, error)
             raise _Turned(http_problems.unavailable()) from None
         if mark > offer.fence:

@@ -1,4 +1,4 @@
-"""What a request that was refused is told: `application/problem+json` (RFC 9457), the same from every server.
+"""The answers to refused requests: `application/problem+json` (RFC 9457), the same from every server.
 
 =============== ====== ==================================================================================
 type            status what it means
@@ -50,26 +50,26 @@ class Problem(NamedTuple):
 
 
 def stale(error: StaleFence) -> Problem:
-    """What a stale holder is told: also by an application whose own guard has refused it."""
+    """The answer to a stale holder: also for an application whose own guard has refused it."""
     more = {"name": error.name, "fence": error.fence, "mark": error.mark}
     return Problem(STALE, "The fence is stale", 412, str(error), more)
 
 
 def missing(names: tuple[str, str]) -> Problem:
-    """What a request without a fence is told."""
+    """The answer to a request without a fence."""
     return Problem(MISSING, "A fence is required", 428, f"send the headers {names[0]} and {names[1]}")
 
 
 def malformed(detail: str) -> Problem:
-    """What a request is told whose fence cannot be read, or is of another name."""
+    """The answer to a request whose fence cannot be read, or belongs to another name."""
     return Problem(MALFORMED, "The fence cannot be used", 400, detail)
 
 
 def unknown_name(detail: str) -> Problem:
-    """What is told of a name that a strict store does not know."""
+    """The answer for a name that a strict store does not know."""
     return Problem(UNKNOWN, "The name is not known", 400, detail)
 
 
 def unavailable() -> Problem:
-    """What is told while the marks cannot be asked. Why is for the log, not for the caller."""
+    """The answer while the marks cannot be read. The reason goes to the log, not to the caller."""
     return Problem(UNAVAILABLE, "The marks cannot be asked", 503, "nothing was done; try again later")

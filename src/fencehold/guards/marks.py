@@ -1,10 +1,10 @@
 """Marks for a guard that has no table of its own: where the greatest fence seen for each name is kept.
 
-1. *`raise_to` is one atomic step*: however many call it at once, the mark never goes back, and each is told the
-   mark as it is after its own step. One that is told a greater number than it brought is stale.
-2. *It is safe to repeat.* Whoever does not know whether it happened does it again.
+1. *`raise_to` is one atomic step*: with any number of concurrent calls, the mark never goes back, and each call
+   returns the mark after its own step. A call that gets a greater number than its fence is stale.
+2. *It is idempotent.* A caller that does not know whether it happened calls it again.
 3. *A mark that is forgotten is a hole*: after it, the next fence is taken for the first. So a store is as durable
-   as what it protects, and never drops a name by itself: full is an error.
+   as what it protects, and never evicts a name: a full store is an error.
 4. `strict` stores know their names beforehand (`register`), and refuse others with `UsageError`.
 
 `MemoryMarks` is for one process that keeps what it protects in memory, too, and for tests. `SqliteMarks` is in
@@ -35,7 +35,7 @@ class MarkStore(Protocol):
             UsageError: the store is strict, and does not know the name; or name and fence are none.
             LimitExceeded: it is full. Nothing happened.
             Unavailable: certainly nothing happened.
-            OutcomeUnknown: it may have happened; to do it again does no harm.
+            OutcomeUnknown: it may have happened; calling again is safe.
         """
         ...
 
@@ -49,7 +49,7 @@ class MemoryMarks:
         self._names_max = names_max
 
     def register(self, name: str) -> None:
-        """Have a name known, with no fence seen yet."""
+        """Register a name, with no fence seen yet."""
         self._room_for(name)
         self._marks.setdefault(Offer(name, 1).checked().name, 0)
 
@@ -78,7 +78,7 @@ class GuardMarks:
 
         FenceMiddleware(app, GuardMarks(enter))
 
-    So the door and the handler's own guard have one mark, and not two.
+    So the middleware and the handler's own guard share one mark.
     """
 
     def __init__(self, enter: Callable[[Offer], Awaitable[object]]) -> None:
@@ -86,7 +86,7 @@ class GuardMarks:
         self._enter = enter
 
     async def raise_to(self, name: str, fence: int) -> int:
-        """As `MarkStore` says; a greater mark is always told by `StaleFence`."""
+        """As `MarkStore` says; a greater mark always raises `StaleFence`."""
         await self._enter(Offer(name, fence).checked())
         return fence
 

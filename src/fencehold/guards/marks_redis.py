@@ -1,9 +1,9 @@
 """Marks in a Redis, for the processes of several machines: those of `fencehold.guards.redis`, whose guard the
-application's own writes may use as well. Then the door and the data have one mark.
+application's own writes may use as well. Then the middleware and the data share one mark.
 
 Marks are as durable as the Redis: one that loses its last second (`appendfsync everysec`), or fails over to a
-replica that was behind, forgets marks of that time, and a stale holder passes the door again. What must not happen
-then has a guard where its data is.
+replica that was behind, forgets marks of that time, and a stale holder passes the middleware again. What must not
+happen then has a guard where its data is.
 
 Needs redis-py, and a client of `redis.asyncio`, which stays the caller's.
 """
@@ -18,14 +18,14 @@ from fencehold.guards.redis_calls import AsyncClient
 
 
 class RedisMarks(GuardMarks):
-    """Marks under keys of a Redis, one for each name. A stale fence is told by `StaleFence`, with the mark."""
+    """Marks under keys of a Redis, one for each name. A stale fence raises `StaleFence`, with the mark."""
 
     def __init__(self, client: AsyncClient, *, strict: bool = False, prefix: str = PREFIX) -> None:
         self._guard = AsyncGuard(client, prefix, strict)
         super().__init__(self._raised)
 
     async def register(self, name: str) -> None:
-        """Have a name known, with no fence seen yet. Raises as `raise_to`."""
+        """Register a name, with no fence seen yet. Raises as `raise_to`."""
         await self._guard.register(name)
 
     async def _raised(self, offer: Offer) -> None:

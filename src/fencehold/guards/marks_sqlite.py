@@ -1,10 +1,11 @@
 """Marks in a SQLite file, for the processes of one machine.
 
 They are those of `fencehold.guards.sqlite`: if the application has its data in this file, guarded by that table,
-the door and the data have one mark.
+the middleware and the data share one mark.
 
 1. One statement raises the mark and reads it: SQLite lets one writer in at a time, and the answer is of that step.
-2. Every commit is on the disk before it is told (`synchronous = FULL`): a mark never goes back after a power cut.
+2. Every commit is on the disk before it is acknowledged (`synchronous = FULL`): a mark never goes back after a
+   power cut.
 3. The event loop never waits for the disk: all is done in one thread of the store's own, in order.
 4. A file that others keep busy for longer than `timeout_s` is `Unavailable`; nothing happened.
 """
@@ -41,7 +42,7 @@ class SqliteMarks:
         self._connection: sqlite3.Connection | None = None
 
     async def register(self, name: str) -> None:
-        """Have a name known, with no fence seen yet. Raises as `raise_to`."""
+        """Register a name, with no fence seen yet. Raises as `raise_to`."""
         values = {"name": Offer(name, 1).checked().name}
         await self._in_thread(lambda connection: connection.execute(self._said.registering, values).close())
 
@@ -55,11 +56,11 @@ class SqliteMarks:
         return int(rows[0][0])
 
     async def aclose(self) -> None:
-        """Close the file, after what is under way. To be called twice does no harm."""
+        """Close the file, after the work in progress. Idempotent."""
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """The same, for whoever has no event loop."""
+        """The same, for callers without an event loop."""
         if self._connection is not None:
             self._thread.submit(self._connection.close).result()
             self._connection = None

@@ -12,8 +12,8 @@
    committing, and an older one that comes later is refused. The wait is bounded by `innodb_lock_wait_timeout`.
 2. Outside of a transaction a guard guards nothing, and refuses. With `autocommit` on, a transaction that was begun
    is seen by what PyMySQL and aiomysql keep of the server's status; mysqlclient keeps none, so turn it off there.
-3. In REPEATABLE READ, MySQL's default, a transaction reads what was there at its first read, and is not told that
-   it is old. So `enter` comes before any read: the snapshot is taken after the mark was raised.
+3. In REPEATABLE READ, MySQL's default, a transaction reads the snapshot of its first read, and gets no error if
+   that is old. So `enter` comes before any read: the snapshot is taken after the mark was raised.
 4. Two transactions that enter names unknown so far, side by side, may end in a deadlock (1213), which is the
    driver's own error: try again. `register` names beforehand where that is often.
 5. `LAST_INSERT_ID()` of the session is the mark afterwards: it is how MySQL tells it in the same statement.

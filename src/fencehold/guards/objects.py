@@ -13,13 +13,14 @@
 2. *The bytes carry a stamp* (see `objects_forms`). An ETag is made of the bytes and of nothing else: were the mark
    in the metadata alone, `enter` would raise it and leave the ETag as it was; a stale PUT on its way would find
    its condition true, write, and take the mark back. So `enter` is no CopyObject, which changes metadata only: it
-   writes the object anew, of the bytes that it was given together with the ETag.
-3. *Whoever is overtaken looks again*: a bounded number of times, and is refused as soon as the mark is greater.
+   rewrites the object, from the bytes that came together with the ETag.
+3. *After a conflict, a writer reads again*: a bounded number of times, and is refused as soon as the mark is
+   greater.
 4. *A write whose condition failed may be one's own*, if botocore has repeated it: its stamp tells.
 5. *A deleted object has no mark.* Do not delete what is guarded, nor have a rule do it: put something empty.
 
-Readers without a guard take `unwrap(bytes)`; with `form="gzip"` HTTP does that for them. `enter` writes all of
-the object anew if the mark is to be raised, and keeps neither tags nor ACLs: guard something small, a manifest
+Readers without a guard take `unwrap(bytes)`; with `form="gzip"` HTTP does that for them. `enter` rewrites the
+whole object if it raises the mark, and keeps neither tags nor ACLs: guard something small, a manifest
 that names the large ones. Needs boto3, whose client stays the caller's.
 """
 
@@ -79,7 +80,7 @@ class Guard:
         self._size_max = size_max
 
     def register(self, bucket: str, key: str, name: str) -> None:
-        """Have an object known, guarded by the fences of that name, with none seen yet. Raises as `enter`."""
+        """Register an object, guarded by the fences of that name, with none seen yet. Raises as `enter`."""
         Offer(name, 1).checked()
         for _ in self._turns():
             seen = self._look(bucket, key, whole=True)
@@ -97,7 +98,7 @@ class Guard:
             StaleFence: another has held the name since; stop.
             UsageError: no fence of the name that guards the object; or strict, and it has no mark.
             Unavailable: others wrote all the time, or the store was not read. Nothing happened.
-            OutcomeUnknown: the store did not answer; the mark may be raised. To repeat it does no harm.
+            OutcomeUnknown: the store did not answer; the mark may be raised. Calling again is safe.
             PermissionDenied, Unsupported: not allowed; or the store has no conditional writes.
             Damaged: there is something in the place of the mark that is none. Nothing happened.
         """
@@ -124,7 +125,8 @@ class Guard:
     def put(
         self, bucket: str, key: str, body: bytes, hold: Offered, name: str | None = None, **extra: Any
     ) -> None:
-        """Have the object be these bytes; `extra` as `put_object` takes it: `ContentType="text/csv"`. As `enter`.
+        """Replace the object by these bytes; `extra` as `put_object` takes it: `ContentType="text/csv"`. As
+        `enter`.
 
         Raises:
             OutcomeUnknown: the store did not answer, or what it did was overtaken; read before going on.
@@ -189,7 +191,7 @@ class Guard:
     def _write(
         self, bucket: str, key: str, offer: Offer, seen: Seen, body: bytes | None, extra: dict[str, Any]
     ) -> bool:
-        """Write unless somebody has written since; says whether it is done."""
+        """Write unless the object has changed since; returns whether it was written."""
         stamp = Stamp(offer.fence, secrets.token_hex(16))
         condition = {"IfMatch": seen.etag} if seen.etag else {"IfNoneMatch": "*"}
         own = {FENCE: str(offer.fence), NAME: quote(offer.name), DRAW: stamp.draw}

@@ -1,12 +1,12 @@
 """How the stamp of a write gets into the bytes of an object, and out of them again.
 
-1. *No two writes of a guard have the same bytes*: each has a stamp, its fence and a number drawn by lot. S3 makes
+1. *No two writes of a guard have the same bytes*: each has a stamp, its fence and a random number. S3 makes
    an object's ETag of its bytes alone. Without a stamp, a write that says the same as the one before, or changes
    metadata only, would leave the ETag as it was, and a condition on it would not see that write.
 2. What is put in comes out the same.
 
 `line` puts it into a first line of its own. `gzip` puts it into an extra field of a gzip header, and declares
-`Content-Encoding: gzip`: whoever reads by HTTP and decodes that, sees what was put, and nothing else.
+`Content-Encoding: gzip`: an HTTP client that decodes gzip sees only the bytes that were put.
 """
 
 import gzip

@@ -1,8 +1,8 @@
 """What an S3-compatible store says, and what it means.
 
-1. *One answer has the mark, the ETag and the bytes*: nobody writes between them.
-2. *A condition that failed is an answer*: nothing was written; look again. Unless botocore has repeated the
-   request by itself: then the first of them may have been done.
+1. *One answer has the mark, the ETag and the bytes*: no write can come between them.
+2. *A condition that failed is an answer*: nothing was written; look again. Unless botocore has retried the
+   request: then the first attempt may have taken effect.
 3. *A write that was not answered, or with a 5xx, may be done*: `OutcomeUnknown`.
 """
 
@@ -24,7 +24,7 @@ FENCE, NAME, DRAW, EMPTY = "fence", "fence-name", "fence-draw", "fence-empty"
 """The guard's own metadata."""
 OWN = frozenset((FENCE, NAME, DRAW, EMPTY))
 KEPT = ("CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType")
-"""What is said again when a guard writes an object anew for its mark."""
+"""Attributes that are copied when a guard rewrites an object for its mark."""
 
 
 UNANSWERED = (HTTPClientError, UnreachedError, IncompleteReadError)
@@ -51,7 +51,7 @@ class Missing(Exception):
 
 
 class ConditionFailed(Exception):
-    """Somebody else wrote meanwhile."""
+    """Another writer wrote meanwhile."""
 
     def __init__(self, is_repeated: bool) -> None:
         self.is_repeated = is_repeated

@@ -1,4 +1,4 @@
-"""The offer: a name and the fence under which somebody wants to write, checked before any resource is asked.
+"""The offer: a name and the fence under which a client wants to write, checked before any resource is used.
 
 1. A fence is a whole number from 1 to 2^63 - 1: what every database can keep.
 2. Only what has a fence can be offered. A claim has none, and is refused as what it is.
@@ -7,8 +7,8 @@
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from fencehold.client.holding import Claiming, Holding
 from fencehold.errors import UsageError
+from fencehold.locks.hold import Claiming, Holding
 
 FENCE_MAX = 2**63 - 1
 NAME_BYTES_MAX = 512

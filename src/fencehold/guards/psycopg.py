@@ -13,7 +13,8 @@
    committing, and an older one that comes later is refused. Bound the wait by `lock_timeout`.
 2. Outside of a transaction a guard guards nothing, and refuses.
 3. In REPEATABLE READ and SERIALIZABLE, a mark that another has raised since the transaction's first statement is
-   psycopg's `SerializationFailure` (40001): try the transaction again. It is told whether it is stale then.
+   psycopg's `SerializationFailure` (40001): retry the transaction. Then the guard shows whether the fence is
+   stale.
 
 The statements and their laws are in `fencehold.guards.statements`.
 """

@@ -12,11 +12,12 @@
 
 1. *Nothing is sent before the body of a transaction ends*, and nothing at all if it raises. Then the mark is
    checked and raised and all commands run, in one script.
-2. *`check` by itself protects nothing*: between it and a write of its own anything may happen. It tells early.
+2. *`check` by itself protects nothing*: between it and a write of its own anything may happen. It only stops
+   stale work early.
 3. *Marks never expire.* One that is evicted, or lost with a Redis that fails over to a replica that was behind,
    lets a stale holder in again: `noeviction`, and data that may be lost that way together with its mark.
-4. *A transaction is sent once.* A connection that is lost leaves the outcome open: `OutcomeUnknown`; redis-py,
-   left to itself, would repeat it, and count twice. Errors that Redis answers come out as redis-py's.
+4. *A transaction is sent once.* A connection that is lost leaves the outcome open: `OutcomeUnknown`; redis-py by
+   default would retry it, and count twice. Errors from Redis are raised as redis-py's.
 5. In a cluster, mark and keys are in one slot: give name and keys the same hash tag, `wallet:{7}`.
 
 Needs redis-py 6.0, and Redis 6.0 or any Valkey. Its user needs EVAL, EVALSHA, GET and SET on the marks, and what
@@ -72,7 +73,7 @@ class _Words:
 
     def __init__(self, prefix: str, strict: bool) -> None:
         if not prefix:
-            raise UsageError("a guard's prefix is not empty: by it, marks are told from data")
+            raise UsageError("a guard's prefix must not be empty: it distinguishes marks from data")
         self._prefix = prefix
         self._strict = strict
 
@@ -96,12 +97,12 @@ class Guard(_Words):
         self._client = client
 
     def register(self, name: str) -> None:
-        """Have a name known to strict guards, with no fence seen yet."""
+        """Register a name for strict guards, with no fence seen yet."""
         with sent():
             self._client.set(self._key(name), "0", nx=True)
 
     def enter(self, hold: Offered, name: str | None = None) -> None:
-        """Raise the mark. Call it before anything is read. To repeat it does no harm.
+        """Raise the mark. Call it before anything is read. Idempotent.
 
         Raises:
             StaleFence: another has held the name since; stop.
@@ -157,7 +158,7 @@ class AsyncGuard(_Words):
         self._client = client
 
     async def register(self, name: str) -> None:
-        """Have a name known to strict guards, with no fence seen yet."""
+        """Register a name for strict guards, with no fence seen yet."""
         with sent():
             await self._client.set(self._key(name), "0", nx=True)
 

@@ -4,7 +4,7 @@
    counts would count twice. So the script is sent on a connection of the client's pool, and not by the client.
 2. *A connection that did not come about means that nothing happened*, and `Unavailable` says so; one that is lost
    after that leaves it open: `OutcomeUnknown`.
-3. *A cluster's client finds the server by itself*, and repeats as it is told to.
+3. *A cluster's client finds the server itself*, and retries as configured.
 """
 
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def sent() -> Iterator[None]:
     try:
         yield
     except exceptions.BusyLoadingError as error:
-        # An answer, whatever redis-py takes it for.
+        # An answer, even if redis-py raises it as an error.
         raise Unavailable(f"Redis is reading its data from disk: {error}") from error
     except _LOST as error:
         raise OutcomeUnknown(f"Redis did not answer, and may have done it: {error}") from error

@@ -2,8 +2,8 @@
 
 1. *A script names its keys beforehand*: a cluster finds the server by them, and rights are checked against them.
    So only commands whose keys are known here are taken.
-2. *Redis does not take back what a script has done before one of its commands failed.* What can be told beforehand
-   is told before anything is sent: an unknown command, too few words, a word that is none.
+2. *Redis does not undo what a script has done before one of its commands failed.* So mistakes that can be found
+   are reported before anything is sent: an unknown command, too few words, a word of a wrong type.
 3. *Marks are touched by the guard alone.*
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fencehold.errors import LimitExceeded, UsageError
 
 COMMANDS_MAX = 1_000
-"""Of one transaction: Redis serves nobody else meanwhile."""
+"""In one transaction: Redis serves no other client meanwhile."""
 WORDS_MAX = 4_000
 """Of one command: Lua passes no more than some 8 000 at a time."""
 

@@ -3,7 +3,7 @@
 1. *Checked, raised and written in one step*: Redis runs a script alone.
 2. *Digits are compared as text, by length first*: Lua's numbers are doubles, which cannot tell apart whole
    numbers above 2^53, and fences go beyond.
-3. *A mark that is no number is damage, and refused*: taken for 0, it would let everybody in.
+3. *A mark that is no number is damage, and refused*: treated as 0, it would accept every fence.
 4. *The fence is all or nothing, the commands are not*: of a command that fails, those before it stay done.
 """
 

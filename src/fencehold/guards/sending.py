@@ -1,4 +1,4 @@
-"""Sending a fence with a request, and hearing that it is stale: the other side of `http`.
+"""Sending a fence with a request, and detecting that it was refused: the client side of `http`.
 
 1. *Nothing is sent without a hold that can be trusted*: no hold, a claim, or one that is lost or released raises
    before the first byte. That it is trusted now does not mean that it is when the request arrives: the other side
@@ -13,12 +13,11 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
-from fencehold.client.current import current_hold
-from fencehold.client.holding import Claiming
 from fencehold.errors import StaleFence, UsageError
 from fencehold.guards.http_headers import written
 from fencehold.guards.http_problems import CONTENT_TYPE, STALE
 from fencehold.guards.offer import Offered, offer_of
+from fencehold.locks.hold import Claiming, current_hold
 
 _DIGITS = re.compile("[0-9]{1,19}")
 
@@ -47,7 +46,7 @@ class FenceAuth:
     """
 
     def __init__(self, hold: Offered | None = None, *, name: str | None = None) -> None:
-        """`hold`: None is the one whose body the request is made in, whichever that is then.
+        """`hold`: None means the current hold at the time of each request.
 
         `name`: which of its names is meant, if it has several.
         """
@@ -107,7 +106,7 @@ def _said(text: str) -> dict[str, Any]:
 
 
 def _number(value: object) -> int:
-    """A fence as another implementation may write it: a number, or digits; 0 if it does not tell."""
+    """A fence as another implementation may write it: a number, or digits; 0 if there is none."""
     if isinstance(value, int):
         return value
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else 0

@@ -10,9 +10,9 @@
 1. A file has one writer at a time: `enter` makes the caller that one until the transaction ends. Another waits as
    long as its `timeout=` says, and then has `sqlite3.OperationalError: database is locked`, which says nothing
    about the fence.
-2. Outside of a transaction a guard guards nothing, and refuses. `sqlite3` begins one by itself before the guard's
+2. Outside of a transaction a guard guards nothing, and refuses. `sqlite3` implicitly begins one before the guard's
    statement, unless `isolation_level=None` (or, from Python 3.12 on, `autocommit=True`) says not to.
-3. A transaction that has read before, and whose snapshot is old, is told by SQLite that the database is locked.
+3. A transaction that has read before, and whose snapshot is old, gets "database is locked" from SQLite.
    Roll back and enter first.
 
 SQLite 3.35 or newer. The statements and their laws are in `fencehold.guards.statements`.

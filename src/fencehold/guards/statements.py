@@ -1,10 +1,11 @@
 """What the guards of databases say in SQL, and what the answer means.
 
 1. *One statement raises the mark and tells it*, in every case: it is set to the greater of itself and the fence.
-   Who is told more than was offered is stale. There is no second statement between which something could happen.
+   If the returned mark is greater than the fence, the fence is stale. There is no second statement, so nothing
+   can happen in between.
 2. *The row is written each time, also if the mark stays the same.* So it is locked until the end of the
-   transaction, and whoever sees an older state of the database, in REPEATABLE READ or SERIALIZABLE, is told so by
-   Postgres and SQLite instead of going on with it.
+   transaction, and a transaction that sees an older state of the database, in REPEATABLE READ or SERIALIZABLE,
+   gets an error from Postgres and SQLite instead of continuing with it.
 3. *Nothing is quoted.* A table or column is called by a plain name, with a schema or without; all else is refused.
    What a caller gives as SQL of its own is the caller's.
 4. Neither verb commits or rolls back. What a driver raises (a deadlock, a serialization failure, a lost

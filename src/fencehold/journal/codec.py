@@ -1,7 +1,7 @@
 """The codec: entries to bytes and back, behind one byte of format version.
 
 A newer version must still read what an older one wrote: commands are only added, and fields only at their end with
-a default. What cannot be read is refused, never guessed at: a replica that skips a command is no replica.
+a default. What cannot be read is refused, never guessed: a replica that skips a command is not a replica.
 """
 
 import msgspec

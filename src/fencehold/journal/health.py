@@ -1,4 +1,4 @@
-"""Health: how what keeps a journal is doing, for people who look after it. Nothing is decided by it."""
+"""Health of a journal's storage, for operators. Nothing is decided by it."""
 
 from typing import NamedTuple
 
@@ -13,16 +13,16 @@ class EngineMember(NamedTuple):
     role: str = ""
     """`leader` or `follower`, `primary` or `standby`; empty if it did not say."""
     note: str = ""
-    """Why it is not up, or what is amiss."""
+    """Why it is not up, or what is wrong."""
 
 
 class Health(NamedTuple):
-    """What can be told. What cannot, is left out."""
+    """What is known. The rest is left out."""
 
     volume: Volume | None = None
     """Where the journal is, if that is on this machine."""
     members: tuple[EngineMember, ...] = ()
     quorum: int = 0
-    """So many of them must be up to take an append; 0: that is not a matter of number."""
+    """How many of them must be up to accept an append; 0: not a matter of numbers."""
     note: str = ""
-    """Why there is less to tell than there could be."""
+    """Why information is missing."""

@@ -1,4 +1,4 @@
-"""The journal port: what the node asks of whatever keeps its entries, and what each failure means.
+"""The journal port: what a node requires of the engine that stores its entries, and what each failure means.
 
 A journal is one sequence of entries at positions 1, 2, 3, … without gaps, written under epochs. Its engine
 decides nothing else: it never looks inside an entry.
@@ -42,7 +42,7 @@ class Opened(NamedTuple):
 
     snapshot: Snapshot | None
     epoch: Epoch
-    """The newest epoch taken so far; 0 if nobody ever led."""
+    """The newest epoch taken so far; 0 if there never was a leader."""
     end: Position
     """The position of the last entry, or of the snapshot if no entry follows it; 0 if empty."""
     notes: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Opened(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """What an engine says of itself, so that nobody has to guess."""
+    """What an engine declares about itself."""
 
     engine: str
     durable: bool
@@ -100,8 +100,8 @@ class Journal(Protocol):
     async def lead(self, known: Epoch | None = None) -> Epoch:
         """Take the next epoch: from its return on, no append under an older one succeeds anywhere.
 
-        With `known`, the next after that one and no other: of several that take over at once, on the same
-        knowledge, one does. Compared and taken in one atomic step.
+        With `known`, a compare-and-swap: it takes the epoch after that one and no other. Of several nodes
+        that take over at once with the same `known`, only one succeeds.
 
         Raises:
             Sealed: a newer epoch than `known` stands (its `newest`). None was taken, or only one that is sealed.
@@ -116,8 +116,8 @@ class Journal(Protocol):
         Raises:
             Unavailable: the entry is certainly absent, and will stay so. `Overloaded`: for want of room.
             OutcomeUnknown: it may be there or arrive yet: take a new epoch and read before going on. An engine
-                that cannot trust its storage any more refuses to lead until it is closed and opened anew;
-                only then does reading tell.
+                that cannot trust its storage any more refuses to lead until it is closed and opened again;
+                only then does reading show the outcome.
             UsageError: the entry is empty or larger than the engine takes, or the epoch was never taken.
             Sealed: a newer epoch exists; the entry is certainly absent: stop serving.
             OutOfPlace: the next position is another; the entry is certainly absent: read before going on.
@@ -127,8 +127,8 @@ class Journal(Protocol):
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         """Keep a snapshot of the state after `position`, in place of any older one.
 
-        `chunks` is drawn step by step with the event loop let run between steps, so a snapshot that is made
-        while the node goes on working never holds it up.
+        `chunks` is consumed step by step, and the event loop runs between the steps, so that a snapshot never
+        blocks a working node.
 
         Raises:
             Unavailable: the older snapshot, if any, stands as before.
@@ -150,7 +150,7 @@ class Journal(Protocol):
         ...
 
     async def trim(self, *, urgent: bool = False) -> None:
-        """Give back the room of entries and snapshots that the newest snapshot made needless.
+        """Free the room of entries and snapshots that the newest snapshot has made unnecessary.
 
         What is left may still include some of them: engines trim in the units they store in, and some keep a
         little for those who read just behind. If it is `urgent`, they do not.
@@ -161,15 +161,15 @@ class Journal(Protocol):
         ...
 
     async def health(self, within_s: float) -> Health:
-        """How what keeps the journal is doing, be the journal open or not.
+        """The health of the journal's storage, whether the journal is open or not.
 
-        It raises nothing and ends in about that time, and nothing that the journal does waits for it: servers are
-        asked over connections of its own, a disk is looked at in a thread.
+        It raises nothing, ends in about that time, and delays nothing else in the journal: it asks servers over
+        connections of its own, and checks a disk in a thread.
         """
         ...
 
     async def room(self, within_s: float) -> Room:
-        """How much more what keeps the journal takes. Asked about every second while the journal is open.
+        """How much room the journal's storage has. Called about every second while the journal is open.
 
         It raises nothing and ends in about that time, and no append waits for it. Without an answer, or while the
         journal is not open, nothing is known.
@@ -177,5 +177,5 @@ class Journal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the engine. Appends under way end first. Calling again does nothing."""
+        """Close the engine. Appends in progress end first. Idempotent."""
         ...

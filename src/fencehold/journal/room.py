@@ -1,22 +1,22 @@
-"""Room: how much more the keeper of a journal takes, as far as it says.
+"""Room: how much more a journal's storage accepts, as far as it is known.
 
-1. What is not known is None, never a guess. A bound that a keeper is known to have by default is no guess.
-2. `used_bytes` counts what is in use now, of whoever shares the keeper, so it falls when something is given back.
+1. What is not known is None, never a guess. A storage's documented default bound is not a guess.
+2. `used_bytes` counts what is in use now, by all users of the storage, so it falls when something is freed.
 """
 
 from typing import NamedTuple
 
 
 class Room(NamedTuple):
-    """What was found at one look."""
+    """One measurement."""
 
     what: str = ""
     """What it is that can be full, in words: `the disk of /srv/data`."""
     used_bytes: int | None = None
     allowed_bytes: int | None = None
-    """So many may be in use, and no more."""
+    """The most that may be in use."""
     is_full: bool = False
-    """The keeper takes nothing more, or is about to, and gives back no room by itself: `note` says what to do."""
+    """The storage is full, or nearly, and does not free room by itself: `note` says what to do."""
     note: str = ""
     """What to do about it, or why less is known than could be."""
 

@@ -33,14 +33,14 @@ class AtOnce(Protocol):
         """Try to have names, without waiting for them."""
 
     def release(self, grant: Grant) -> bool:
-        """Give a grant back; False if that has to be done on the loop.
+        """Release a grant; False if that has to be done on the loop.
 
         Raises:
             HoldLost: it was gone already.
         """
 
     def abandon(self, grant: Grant) -> None:
-        """Have a grant given back that nobody has: whoever asked for it was interrupted. It does not wait."""
+        """Have a grant released that nobody has: its caller was interrupted. It does not wait."""
 
 
 class Carrier(Protocol):
@@ -63,10 +63,10 @@ class Carrier(Protocol):
         """For threads; None where the loop has to be asked."""
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
-        """Acquire for a task or thread, or for an owner made `anew`; None if it was not to be had in time."""
+        """Acquire for a task or thread, or for an owner made `anew`; None if it was not acquired in time."""
 
     def release(self, grant: Grant) -> Awaitable[None]:
-        """Give a grant back. It is done whether or not the result is awaited."""
+        """Release a grant. It is done whether or not the result is awaited."""
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Let a grant end that many seconds from now; None: with its session."""
@@ -75,7 +75,7 @@ class Carrier(Protocol):
         """Who has a name and who waits for it, so many of each; as of some moment ago, if `stale` will do."""
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Take a name from whoever holds it up to a fence, if one is given."""
+        """Take a name from those who hold it up to a fence, if one is given."""
 
     def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
         """Something whenever a name may have changed hands; ends when the client is closed."""

@@ -22,7 +22,7 @@ OWNER_BYTES_MAX = 128
 
 
 def session_meta(name: str, meta: Mapping[str, object] | None, version: str) -> str:
-    """What whoever asks who holds a name is told of this process."""
+    """What those who ask who holds a name are told of this process."""
     known: dict[str, object] = {
         "client": name,
         "host": socket.gethostname(),

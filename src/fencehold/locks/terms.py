@@ -6,10 +6,11 @@ from typing import Literal, TypeAlias
 
 from fencehold.drivers.resp.wire import bulk, number, options
 from fencehold.durations import LEAST_S, Duration, seconds_of
-from fencehold.errors import UsageError
+from fencehold.errors import Unsupported, UsageError
+from fencehold.guarantees import Guarantees
 
 Meta: TypeAlias = str | Mapping[str, object] | None
-"""What is shown to whoever asks who holds a name: text, or what JSON can say."""
+"""What is shown to those who ask who holds a name: text, or what JSON can say."""
 Forever: TypeAlias = Literal[-1] | None
 """A time to wait that has no limit."""
 
@@ -69,7 +70,7 @@ class Terms:
 
     @property
     def shared(self) -> bool:
-        """Whether it is to be had together with others who share it."""
+        """Whether it is held together with others who share it."""
         return self._options[1] == "S"
 
     @property
@@ -79,7 +80,7 @@ class Terms:
 
     @property
     def meta(self) -> str:
-        """What is shown to whoever asks who holds it."""
+        """What is shown to those who ask who holds it."""
         return self._options[4]
 
     @property
@@ -95,6 +96,23 @@ class Terms:
         other.timeout = wait_of(timeout)
         other.prefix = other.encode(other.timeout)
         return other
+
+
+def admit(terms: Terms, given: Guarantees) -> None:
+    """Raise `Unsupported` for terms that a source cannot give."""
+    lacks = []
+    if len(terms.names) > 1 and not given.multi:
+        lacks.append("several names in one step")
+    if terms.shared and not given.shared:
+        lacks.append("shared locks")
+    if terms.limit and not given.semaphores:
+        lacks.append("semaphores")
+    if terms.is_delayed and not given.delays:
+        lacks.append("a delay after an unclean end")
+    if terms.at_least and not given.at_least:
+        lacks.append("a name that stays taken for at_least, though the process has ended")
+    if lacks:
+        raise Unsupported(f"{given.backend}:// cannot give {' or '.join(lacks)}; the Fencehold service can")
 
 
 def one(name: str) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ class Grant:
             self.on_lost(self)
 
     def why(self) -> HoldLost | NotOwner:
-        """The error for whoever still relies on it."""
+        """The error for those who still rely on it."""
         if self.ending == "released":
             return NotOwner(f"{self.terms.label} with fence {self.fence} was released before")
         reason = self.ending or "no keep-alive was answered in time"

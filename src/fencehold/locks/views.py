@@ -64,7 +64,7 @@ class Holder(NamedTuple):
     meta: Any
     """What was given with the acquire: what JSON said, or text."""
     since: datetime | None = None
-    """The time of day of the grant, in UTC, by the clock of whoever granted it; None: not known. To be shown,
+    """The time of day of the grant, in UTC, by the clock of what granted it; None: not known. To be shown,
     never to be decided by: clocks are wrong, and are set."""
     age: float = 0.0
     """Seconds since then, with those in which the service was away; `held_for` if that is not known."""

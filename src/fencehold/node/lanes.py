@@ -4,7 +4,8 @@
 2. An entry takes one command of every lane that had none waiting, and more only within its *budget*: from each
    lane up to a *share*, the budget divided by the lanes that ask. What is beyond waits in its own lane, and
    lanes with something waiting have their shares in turn, over as many entries as it takes: a flood waits for
-   itself.
+   itself. The connections of one principal have one share among them, which their lanes use in turn: who has a
+   thousand has no more than who has one.
 3. The budget follows what commands cost. It is so many that the work for one entry takes a quarter of a
    millisecond, or half as long as the append of an entry if that is longer: so long a stranger waits for a flood.
 4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
@@ -51,16 +52,27 @@ class Waiting(NamedTuple):
     weight: int
 
 
-class Lane:
-    """One connection's place at the leader."""
+class Share:
+    """What of an entry one principal may take, with however many connections; or one of no principal."""
 
-    __slots__ = ("batch", "is_full", "on_room", "overflow", "taken")
+    __slots__ = ("__weakref__", "batch", "lanes", "taken")
 
-    def __init__(self, on_room: Callable[[], None] | None = None) -> None:
+    def __init__(self) -> None:
         self.batch = -1
         """The last batch it has something in."""
         self.taken = 0
         """The weight of that."""
+        self.lanes: deque[Lane] = deque()
+        """Those with something waiting, in turn."""
+
+
+class Lane:
+    """One connection's place at the leader."""
+
+    __slots__ = ("is_full", "on_room", "overflow", "share")
+
+    def __init__(self, on_room: Callable[[], None] | None = None, share: Share | None = None) -> None:
+        self.share = share or Share()
         self.overflow: deque[Waiting] = deque()
         self.is_full = False
         self.on_room = on_room
@@ -90,13 +102,13 @@ class Lanes:
         self._weight = 0
         self._batch = 0
         self._asking = 0
-        """Lanes that have something in the batch that gathers."""
-        self._last: Lane | None = None
+        """Shares that have something in the batch that gathers."""
+        self._last: Share | None = None
         self._others_came = False
-        """More than one lane was seen since the last batch was taken."""
+        """More than one share was seen since the last batch was taken."""
         self._shared_until_ms = 0.0
-        self._crowded: deque[Lane] = deque()
-        """Lanes with more than their share, in turn."""
+        self._crowded: deque[Share] = deque()
+        """Those who want more than their share, in turn."""
         self.overflow = 0
         """How many wait in lanes, beyond their shares."""
         self._share = self._weight_max = ALONE_MAX
@@ -119,48 +131,55 @@ class Lanes:
 
     def put(self, lane: Lane, command: Command, answer: Callable[..., None], weight: int = 1) -> None:
         """Take a command into the batch that gathers, or let it wait in its lane."""
-        if lane.batch != self._batch:
-            self._begin(lane)
-        taken = lane.taken
+        share = lane.share
+        if share.batch != self._batch:
+            self._begin(share)
+        taken = share.taken
         if lane.overflow or (taken and (taken >= self._share or self._weight >= self._weight_max)):
             self._defer(lane, Waiting(command, None, answer, weight))
         else:
-            lane.taken = taken + weight
+            share.taken = taken + weight
             self._weight += weight
             self.commands.append(command)
             self.answers.append(answer)
 
     def ask(self, lane: Lane, question: Callable[[Any], Any], reply: Callable[[Any], None]) -> None:
         """Take a question, to be put after all that its lane asked for before."""
-        if lane.batch != self._batch:
-            self._begin(lane)
-        if lane.overflow or (lane.taken and (lane.taken >= self._share or self._weight >= self._weight_max)):
+        share = lane.share
+        if share.batch != self._batch:
+            self._begin(share)
+        if lane.overflow or (share.taken and (share.taken >= self._share or self._weight >= self._weight_max)):
             self._defer(lane, Waiting(None, question, reply, QUESTION_WEIGHT))
         else:
-            lane.taken += QUESTION_WEIGHT
+            share.taken += QUESTION_WEIGHT
             self._weight += QUESTION_WEIGHT
             self.questions.append((question, reply))
 
-    def _begin(self, lane: Lane) -> None:
-        lane.batch = self._batch
-        lane.taken = 0
+    def _begin(self, share: Share) -> None:
+        share.batch = self._batch
+        share.taken = 0
         self._asking += 1
-        if lane is not self._last:
-            self._last = lane
+        if share is not self._last:
+            self._last = share
             self._others_came = True
         if self._asking == _SEVERAL and self._share == ALONE_MAX:
             self._share_out()
 
     def _defer(self, lane: Lane, waiting: Waiting) -> None:
+        share = lane.share
         if not lane.overflow:
-            self._crowded.append(lane)
+            if not share.lanes:
+                self._crowded.append(share)
+            share.lanes.append(lane)
         lane.overflow.append(waiting)
         self.overflow += 1
-        lane.is_full = len(lane.overflow) >= self._overflow_max() or self.overflow >= self._pending_max // 2
+        lane.is_full = len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2
 
-    def _overflow_max(self) -> int:
+    def _overflow_max(self, share: Share) -> int:
+        """What one lane of a share may have waiting."""
+        of_share = self._pending_max // 2 // max(1, len(self._crowded))
         wanted = max(OVERFLOW_MIN, OVERFLOW_SHARES * self._share)
-        return max(1, min(OVERFLOW_MAX, wanted, self._pending_max // 2 // max(1, len(self._crowded))))
+        return max(1, min(OVERFLOW_MAX, wanted, of_share // max(1, len(share.lanes))))
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""
@@ -185,33 +204,40 @@ class Lanes:
         self._share = max(SHARE_MIN, int(self.budget / max(_SEVERAL, self._asking)))
 
     def _refill(self) -> None:
-        """Give lanes with more than their share their turns, as far as the budget goes; the others go on later."""
+        """Give those who want more than their share turns, as far as the budget goes; the rest goes on later."""
         crowded = self._crowded
         for _ in range(len(crowded)):
             if self._weight >= self._weight_max:
                 return
-            lane = crowded.popleft()
-            self._begin(lane)
-            self._admit(lane)
-            if lane.overflow:
-                crowded.append(lane)
-            if lane.is_full and len(lane.overflow) <= self._overflow_max() // 2:
+            share = crowded.popleft()
+            self._begin(share)
+            self._admit(share)
+            if share.lanes:
+                crowded.append(share)
+
+    def _admit(self, share: Share) -> None:
+        """Let the lanes of a share have it, each some in its turn."""
+        lanes = share.lanes
+        while lanes and share.taken < self._share:
+            lane = lanes.popleft()
+            until = min(share.taken + SHARE_MIN, self._share) if lanes else self._share
+            overflow = lane.overflow
+            while overflow and share.taken < until:
+                waiting = overflow.popleft()
+                self.overflow -= 1
+                share.taken += waiting.weight
+                self._weight += waiting.weight
+                if waiting.command is not None:
+                    self.commands.append(waiting.command)
+                    self.answers.append(waiting.reply)
+                else:
+                    self.questions.append((waiting.question, waiting.reply))
+            if overflow:
+                lanes.append(lane)
+            if lane.is_full and len(overflow) <= self._overflow_max(share) // 2:
                 lane.is_full = False
                 if lane.on_room is not None:
                     lane.on_room()
-
-    def _admit(self, lane: Lane) -> None:
-        overflow = lane.overflow
-        while overflow and lane.taken < self._share:
-            waiting = overflow.popleft()
-            self.overflow -= 1
-            lane.taken += waiting.weight
-            self._weight += waiting.weight
-            if waiting.command is not None:
-                self.commands.append(waiting.command)
-                self.answers.append(waiting.reply)
-            else:
-                self.questions.append((waiting.question, waiting.reply))
 
     def put_back(
         self, commands: list[Command], answers: list[Callable[..., None]], questions: list[Asked]
@@ -222,7 +248,10 @@ class Lanes:
     def clear(self) -> tuple[list[Callable[..., None]], list[Callable[..., None]]]:
         """Forget all that waits; says who is to be told of commands, and who of questions."""
         answers, replies = self.answers, [reply for _, reply in self.questions]
-        for lane in self._crowded:
+        lanes = [lane for share in self._crowded for lane in share.lanes]
+        for share in self._crowded:
+            share.lanes.clear()
+        for lane in lanes:
             answers += [waiting.reply for waiting in lane.overflow if waiting.command is not None]
             replies += [waiting.reply for waiting in lane.overflow if waiting.command is None]
             lane.overflow.clear()

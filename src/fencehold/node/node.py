@@ -14,11 +14,13 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from fencehold.core.commands import Announce, Command, Entry, SetLimits
 from fencehold.core.events import Event, Kind, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
+from fencehold.core.rulebook import Rulebook
 from fencehold.errors import (
     NotAdmitted,
     NotLeader,
@@ -31,9 +33,10 @@ from fencehold.errors import (
 )
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
-from fencehold.node.lanes import Lane
+from fencehold.node.lanes import Lane, Share
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
 from fencehold.node.names import Names
+from fencehold.node.rates import Rates
 from fencehold.node.replica import Replica
 from fencehold.node.ring import Ring
 from fencehold.node.room import Level, RoomWatch
@@ -66,7 +69,7 @@ class Node:
     tier = Tier.CORRECTNESS
     """What its locks are for."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915
         self,
         journal: Journal,
         clock: Clock,
@@ -119,6 +122,12 @@ class Node:
         """Called when its role, whom it follows, or why it does neither may have changed."""
         self.on_room: Callable[[], None] = _ignore
         """Called when it has begun, or ended, to hold back new work for want of room."""
+        self.on_policy: list[Callable[[], None]] = []
+        """Called when another policy is durable, before anybody is told what it ended."""
+        self.rulebook: Rulebook | None = None
+        """The durable policy, worked out; None while there is none."""
+        self.rates = Rates()
+        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
         self.epoch = Epoch(0)
         self.position = 0
         """Of the last entry known to be durable."""
@@ -155,6 +164,15 @@ class Node:
             answer(self.refusal(), 0)
         else:
             self._leader.submit(command, answer, lane)
+
+    def share_of(self, principal: str) -> Share:
+        """What of an entry all connections of a principal may take together; of nobody, each by itself."""
+        if not principal:
+            return Share()
+        share = self._shares.get(principal)
+        if share is None:
+            share = self._shares[principal] = Share()
+        return share
 
     def logical_ms(self) -> int:
         """The logical time at this moment, between entries, rounded up; 0 if this node does not lead."""
@@ -287,6 +305,7 @@ class Node:
         opened = await self.replica.open(self._on_missed)
         self.notes = opened.notes
         self.position = self.replica.machine.position
+        self._note_policy()
         self.ring.forget(self.position)
         snapshot_at = opened.snapshot.position if opened.snapshot else 0
         if not await self._take_epoch(opened.epoch):
@@ -458,6 +477,7 @@ class Node:
         before = self.leader
         entry, applied = self.replica.follow(record)
         self.position = applied.position
+        self._note_policy()
         self.ring.add(entry, applied, len(record.entry))
         self.routes.tell(applied)
         self.routes.wake()
@@ -467,6 +487,7 @@ class Node:
     def _on_durable(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
         self.appends += 1
         self.position = applied.position
+        self._note_policy()
         self.ring.add(entry, applied, size_bytes)
         if applied.notices:
             self.routes.tell(applied)
@@ -479,6 +500,14 @@ class Node:
         grown_bytes = growth_bytes(entry, applied, size_bytes, self._limits)
         self._saver.consider(self.replica.machine, len(entry.commands), size_bytes, grown_bytes)
         self._expect_next()
+
+    def _note_policy(self) -> None:
+        """Nothing is ahead of the journal when this is called: the state's policy is the durable one."""
+        book = self.replica.machine.state.rulebook
+        if book is not self.rulebook:
+            self.rulebook = book
+            for call in tuple(self.on_policy):
+                call()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:
         for event in events_of(entry, applied, self.meta_of):

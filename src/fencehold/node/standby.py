@@ -109,8 +109,11 @@ class StandingBy:
     async def _wait(self, following: asyncio.Task[None], seconds: float) -> None:
         self._sooner.clear()
         looking = asyncio.create_task(self._sooner.wait())
-        await asyncio.wait({following, looking}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        looking.cancel()
+        try:
+            await asyncio.wait({following, looking}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Also when a node that stops cancels this: nobody else knows of it.
+            looking.cancel()
 
     def _left_s(self) -> float:
         """Seconds until it is due, as things stand."""

@@ -10,17 +10,19 @@
    so they are above those of every earlier life, as far as the clocks of the nodes agree: a late release meets no
    new holder, and a watcher that comes back is told what it missed.
 5. A node that is alone is never deposed. While its journal fails and is tried again, this machine goes on.
-6. What ends it but `stop` is a failure as much as one of the node beside it.
+6. It follows the policy of the node beside it: begins with it, and is told of each change when that is durable.
+7. What ends it but `stop` is a failure as much as one of the node beside it.
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from fencehold.core.commands import Entry, RaiseFence
+from fencehold.core.commands import Command, Entry, FollowPolicy, RaiseFence
 from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
+from fencehold.core.policy import for_efficiency
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable
 from fencehold.journal.port import Snapshot
@@ -41,15 +43,26 @@ class Life(Node):
         super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds, calendar=calendar)
         self._beside = beside
         self.on_broken = self._tell_beside
+        # Between its first entry and its first command the policy may have changed.
+        self.on_promoted = self.follow_policy
 
     def begin_at(self, number: int) -> None:
         """Let its positions and fences be above a number. To be said before `run`."""
         machine = Machine(self._limits)
         machine.state.position = number - 1
-        machine.apply(number, Entry(0, (RaiseFence(number),)))
+        first: tuple[Command, ...] = (RaiseFence(number),)
+        if self._beside.rulebook is not None:
+            first += (FollowPolicy(for_efficiency(self._beside.rulebook.policy)),)
+        machine.apply(number, Entry(0, first))
         position = Position(number)
         self._store.snapshot = Snapshot(position, b"".join(machine.snapshot()))
         self._store.trimmed = position
+
+    def follow_policy(self) -> None:
+        """The node beside it has another policy: let it hold here, too."""
+        book = self._beside.rulebook
+        if book is not None and self.leads and book.revision != self.replica.machine.state.policy.revision:
+            self.submit(FollowPolicy(for_efficiency(book.policy)), _ignore)
 
     @property
     def role(self) -> str:
@@ -89,12 +102,16 @@ class Volatile:
         self._stopping = False
         self.node = self._new_life()
         beside.on_promoted = self.begin
+        beside.on_policy.append(self._follow_policy)
 
     def begin(self) -> None:
         """The node beside it leads: serve, unless it does already."""
         if not self._due.is_set():
             self.node.begin_at(max(self._now_us(), self._last + 1))
             self._due.set()
+
+    def _follow_policy(self) -> None:
+        self.node.follow_policy()
 
     def forget(self) -> None:
         """The node beside it leads no more: end this life. The next one waits to begin.
@@ -124,3 +141,7 @@ class Volatile:
             # Not so if it was forgotten before this had its turn.
             if self._due.is_set():
                 await self.node.run()
+
+
+def _ignore(*_: object) -> None:
+    """Nobody waits for the answer."""

@@ -1,4 +1,4 @@
-"""The time of day: a door apart from the clock, since it may be set, forwards and back, at any time.
+"""The time of day: separate from the clock, since it may be set, forwards and back, at any time.
 
 No lock, session or leader is ever decided by it. It dates what people read, and a restore raises the fences above
 it.

@@ -1,4 +1,4 @@
-"""The clock: the one door to time. Monotonic, for durations only; nothing here tells the time of day."""
+"""The clock: the only source of time. Monotonic, for durations only; it does not give the time of day."""
 
 from time import monotonic_ns
 from typing import Protocol
@@ -8,7 +8,7 @@ class Clock(Protocol):
     """Something that advances and never goes back."""
 
     goes_by_itself: bool
-    """It is not moved by somebody: who looks at it late was kept waiting."""
+    """Nothing sets it: if a task reads it late, that task was delayed."""
 
     def now_ms(self) -> float:
         """Milliseconds since some fixed instant."""

@@ -1,11 +1,11 @@
-"""The only door to the file system: each method is a system call or two, so that a test can stand in for any.
+"""The only access to the file system: each method is a system call or two, so that a test can replace any.
 
 It decides nothing. The rules it obeys:
 
-1. Errors come out as the `OSError` they are; what one means for an entry is for the caller to say.
+1. Errors are raised as `OSError`, unchanged; the caller decides what one means for an entry.
 2. `pwrite` may write less than it was given, as the real call may; `write` goes on until all is written or an
    error says why not.
-3. What is opened is never inherited by another program, and nobody else may read it: a journal holds secrets.
+3. Open files are never inherited by another program, and only their owner may read them: a journal holds secrets.
 """
 
 import fcntl
@@ -22,9 +22,9 @@ class Volume(NamedTuple):
 
     path: str
     file_system: str
-    """Its type, such as `ext4`; empty if that cannot be told."""
+    """Its type, such as `ext4`; empty if it is not known."""
     free_bytes: int
-    """For whoever asks, which may be less than there is."""
+    """Available to this user, which may be less than the total."""
     total_bytes: int
 
 

@@ -1,12 +1,12 @@
-"""Ids that nobody can guess: the one door to randomness."""
+"""Ids that cannot be guessed: the only source of randomness."""
 
 import secrets
 from collections.abc import Callable
 
 Secrets = Callable[[], str]
-"""Makes a secret that a client must show to take its session up again."""
+"""Makes a secret that a client must present to resume its session."""
 
 
 def new_secret() -> str:
-    """128 bits, in words that fit anywhere."""
+    """128 bits, in characters that are safe everywhere."""
     return secrets.token_urlsafe(16)

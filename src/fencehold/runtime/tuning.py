@@ -1,6 +1,6 @@
 """Tuning of the interpreter for a process that only serves. Never called by the SDK: an application tunes itself.
 
-Measured with `redis-benchmark` at the door, interleaved, medians of six rounds on two busy cores; see
+Measured with `redis-benchmark` at the listener, interleaved, medians of six rounds on two busy cores; see
 docs/decisions/0005-the-hot-path.md.
 """
 
@@ -17,9 +17,9 @@ def tune_for_serving() -> None:
     # of 5 ms a busy event loop keeps it waiting that long.
     sys.setswitchinterval(_SWITCH_S)
     # The state has no reference cycles and is not tracked, so what collections look at is short-lived: at the
-    # default thresholds they run hundreds of times a second and find nothing. But nobody is served meanwhile, and
-    # a collection goes through all that came since the last: half a microsecond for each object. So there are
-    # many small ones, and hardly ever one that looks at more.
+    # default thresholds they run hundreds of times a second and find nothing. But the server does not serve during
+    # a collection, which visits all objects created since the last: half a microsecond for each. So there are
+    # many small collections, and very rarely a large one.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)

@@ -1,9 +1,9 @@
 """Test your own code against Fencehold, without running a server.
 
 `Service` is a server inside the test's process: real clients talk to it by real connections, time can be made to
-pass at once, and what a lock service must be trusted with can be made to happen: a holder pauses, the network is
+pass at once, and a test can cause the failures that a lock service must survive: a holder pauses, the network is
 cut, the server restarts. ``with Service() as service`` has blocking verbs, ``async with Service() as service``
-those to be awaited. With pytest there are fixtures: `fencehold_service`, `fencehold_url`, `fencehold_client`.
+awaitable ones. With pytest there are fixtures: `fencehold_service`, `fencehold_url`, `fencehold_client`.
 
 Names are imported when they are first used: the pytest plugin must cost a project that does not use it nothing.
 """

@@ -1,4 +1,4 @@
-"""The service for tests on an event loop: the same verbs, to be awaited. See `Service` for what they do."""
+"""The service for tests on an event loop: the same verbs, as coroutines. See `Service` for what they do."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,7 +14,7 @@ from fencehold.testing.timeline import NEVER_TRUE, PATIENCE_S, until
 
 
 class AsyncService(Seen):
-    """A service whose clients may live on the loop of whoever uses it. Made by ``async with Service()``."""
+    """A service whose clients may run on the loop of the test. Made by ``async with Service()``."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -35,20 +35,20 @@ class AsyncService(Seen):
         return connect(self.url, ttl=ttl, grace=grace, name=name, meta=meta, connect_timeout=connect_timeout)
 
     async def advance(self, seconds: Duration) -> None:
-        """Let so much time pass, at once, for all services and clients of this process."""
+        """Let this much time pass, at once, for all services and clients of this process."""
         await background.wait(background.timeline.advance(seconds_of("seconds", seconds)))
 
     async def until(self, true: Callable[[], object]) -> None:
-        """Wait, in real time, until something is true: for what the tasks of the test do by themselves."""
+        """Wait, in real time, until something is true: for the effects of the test's own tasks."""
         if not await until(true, PATIENCE_S):
             raise TimeoutError(NEVER_TRUE)
 
     async def expire(self, hold: AnyHold) -> None:
-        """Have the server end a hold as if its time had run out. Its holder is told."""
+        """Have the server end a hold as if it had expired. Its holder is notified."""
         await background.wait(self._stage.expire(hold.names, hold.fence))
 
     async def break_hold(self, name: str) -> int:
-        """Take a name from whoever holds it, as an operator does. Returns a fence above every holder's."""
+        """Force-release a name, as an operator does. Returns a fence above every holder's."""
         return await background.wait(self._stage.break_hold(name))
 
     @overload
@@ -60,25 +60,25 @@ class AsyncService(Seen):
     ) -> AbstractAsyncContextManager[None] | Coroutine[Any, Any, None]:
         """Stop a client: ``async with service.pause(client)``, or ``await service.pause(client, for_=40)``.
 
-        The tasks that use it run on: only what the client does by itself, and all it says and hears, stands still.
+        The tasks that use it keep running: only the client's own timers and all its traffic stand still.
         """
         pausing = self._cut(frozenset({self._driver(client)}), asleep=True)
         return pausing if for_ is None else self._within(pausing, for_)
 
     def partition(self, *clients: AnyClient | str) -> AbstractAsyncContextManager[None]:
-        """Keep clients, or everybody, from the service while the body of the `async with` runs."""
+        """Cut some clients, or all, off from the service while the body of the `async with` runs."""
         return self._cut(self._drivers(clients))
 
     async def drop_connections(self, *clients: AnyClient | str) -> None:
-        """Let the connections of clients, or of everybody, die. They connect again, and nothing is lost."""
+        """Close the connections of some clients, or all. They reconnect, and nothing is lost."""
         await background.wait(self._stage.drop(self._drivers(clients)))
 
     async def restart(self) -> None:
-        """Stop the server and start it again on its journal. Sessions go on, and with them all holds."""
+        """Stop the server and start it again on its journal. Sessions continue, and with them all holds."""
         await background.wait(self._stage.restart())
 
     async def kill(self, client: AnyClient | str) -> None:
-        """End a client as `kill -9` ends its process: what it held is free when its grace is over."""
+        """End a client as `kill -9` ends its process: its holds are released when its grace is over."""
         await background.wait(self._stage.kill(self._driver(client)))
 
     async def _within(self, pausing: AbstractAsyncContextManager[None], seconds: Duration) -> None:
@@ -91,4 +91,4 @@ class AsyncService(Seen):
         try:
             yield
         finally:
-            await background.wait(self._stage.mend(cut))
+            await background.wait(self._stage.repair(cut))

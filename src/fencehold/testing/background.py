@@ -39,7 +39,7 @@ class Background:
                 self._thread.start()
 
     def leave(self) -> None:
-        """End the thread, unless somebody else needs it."""
+        """End the thread, unless another service needs it."""
         with self._changing:
             self._users -= 1
             if self._users or self._loop is None or self._thread is None:
@@ -49,23 +49,23 @@ class Background:
             self._loop = self._thread = None
 
     def on_forked(self) -> None:
-        """In a child: begin anew, and never close the parent's loop, as what it watches is shared."""
+        """In a child: start afresh, and never close the parent's loop, since its file descriptors are shared."""
         _inherited.append(self._loop)
         self._changing = threading.Lock()
         self._users, self._loop, self._thread = 0, None, None
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        """Have something done there."""
+        """Run something there."""
         if self._loop is None:
             work.close()
             raise UsageError("the service is closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Have something done there that clients take part in, and wait for it.
+        """Run something there that needs the clients, and wait for it.
 
         Raises:
-            UsageError: this is called on an event loop, which would keep the clients on it from taking part.
+            UsageError: this is called on an event loop, which would block the clients on it.
         """
         if _on_a_loop():
             work.close()
@@ -73,7 +73,7 @@ class Background:
         return self.submit(work).result()
 
     async def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The same for whoever is on an event loop."""
+        """The same for callers on an event loop."""
         return await asyncio.wrap_future(self.submit(work))
 
 

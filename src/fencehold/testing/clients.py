@@ -1,7 +1,7 @@
 """Clients of this process, as the kit sees them: each is a driver on a loop of its own.
 
-What is to be done to a driver is done on its loop, and awaited on the kit's. A driver whose loop does not run, or
-whose client is closed, is left alone.
+An action on a driver runs on its loop, and is awaited on the kit's. A driver whose loop does not run, or whose
+client is closed, is skipped.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.client import Client as AsyncClient
 from fencehold.client.blocking.client import Client as BlockingClient
 from fencehold.client.driver import Driver, drivers
-from fencehold.client.protocol import SessionProtocol
-from fencehold.client.reach import Phase
+from fencehold.client.protocol.connection import Phase
+from fencehold.client.protocol.session import SessionProtocol
 from fencehold.drivers.resp.wire import command
 from fencehold.errors import UsageError
 from fencehold.locks.clock import clock
@@ -23,7 +23,7 @@ from fencehold.locks.clock import clock
 AnyClient: TypeAlias = BlockingClient | AsyncClient
 
 _PROBE = command("LOCK.SETTLE", 0)
-"""It changes nothing, and is answered with the next entry, after all that was said before: pushes, too."""
+"""It changes nothing, and is answered with the next entry, after all that the server sent before, pushes too."""
 
 
 def driver_of(client: AnyClient) -> Driver:
@@ -46,7 +46,7 @@ def living() -> list[Driver]:
 
 def is_reaching(driver: Driver) -> bool:
     """Whether a client wants a connection and has none."""
-    return driver.protocol.reach.phase in (Phase.PAUSED, Phase.CONNECTING, Phase.GREETING)
+    return driver.protocol.connection.phase in (Phase.PAUSED, Phase.CONNECTING, Phase.GREETING)
 
 
 async def pause_left(driver: Driver) -> float:
@@ -56,7 +56,7 @@ async def pause_left(driver: Driver) -> float:
 
 
 async def wake(driver: Driver) -> float:
-    """Have a client look at the clock; returns the seconds until something is due for it."""
+    """Let a client check the clock; returns the seconds until something is due for it."""
     due: float | None = await _on_loop(driver, _wake, driver)
     return inf if due is None else due
 
@@ -66,27 +66,21 @@ def quiet_for(driver: Driver) -> float:
 
     To be asked while no other thread runs, as `leap` is.
     """
-    protocol = driver.protocol
-    pipeline = protocol.pipeline
-    if not protocol.attached or pipeline.expected or pipeline.unsent or protocol.closers:
-        return 0.0
-    ends = [end for end, _ in protocol.session.ends] + [late_at for late_at, _ in protocol.deadlines.waits]
-    return max(0.0, min(ends, default=inf) - clock())
+    return max(0.0, driver.protocol.quiet_until() - clock())
 
 
 def leap(driver: Driver, seconds: int) -> None:
-    """Have a client take it that its last keep-alive was sent so many seconds later."""
-    driver.protocol.session.trust.leap(seconds)
-    driver.protocol.deadlines.beat_at += seconds
+    """Let a client assume that its last keep-alive was sent this many seconds later."""
+    driver.protocol.leap(seconds)
 
 
 async def put_to_sleep(driver: Driver) -> None:
-    """Have a client's time stand still until `wake`."""
+    """Stop a client's time until `wake`."""
     await _on_loop(driver, driver.sleep)
 
 
 async def kill(driver: Driver) -> None:
-    """End a client without a word to the server."""
+    """End a client without sending anything to the server."""
     await _on_loop(driver, _kill, driver)
 
 
@@ -97,14 +91,14 @@ def kill_soon(driver: Driver) -> None:
 
 
 async def hear(driver: Driver) -> None:
-    """Wait until a client has heard all that the server has said to it so far."""
+    """Wait until a client has received all that the server has sent to it so far."""
     answer = _Answer()
     await _on_loop(driver, _ask, driver, answer)
     await answer.of(driver)
 
 
 class _Answer:
-    """A promise that is kept on one loop and awaited on another. What it is kept with does not matter."""
+    """A future that is resolved on one loop and awaited on another. Its result does not matter."""
 
     def __init__(self) -> None:
         self._home = asyncio.get_running_loop()
@@ -121,7 +115,7 @@ class _Answer:
 
     def set_result(self, result: Any, /) -> None:
         with suppress(RuntimeError):
-            # The home may be closed by now, and nobody waits.
+            # The kit's loop may be closed by now, and no one waits.
             self._home.call_soon_threadsafe(self._keep, result)
 
     def set_exception(self, error: BaseException, /) -> None:
@@ -159,11 +153,11 @@ def _wake(driver: Driver) -> float:
 
 
 def _pause_left(protocol: SessionProtocol) -> float:
-    return max(0.0, protocol.wake_at - clock()) if protocol.reach.phase is Phase.PAUSED else 0.0
+    return max(0.0, protocol.wake_at - clock()) if protocol.connection.phase is Phase.PAUSED else 0.0
 
 
 def _kill(driver: Driver) -> None:
-    driver.protocol.on_closed()
+    driver.protocol._on_closed()
     driver.act()
 
 

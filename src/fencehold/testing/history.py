@@ -1,4 +1,4 @@
-"""History: every hold there was, told by the server's events; and the proof that no two overlapped.
+"""History: every hold there was, recorded from the server's events; and the check that no two overlapped.
 
 Fences order all holds of a name, so a history is checked by sorting, without a search.
 """
@@ -12,7 +12,7 @@ from fencehold.node.node import Node
 HOLDS_MAX = 100_000
 """Holds that are remembered; beyond, the oldest are forgotten."""
 
-_ENDED = {Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN}
+_ENDED = {Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN, Kind.REVOKED}
 
 
 class Held(NamedTuple):
@@ -44,7 +44,7 @@ class History:
         self._position = 0
 
     def follow(self, node: Node) -> None:
-        """Be told of what happens at a node from now on."""
+        """Record the events of a node from now on."""
         node.routes.watch(lambda: self._on_news(node))
 
     def of(self, name: str) -> list[Held]:
@@ -52,7 +52,7 @@ class History:
         return sorted((held for held in self._held.values() if held.name == name), key=_fence)
 
     def overlaps(self) -> list[tuple[Held, Held]]:
-        """Holds that were had at the same time as an exclusive one, each with a later one."""
+        """Pairs of holds that overlapped, at least one of them exclusive; each with a later one."""
         names = dict.fromkeys(held.name for held in self._held.values())
         return [pair for name in names for pair in _overlaps(self.of(name))]
 

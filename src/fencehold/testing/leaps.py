@@ -2,7 +2,8 @@
 
 The machine is given the entries that a leader would have made had every client sent its keep-alives: one for each
 ttl, which renews all sessions that are connected. They are in the journal like any others, so a restart finds the
-same state. Nothing else may happen in a leap: it ends before the next hold, wait, delay or abandoned session does.
+same state. Nothing else may happen in a leap: it ends before the next hold, wait, delay or disconnected session
+does.
 """
 
 from collections.abc import Iterable

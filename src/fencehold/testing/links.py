@@ -1,11 +1,11 @@
-"""Links: the lines between clients and the server, which can be cut.
+"""Links: the connections between clients and the server, which can be cut.
 
-1. Clients connect to the switchboard, and it to the server: what the one says is passed on to the other.
-2. A link belongs to the client one of whose connections it is, told by its ports. That is known when the first
-   bytes come, however the client was made; before, nothing is passed on. What other processes connect belongs to
-   nobody, and is cut only with everybody.
-3. A cut link carries nothing, not even its end; what was said is heard when the cut is mended.
-4. Of the connections that a client tried while it was cut off, only the newest is made good then.
+1. Clients connect to the switchboard, and it to the server: it forwards what each side sends.
+2. A link belongs to the client that opened the connection, identified by its ports. That is known when the first
+   bytes arrive, no matter how the client was made; before, nothing is forwarded. Connections of other processes
+   belong to no client, and are cut only when all are.
+3. A cut link carries nothing, not even its end; what was sent arrives when the cut is repaired.
+4. Of the connections that a client tried while it was cut off, only the newest is completed then.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 class Cut:
-    """What keeps clients from the server: some of them, or everybody."""
+    """A cut between the server and some clients, or all."""
 
     def __init__(self, drivers: frozenset[Driver] | None, *, asleep: bool = False) -> None:
         self.drivers = drivers
@@ -61,7 +61,7 @@ class Link(asyncio.Protocol):
             self._far.close()
 
     def look(self) -> None:
-        """A cut was made or mended, or the client is known now."""
+        """A cut was made or repaired, or the client is known now."""
         flows = not self._board.is_cut(self.driver)
         for end in (self._near, self._far):
             if end is not None and not end.is_closing():
@@ -74,7 +74,7 @@ class Link(asyncio.Protocol):
         return self._dialling is None
 
     def abort(self) -> None:
-        """Let both ends find the connection gone."""
+        """Close the connection at both ends."""
         for end in (self._near, self._far):
             if end is not None:
                 end.abort()
@@ -94,7 +94,7 @@ class Link(asyncio.Protocol):
         self.look()
 
     def say(self, data: bytes) -> None:
-        """The server said something."""
+        """The server sent something."""
         if self._near is not None:
             self._near.write(data)
 
@@ -143,7 +143,7 @@ class Switchboard:
         await self._server.wait_closed()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Have something done; closing waits for it."""
+        """Run something; closing waits for it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -165,7 +165,7 @@ class Switchboard:
         self.cuts.append(cut)
         self._look()
 
-    def mend(self, cut: Cut) -> None:
+    def repair(self, cut: Cut) -> None:
         self.cuts.remove(cut)
         newest = {link.driver: link for link in self.links if link.driver is not None}
         for link in tuple(self.links):
@@ -174,7 +174,7 @@ class Switchboard:
         self._look()
 
     def drop(self, drivers: frozenset[Driver] | None) -> None:
-        """Let connections die: those of some clients, or all."""
+        """Close the connections of some clients, or all."""
         for link in tuple(self.links):
             if drivers is None or link.driver in drivers:
                 link.abort()

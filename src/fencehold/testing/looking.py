@@ -1,4 +1,4 @@
-"""What can be seen of a test service: the same for both kinds of tests, as nothing here waits for a client."""
+"""Inspecting a test service: the same for both kinds of tests, since nothing here waits for a client."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -23,18 +23,18 @@ class AnyHold(Protocol):
 
 
 class Seen:
-    """A service that can be looked at."""
+    """A service that can be inspected."""
 
     def _here(self) -> Stage:
         raise NotImplementedError
 
     @property
     def url(self) -> str:
-        """Where to connect to; also for code that connects by itself."""
+        """Where to connect to; also for code that creates its own client."""
         return self._here().url
 
     def explain(self, name: str) -> Explanation:
-        """Who has a name, since when, and who waits for it."""
+        """Who holds a name, since when, and who waits for it."""
         return background.submit(self._here().explain(name)).result()
 
     def holders(self, name: str) -> tuple[Holder, ...]:
@@ -50,7 +50,7 @@ class Seen:
         return self._look(lambda stage: stage.history.of(name))
 
     def assert_no_overlap(self) -> None:
-        """Check that no name was ever held by anybody beside an exclusive holder.
+        """Check that no name was ever held by anyone at the same time as an exclusive holder.
 
         Raises:
             AssertionError: it was; the message says by whom, when and with which fences.

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures, and nothing that happens by itself. Fencehold is imported when one is used."""
+"""The pytest plugin: fixtures, and no automatic behaviour. Fencehold is imported when one is used."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ def fencehold_service() -> "Iterator[Service]":
 
 @pytest.fixture
 def fencehold_url(fencehold_service: "Service") -> str:
-    """The URL of `fencehold_service`, for code that connects by itself."""
+    """The URL of `fencehold_service`, for code that creates its own client."""
     return fencehold_service.url
 
 

@@ -1,4 +1,4 @@
-"""The service for tests: a server in the test's own process, time that can be made to pass, and trouble on demand.
+"""The service for tests: a server in the test's own process, virtual time, and failures on demand.
 
 The verbs here block, for tests that do; `AsyncService` has the same ones for tests on an event loop.
 """
@@ -23,7 +23,7 @@ from fencehold.testing.timeline import NEVER_TRUE, PATIENCE_S
 
 
 class Service(Seen):
-    """A lock service inside this process; what it knew is gone when it is closed.
+    """A lock service inside this process; its state is lost when it is closed.
 
     ``with Service() as service`` is for tests that block; ``async with Service() as service`` gives an
     `AsyncService`, whose verbs are awaited. `aio` is that one of a service that is open already.
@@ -32,9 +32,9 @@ class Service(Seen):
     client, the name it was given (``connect(name=…)``) does, too.
 
     Time is virtual: `advance` makes it pass for all services and all clients of the process at once. It is
-    Fencehold's time only; `time.sleep` and `asyncio.sleep` wait as ever.
+    Fencehold's time only; `time.sleep` and `asyncio.sleep` wait as usual.
 
-    Every verb returns when all that it leads to has happened, and all clients that can be reached know.
+    Every verb returns when all its effects have happened, and all reachable clients know of them.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Service(Seen):
 
     @property
     def aio(self) -> AsyncService:
-        """The same service, with verbs to be awaited."""
+        """The same service, with awaitable verbs."""
         return AsyncService(self._here())
 
     def _here(self) -> Stage:
@@ -128,7 +128,7 @@ class Service(Seen):
     # Time.
 
     def advance(self, seconds: Duration) -> None:
-        """Let so much time pass, at once, for all services and clients of this process.
+        """Let this much time pass, at once, for all services and clients of this process.
 
         Healthy clients keep their sessions; holds with a ttl of their own run out, waits time out, and clients
         that are paused or cut off for longer than their ttl lose what they hold. Clients in other processes keep
@@ -138,7 +138,7 @@ class Service(Seen):
         background.run(background.timeline.advance(seconds_of("seconds", seconds)))
 
     def until(self, true: Callable[[], object]) -> None:
-        """Wait, in real time, until something is true: for what the threads of the test do by themselves.
+        """Wait, in real time, until something is true: for the effects of the test's own threads.
 
         Raises:
             TimeoutError: it was not true within ten seconds.
@@ -152,15 +152,15 @@ class Service(Seen):
     # Trouble.
 
     def expire(self, hold: AnyHold) -> None:
-        """Have the server end a hold as if its time had run out. Its holder is told.
+        """Have the server end a hold as if it had expired. Its holder is notified.
 
         Raises:
-            UsageError: it is not held any more.
+            UsageError: it is no longer held.
         """
         background.run(self._here().expire(hold.names, hold.fence))
 
     def break_hold(self, name: str) -> int:
-        """Take a name from whoever holds it, as an operator does. Returns a fence above every holder's."""
+        """Force-release a name, as an operator does. Returns a fence above every holder's."""
         return background.run(self._here().break_hold(name))
 
     @overload
@@ -173,8 +173,8 @@ class Service(Seen):
         """Stop a client as if its process were stopped: nothing goes in or out, and it notices nothing.
 
         ``with service.pause(client):`` stops it for as long as the body takes; let time pass there with
-        `advance`. With `for_`, it is stopped for so many seconds of virtual time, which have passed on return.
-        What was asked of the client meanwhile is done when it wakes up.
+        `advance`. With `for_`, it is stopped for that many seconds of virtual time, which have passed on return.
+        Calls to the client meanwhile are executed when it wakes up.
         """
         pausing = self._cut(frozenset({self._driver(client)}), asleep=True)
         if for_ is None:
@@ -184,23 +184,23 @@ class Service(Seen):
         return None
 
     def partition(self, *clients: AnyClient | str) -> AbstractContextManager[None]:
-        """Keep clients, or everybody, from the service while the body of the `with` runs.
+        """Cut some clients, or all, off from the service while the body of the `with` runs.
 
-        Nothing comes through, new connections hang, and nobody is told that it is so. Afterwards, what was said
-        meanwhile is heard.
+        Nothing gets through, new connections hang, and neither side is notified. Afterwards, what was sent
+        meanwhile arrives.
         """
         return self._cut(self._drivers(clients))
 
     def drop_connections(self, *clients: AnyClient | str) -> None:
-        """Let the connections of clients, or of everybody, die. They connect again, and nothing is lost."""
+        """Close the connections of some clients, or all. They reconnect, and nothing is lost."""
         background.run(self._here().drop(self._drivers(clients)))
 
     def restart(self) -> None:
-        """Stop the server and start it again on its journal. Sessions go on, and with them all holds."""
+        """Stop the server and start it again on its journal. Sessions continue, and with them all holds."""
         background.run(self._here().restart())
 
     def kill(self, client: AnyClient | str) -> None:
-        """End a client as `kill -9` ends its process: what it held is free when its grace is over."""
+        """End a client as `kill -9` ends its process: its holds are released when its grace is over."""
         background.run(self._here().kill(self._driver(client)))
         if isinstance(client, Client):
             client.close()
@@ -211,4 +211,4 @@ class Service(Seen):
         try:
             yield
         finally:
-            background.run(self._here().mend(cut))
+            background.run(self._here().repair(cut))

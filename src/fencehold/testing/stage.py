@@ -1,6 +1,6 @@
-"""The stage: one server, the lines to it, and what can be done to them. It lives on the background's loop.
+"""The stage: one server, the links to it, and the actions on both. It lives on the background's loop.
 
-Every verb has its turn, and ends when all clients that can be reached have heard what it led to.
+Verbs run one at a time, and each ends when all reachable clients have been notified of its effects.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from fencehold.testing.history import History
 from fencehold.testing.links import HOST, Cut, Switchboard
 from fencehold.testing.timeline import PATIENCE_S, Timeline, VirtualClock, until
 
-# A leader that was paused must not expire the world; a test may want just that.
+# A paused leader must not expire all sessions; a test may want just that.
 _LIMITS = Limits(elapsed_ms_max=1 << 50)
 
 Drivers = frozenset[Driver] | None
-"""Some clients, or everybody."""
+"""Some clients, or all."""
 
 
 class Stage:
@@ -58,7 +58,7 @@ class Stage:
             self._timeline.services[self] = None
 
     async def close(self) -> None:
-        """Cut off for good whoever is still connected, then stop."""
+        """Cut off all connected clients permanently, then stop."""
         async with self._timeline.turn:
             self._timeline.services.pop(self, None)
             for driver in self._served():
@@ -140,7 +140,7 @@ class Stage:
             return broken.fence
 
     async def cut(self, drivers: Drivers, *, asleep: bool = False) -> Cut:
-        """Let nothing through any more; of clients that fall asleep, time stands still, too."""
+        """Let nothing through any more; for paused clients, time stops, too."""
         async with self._timeline.turn:
             cut = Cut(drivers, asleep=asleep)
             if asleep:
@@ -148,12 +148,12 @@ class Stage:
             self._board.cut(cut)
             return cut
 
-    async def mend(self, cut: Cut) -> None:
+    async def repair(self, cut: Cut) -> None:
         async with self._turn():
             if cut.asleep:
-                # They look at the clock before they hear anything, as whoever wakes up does.
+                # They check the clock before they receive anything, as a process that wakes up does.
                 await asyncio.gather(*map(clients.wake, cut.drivers or ()))
-            self._board.mend(cut)
+            self._board.repair(cut)
 
     async def drop(self, drivers: Drivers) -> None:
         async with self._turn():
@@ -166,7 +166,7 @@ class Stage:
             await until(lambda: not self._server.node.routes.is_attached(session), PATIENCE_S)
 
     async def explain(self, name: str) -> Explanation:
-        """What `client.explain` says, asked by nobody's client."""
+        """The same as `client.explain`, without a client."""
         reader, writer = await asyncio.open_connection(HOST, self._server.port)
         try:
             parser, pages = hiredis.Reader(), InfoPages(name, None)
@@ -184,7 +184,7 @@ class Stage:
         return pages.explanation()
 
     def named(self, name: str) -> Driver:
-        """The one client of this process that goes by this name."""
+        """The one client of this process with this name."""
         found = [driver for driver in self._served() if driver.protocol.settings.name == name]
         if len(found) != 1:
             raise UsageError(f"{len(found)} clients that are connected here are called {name!r}, not one")

@@ -5,10 +5,11 @@
    shortest ttl. So a healthy client keeps its session alive by its own keep-alives, and things happen in order.
 3. While every client is connected and idle, nothing but keep-alives can happen before the next thing is due: that
    time passes in a *leap*. Entries that renew all sessions that are connected are given to the servers' machines,
-   one for each ttl, and the clients are told that they were kept alive.
-4. After each step the clients look at the clock first, then the servers: a client lets go before it is taken from.
-5. A step is over when every client that can be reached has heard what it led to.
-6. One verb at a time. Each is over in bounded time, or says who keeps it waiting.
+   one for each ttl, and the clients are informed that they were kept alive.
+4. After each step the clients check the clock first, then the servers: a client stops trusting its hold before
+   the server ends it.
+5. A step is over when every reachable client has been notified of its effects.
+6. One verb at a time. Each ends in bounded time, or reports which client blocks it.
 """
 
 import asyncio
@@ -71,31 +72,31 @@ class Served(Protocol):
         ...
 
     async def tick(self) -> None:
-        """Have the server take note of the time."""
+        """Let the server check the time."""
         ...
 
     def quiet_for(self) -> float:
-        """Seconds for which the server can leap: nothing ends in them that keep-alives do not put off."""
+        """Seconds for which the server can leap: nothing ends in them except what keep-alives renew."""
         ...
 
     def leap(self, seconds: int) -> None:
         """Let time pass at the server, with the sessions of all connected clients kept alive.
 
-        The clock that all share is moved by as much before the server looks at it again.
+        The shared clock is moved by the same amount before the server reads it again.
         """
         ...
 
 
 class Timeline:
-    """Time, and who lives in it."""
+    """Virtual time, and the services and clients in it."""
 
     def __init__(self) -> None:
         self.services: dict[Served, None] = {}
         self.turn = asyncio.Lock()
-        """Whoever changes anything has it."""
+        """The lock for every change."""
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; returns when all that came due has happened and has been heard."""
+        """Let time pass; returns when everything due has happened, and clients have been notified."""
         async with self.turn:
             due = await self.settle()
             while seconds > 0:
@@ -106,7 +107,7 @@ class Timeline:
                 due = await self.settle()
 
     async def settle(self) -> float:
-        """Wait until every client that can be reached is connected and has heard all there is.
+        """Wait until every reachable client is connected and has received everything.
 
         Returns the seconds until something is due.
         """
@@ -118,7 +119,7 @@ class Timeline:
             if time.monotonic() > limit:
                 raise TimeoutError("a client did not connect again in time")
             if not await until(partial(self._are_reached, expected), _NUDGE_AFTER_S):
-                # No more than that: whoever is connecting right now does so in real time.
+                # No more than that: a client that is connecting right now does so in real time.
                 client_clock.shift += min(await _all(map(clients.pause_left, expected)))
             due = await self._round()
             expected &= self._reaching()
@@ -146,7 +147,7 @@ class Timeline:
         return min([*spans, *(service.quiet_for() for service in self.services)], default=inf)
 
     async def _round(self) -> float:
-        """Have everybody look at the clock; returns the seconds until something is due."""
+        """Let all check the clock; returns the seconds until something is due."""
         awake = [driver for driver in clients.living() if not self._is_asleep(driver)]
         dues = await _all(clients.wake(driver) for driver in awake)
         await _all(service.tick() for service in self.services)
@@ -184,7 +185,7 @@ def no_other_thread() -> Iterator[None]:
 
 
 async def until(true: Callable[[], object], seconds: float) -> bool:
-    """Wait until something is true, for so many real seconds; says whether it is."""
+    """Wait until something is true, for this many real seconds; says whether it is."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         if true():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.worker import Worker
+from fencehold.engines.file.worker import FileWorker
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.runtime.disk import Disk
@@ -73,7 +73,7 @@ class UnsyncedDisk(Disk):
         pass
 
 
-class InlineWorker(Worker):
+class InlineWorker(FileWorker):
     """Does the work at once, on the event loop: two hand-overs between threads cost ten times the rest."""
 
     def do(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":

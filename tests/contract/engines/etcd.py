@@ -6,15 +6,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fencehold.drivers.etcd.address import Address, parse
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
-from fencehold.engines.etcd import Bounds, EtcdJournal
+from fencehold.engines.etcd import EtcdBounds, EtcdJournal
 from rig.etcd import EtcdCluster
 from tests.contract.engines.standing import kill_some, own_folder, stand
 from tests.contract.harness import Cluster
 from tests.unit.drivers.etcd.between import Between, GoOn
 
-BOUNDS = Bounds(call_s=3.0)
+BOUNDS = EtcdBounds(call_s=3.0)
 """More than the default: machines that run tests are busy."""
 _numbers = itertools.count(1)
 
@@ -25,9 +25,9 @@ def members() -> EtcdCluster:
     return stand(EtcdCluster, own_folder("etcd"))
 
 
-def fresh_address() -> Address:
+def fresh_address() -> EtcdAddress:
     """Where no journal was before."""
-    return parse(members().url(f"test/{next(_numbers)}"))
+    return EtcdAddress.parse(members().url(f"test/{next(_numbers)}"))
 
 
 class SharedMembers:

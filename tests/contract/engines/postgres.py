@@ -6,15 +6,15 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from fencehold.engines.postgres import Bounds, PostgresJournal
-from fencehold.engines.postgres.address import parse
-from fencehold.engines.postgres.failures import Lost
+from fencehold.drivers.postgres.failures import ReplyLost
+from fencehold.engines.postgres import PostgresBounds, PostgresJournal
+from fencehold.engines.postgres.address import PostgresJournalAddress
 from fencehold.errors import Unavailable
 from rig.postgres import Postgres, reachable_folder
 from tests.contract.engines.embedded import OneFault
 from tests.contract.harness import Cluster
 
-BOUNDS = Bounds(append_s=3.0)
+BOUNDS = PostgresBounds(append_s=3.0)
 """More than the default: machines that run tests are busy."""
 _numbers = itertools.count(1)
 
@@ -40,7 +40,7 @@ class OneServer:
 
     size = 1
     # The longest a call takes, and as much again for what a busy machine adds.
-    answer_s = 2 * BOUNDS.aside_s
+    answer_s = 2 * BOUNDS.side_s
 
     def kill(self, count: int) -> None:
         if count:
@@ -55,7 +55,7 @@ class PostgresHarness:
 
     def __init__(self, path: Path) -> None:
         self.cluster: Cluster | None = OneServer()
-        self._address = parse(server().url(fresh_schema()))
+        self._address = PostgresJournalAddress.parse(server().url(fresh_schema()))
         self._faults = OneFault()
 
     def handle(self) -> PostgresJournal:
@@ -64,7 +64,7 @@ class PostgresHarness:
     quick_handle = handle
 
     def lose_next_reply(self) -> None:
-        self._faults.armed = ("append.stored", Lost("injected"))
+        self._faults.armed = ("append.stored", ReplyLost("injected"))
 
     def fail_next_append(self) -> None:
         self._faults.armed = ("append.before", Unavailable("injected"))

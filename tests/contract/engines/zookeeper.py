@@ -5,8 +5,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fencehold.engines.zookeeper import Address, ZookeeperJournal
-from fencehold.engines.zookeeper.link import Lost
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.client import AnswerLost
+from fencehold.engines.zookeeper import ZookeeperJournal
 from fencehold.errors import Unavailable
 from rig.zookeeper import ZookeeperEnsemble
 from tests.contract.engines.embedded import OneFault
@@ -31,7 +32,9 @@ def fresh_root() -> str:
 
 def journal_at(root: str, **options: Any) -> ZookeeperJournal:
     """A handle on the journal there, not opened yet."""
-    return ZookeeperJournal(Address.parse(ensemble().url(root)), **{"append_timeout_s": PATIENCE_S, **options})
+    return ZookeeperJournal(
+        ZookeeperAddress.parse(ensemble().url(root)), **{"append_timeout_s": PATIENCE_S, **options}
+    )
 
 
 class EnsembleCluster:
@@ -65,7 +68,7 @@ class ZookeeperHarness:
     quick_handle = handle
 
     def lose_next_reply(self) -> None:
-        self._faults.armed = ("append.stored", Lost("injected"))
+        self._faults.armed = ("append.stored", AnswerLost("injected"))
 
     def fail_next_append(self) -> None:
         self._faults.armed = ("append.before", Unavailable("injected"))

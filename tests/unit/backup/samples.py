@@ -1,9 +1,8 @@
 """Journals with something in them, and backups of them."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fencehold.backup import export
 from fencehold.core import commands as c
@@ -12,6 +11,7 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Journal, Record, Snapshot
 from fencehold.types import Epoch, Position
+from tests.loops import run
 
 T = TypeVar("T")
 
@@ -28,14 +28,6 @@ ENTRIES = (
     c.Entry(100, (c.Renew((1, 2)), c.Acquire(2, ("d",), 3))),
 )
 """Sessions, all kinds of holds, a waiter, a lock-delay, answers to be remembered, a leader."""
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(30):
-            return await work
-
-    return asyncio.run(bounded())
 
 
 def machine_of(entries: Iterable[c.Entry]) -> Machine:

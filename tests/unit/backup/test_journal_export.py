@@ -14,7 +14,8 @@ from fencehold.errors import AlreadyOwned, Damaged, Unavailable, UsageError
 from fencehold.journal.codec import encode
 from fencehold.journal.port import Record, Snapshot
 from fencehold.types import Epoch, Position
-from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_of, run, store_of
+from tests.loops import run
+from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_of, store_of
 
 
 @pytest.mark.parametrize("snapshot_at", range(len(ENTRIES) + 1))
@@ -45,11 +46,11 @@ def test_a_survey_finds_the_same_and_writes_nothing() -> None:
     assert contents[1:] == (0,) * 10
 
 
-def test_an_empty_journal_makes_no_backup() -> None:
+async def test_an_empty_journal_makes_no_backup() -> None:
     """More likely than not, it is the wrong one."""
     sink = BytesIO()
     with pytest.raises(UsageError, match="empty"):
-        run(export(MemoryJournal(MemoryStore()), sink, now_us=NOW_US, made_by=""))
+        await export(MemoryJournal(MemoryStore()), sink, now_us=NOW_US, made_by="")
     assert sink.getvalue() == b""
 
 
@@ -117,21 +118,21 @@ class Hasty(Busy):
             yield record
 
 
-def test_it_gives_up_when_it_cannot_keep_up() -> None:
+async def test_it_gives_up_when_it_cannot_keep_up() -> None:
     """Reading anew has a bound, and the error says what to do."""
     sink = BytesIO()
     with pytest.raises(Unavailable, match="trimmed 5 times"):
-        run(export(Hasty(store_of(), trims=0), sink, now_us=NOW_US, made_by=""))
+        await export(Hasty(store_of(), trims=0), sink, now_us=NOW_US, made_by="")
     assert sink.getvalue() == b""
 
 
 @pytest.mark.parametrize("wrong", [b"\x01no entry", b"\x07of the future"])
-def test_a_journal_that_cannot_be_replayed_makes_no_backup(wrong: bytes) -> None:
+async def test_a_journal_that_cannot_be_replayed_makes_no_backup(wrong: bytes) -> None:
     """That is found when it is made, and the message names the position."""
     store, sink = store_of(), BytesIO()
     store.records[4] = store.records[4]._replace(entry=wrong)
     with pytest.raises(Damaged, match="position 5"):
-        run(export(MemoryJournal(store), sink, now_us=NOW_US, made_by=""))
+        await export(MemoryJournal(store), sink, now_us=NOW_US, made_by="")
     assert sink.getvalue() == b""
 
 
@@ -147,30 +148,24 @@ def test_a_snapshot_of_another_position_makes_no_backup() -> None:
         backup_of(store)
 
 
-def test_a_directory_that_a_server_owns_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_that_a_server_owns_is_refused(tmp_path: Path) -> None:
     """Nothing is read beside an owner that may be in the middle of a write."""
-
-    async def work() -> None:
-        owner = FileJournal(tmp_path / "data")
-        await owner.open()
-        with pytest.raises(AlreadyOwned):
-            await export(FileJournal(tmp_path / "data"), BytesIO(), now_us=NOW_US, made_by="")
-        await owner.close()
-
-    run(work())
+    owner = FileJournal(tmp_path / "data")
+    await owner.open()
+    with pytest.raises(AlreadyOwned):
+        await export(FileJournal(tmp_path / "data"), BytesIO(), now_us=NOW_US, made_by="")
+    await owner.close()
 
 
-def test_many_entries_are_told_one_by_one() -> None:
+async def test_many_entries_are_told_one_by_one() -> None:
     """Whoever shows how far it is hears of each entry, and of how many there are."""
     told: list[tuple[int, int]] = []
     store = store_of(snapshot_at=2)
-    run(
-        export(
-            MemoryJournal(store),
-            BytesIO(),
-            now_us=NOW_US,
-            made_by="",
-            on_progress=lambda done, total: told.append((done, total)),
-        )
+    await export(
+        MemoryJournal(store),
+        BytesIO(),
+        now_us=NOW_US,
+        made_by="",
+        on_progress=lambda done, total: told.append((done, total)),
     )
     assert told == [(done, 5) for done in range(1, 6)]

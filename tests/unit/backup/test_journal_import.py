@@ -16,7 +16,8 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Damaged, OutcomeUnknown, UsageError
 from fencehold.journal.port import Record
 from fencehold.types import Epoch, Position
-from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_in, machine_of, run, store_of
+from tests.loops import run
+from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_in, machine_of, store_of
 
 MARGIN = 1 << 20
 HOUR_US = 3_600_000_000

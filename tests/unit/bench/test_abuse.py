@@ -1,13 +1,13 @@
 """The benchmark of wild clients: how it talks to its processes, what it counts, what it judges."""
 
-import asyncio
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 from bench import abuse, neighbour, wild
-from bench.children import Child, ChildFailed, Talk, running
+from bench.children import ChildFailed, Talk, running
 from bench.contest import Contest
 from bench.samples import Results, Sample
 
@@ -20,19 +20,16 @@ async def echo(talk: Talk, greeting: str) -> None:
     raise ValueError("told to")
 
 
-def test_a_child_answers_a_line_with_a_line(tmp_path: Path) -> None:
+async def test_a_child_answers_a_line_with_a_line(tmp_path: Path) -> None:
     """It speaks first, then answers; and it is gone when its context is."""
-
-    async def scenario() -> Child:
-        async with running("echo", echo, tmp_path, greeting="hello") as child:
-            assert await child.hear() == {"said": "hello"}
-            assert await child.ask("again") == {"said": "again"}
-        return child
-
-    assert not Path(f"/proc/{asyncio.run(scenario()).pid}").exists()
+    async with running("echo", echo, tmp_path, greeting="hello") as child:
+        assert await child.hear() == {"said": "hello"}
+        assert await child.ask("again") == {"said": "again"}
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)
 
 
-def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
+async def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
     """Its last words are in the error."""
 
     async def scenario() -> None:
@@ -41,7 +38,7 @@ def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
             await child.ask("fail")
 
     with pytest.raises(ChildFailed, match="told to"):
-        asyncio.run(scenario())
+        await scenario()
 
 
 def test_what_is_still_under_way_counts() -> None:

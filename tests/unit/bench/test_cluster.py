@@ -1,6 +1,5 @@
 """The contest on clusters: who is compared with whom, and where loads are sent."""
 
-import asyncio
 import os
 
 from bench import cluster
@@ -32,14 +31,11 @@ def test_every_shape_is_compared_with_both_peers() -> None:
         assert references[f"kazoo {shape}"] == f"SDK {shape}"
 
 
-def test_a_load_is_told_anew_in_each_round_where_to_go() -> None:
+async def test_a_load_is_told_anew_in_each_round_where_to_go() -> None:
     """The member that leads may be another by then."""
     endpoints = iter(["127.0.0.1:1", "127.0.0.1:2"])
     load = OnCluster("a load", where, lambda: {"endpoint": next(endpoints)})
 
-    async def rounds() -> list[dict[str, float]]:
-        return [await load.round(), await load.round()]
-
-    first, second = asyncio.run(rounds())
+    first, second = [await load.round(), await load.round()]
     assert (first["port"], second["port"]) == (1, 2)
     assert len({first["pid"], second["pid"], os.getpid()}) == 3

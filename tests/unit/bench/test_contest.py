@@ -59,11 +59,11 @@ def test_fixtures_stand_around_the_contestants() -> None:
     ]
 
 
-def test_the_watcher_is_told_of_every_step_and_every_turn() -> None:
+async def test_the_watcher_is_told_of_every_step_and_every_turn() -> None:
     """Progress counts warm-ups too, and reaches the number of turns announced."""
     watcher = Quiet()
     contest = Contest([Fake("a", []), Fake("b", [])], rounds=2, warmups=1)
-    asyncio.run(run(contest, watcher))
+    await run(contest, watcher)
     assert watcher.turns_done == contest.turns() == 6
     assert watcher.notes[2:5] == ["warm-up: b", "warm-up: a", "round 1 of 2: a"]
 

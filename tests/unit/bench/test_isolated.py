@@ -1,6 +1,5 @@
 """Rounds in a process of their own."""
 
-import asyncio
 import os
 from typing import Any
 
@@ -33,7 +32,7 @@ def endless() -> dict[str, float]:
         pass
 
 
-def test_each_isolated_round_has_a_fresh_process() -> None:
+async def test_each_isolated_round_has_a_fresh_process() -> None:
     """No round sees another's memory; what a round prints is not taken for its figures."""
     contest = Contest(
         [Call("a", process_id, {"noise": '{"pid": 1}'}, isolated=True)],
@@ -41,26 +40,26 @@ def test_each_isolated_round_has_a_fresh_process() -> None:
         warmups=0,
         step_timeout_s=60,
     )
-    pids = asyncio.run(run(contest, Quiet())).series("a", "pid")
+    pids = (await run(contest, Quiet())).series("a", "pid")
     assert len({*pids.values(), os.getpid(), 1}) == 4
 
 
-def test_an_isolated_round_may_be_a_coroutine() -> None:
+async def test_an_isolated_round_may_be_a_coroutine() -> None:
     """The process runs it on a loop of its own."""
-    assert asyncio.run(call(doubled, {"number": 21})) == {"number": 42}
+    assert (await call(doubled, {"number": 21})) == {"number": 42}
 
 
-def test_an_isolated_round_that_fails_brings_its_traceback_back() -> None:
+async def test_an_isolated_round_that_fails_brings_its_traceback_back() -> None:
     """What the process wrote to standard error is in the message."""
     with pytest.raises(RoundFailed, match=r"(?s)test_isolated:broken ended with 1.*two and two are five"):
-        asyncio.run(call(broken, {}))
+        await call(broken, {})
 
 
-def test_an_isolated_round_that_does_not_end_is_killed() -> None:
+async def test_an_isolated_round_that_does_not_end_is_killed() -> None:
     """The bound on a step holds for a process that never awaits."""
     contest = Contest([Call("a", endless, isolated=True)], rounds=1, warmups=0, step_timeout_s=0.2)
     with pytest.raises(ContestFailed, match="'a' failed in round 1 of 1"):
-        asyncio.run(run(contest, Quiet()))
+        await run(contest, Quiet())
 
 
 def test_a_function_no_other_process_can_import_is_refused() -> None:

@@ -12,8 +12,8 @@ from fencehold.cli import run as running
 from fencehold.cli.app import build
 from fencehold.cli.exits import Exit
 from fencehold.cli.held_locks import Holding, Wanted
-from fencehold.client.log import OVERLOADS, overloaded
 from fencehold.errors import Overloaded
+from fencehold.locks.log import OVERLOADS, overloaded
 from tests.unit.client.service import service_on_a_thread
 from tests.unit.client.swamp import ANYTHING, NEW_WORK, Swamp
 

@@ -130,8 +130,8 @@ def test_a_node_knows_its_name_and_where_it_is_reached(given: dict[str, Any], no
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"host": "0.0.0.0", "insecure": True}, "0.0.0.0 is no address that others could connect to"),
-        ({"advertise": "[::]:7420"}, ":: is no address that others could connect to"),
+        ({"host": "0.0.0.0", "insecure": True}, "others cannot connect to 0.0.0.0: add --advertise"),
+        ({"advertise": "[::]:7420"}, "others cannot connect to ::: add --advertise"),
         ({"advertise": "10.0.0.1", "port": 0}, "a port is a number from 1 to 65535"),
         ({"advertise": "10.0.0.1:x"}, "a port is a number from 1 to 65535"),
         ({"advertise": "x" * 300}, "an address has at most 256 bytes"),
@@ -150,8 +150,8 @@ def test_what_could_not_work_among_others_is_refused(given: dict[str, Any], comp
 
 def test_bounds_come_from_the_file() -> None:
     """Those that it does not name have their defaults; the leader's tick bounds the leader timeout."""
-    file = File({"engine": ETCD}, {"limits": {"sessions_max": 7}, "leader": {"tick_s": 0.6}, "door": {}})
-    with pytest.raises(UsageError, match=r"say 1\.2 s or more"):
+    file = File({"engine": ETCD}, {"limits": {"sessions_max": 7}, "leader": {"tick_s": 0.6}, "listener": {}})
+    with pytest.raises(UsageError, match=r"set 1\.2 s or more"):
         made({}, {}, file)
     server = made({"leader_timeout": 1.2}, {}, file).server
     assert server.limits == Limits(sessions_max=7)
@@ -175,13 +175,13 @@ def test_a_password_comes_from_the_nearest(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_the_effective_configuration_can_be_read_by_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     """Every setting and bound, with who said it; no secret."""
-    file = File({"engine": "etcd://app:hunter2@a"}, {"door": {"connections_max": 9}})
+    file = File({"engine": "etcd://app:hunter2@a"}, {"listener": {"connections_max": 9}})
     show(made({"port": 1, "json": True}, {"node": "n"}, file))
     out = capsys.readouterr().out
     found = json.loads(out)
     assert "hunter2" not in out
     assert (found["engine"], found["port"], found["node"], found["data"]) == ("etcd://app:***@a", 1, "n", None)
-    assert found["door"]["connections_max"] == 9
+    assert found["listener"]["connections_max"] == 9
     assert found["limits"]["sessions_max"] == Limits().sessions_max
     sources = {name: found["sources"][name] for name in ("port", "node", "engine", "host")}
     assert sources == {"port": "option", "node": "environment", "engine": "file", "host": "default"}

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.cli.credentials import VARIABLE, password_of, with_password
-from fencehold.drivers.etcd.address import parse
+from fencehold.cli.credentials import VARIABLE, password_of
+from fencehold.drivers.address import with_password
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.errors import UsageError
 
 
@@ -28,7 +29,7 @@ def test_a_password_is_added_to_the_user(url: str, whole: str) -> None:
 def test_the_engine_reads_it_as_it_was() -> None:
     """Nothing is lost on the way."""
     password = "ü p@s/s:?#%41"
-    assert parse(with_password("etcd://app@a", password)).password == password
+    assert EtcdAddress.parse(with_password("etcd://app@a", password)).password == password
 
 
 def test_without_a_password_the_url_stays_as_it_is() -> None:

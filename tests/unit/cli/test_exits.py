@@ -1,6 +1,5 @@
 """Exit codes: one table, whole; and what is said beside them."""
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -106,16 +105,13 @@ def test_a_server_that_had_to_stop_says_why(
     assert capsys.readouterr().err.startswith("fencehold: ")
 
 
-def test_a_second_signal_ends_the_server_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_second_signal_ends_the_server_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whatever it was waiting for."""
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
 
-    async def signalled_twice() -> None:
-        serving = Serving(Config(), as_json=False, on_port=lambda _: None)
-        serving._on_signal(signal.SIGTERM)
-        assert ended == []
-        serving._on_signal(signal.SIGTERM)
-
-    asyncio.run(signalled_twice())
+    serving = Serving(Config(), as_json=False, on_port=lambda _: None)
+    serving._on_signal(signal.SIGTERM)
+    assert ended == []
+    serving._on_signal(signal.SIGTERM)
     assert ended == [128 + signal.SIGTERM]

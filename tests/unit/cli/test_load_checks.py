@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fencehold.cli import checks, load_checks
 from fencehold.cli.app import build
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
 
 _INFO = "fencehold_version:1\r\nrole:leader\r\nepoch:1\r\nengine:memory\r\ndurable:0\r\n"
 _HEALTH: dict[str, Any] = {"note": "", "data": None, "members": [], "appends": 0, "engine": "memory"}
@@ -34,12 +34,12 @@ def test_of_several_the_busiest_is_told() -> None:
 @pytest.mark.parametrize(
     ("busiest", "said"),
     [
-        ("", "nobody floods"),
+        ("", "no client floods the server"),
         (
             "redis client [::1]:5 1200",
-            "nobody floods; the busiest: redis client at [::1]:5 sends 1 200 commands/s",
+            "no client floods the server; the busiest: redis client at [::1]:5 sends 1 200 commands/s",
         ),
-        ("something else", "nobody floods; the busiest: something else"),
+        ("something else", "no client floods the server; the busiest: something else"),
     ],
 )
 def test_where_nobody_floods_that_is_said(busiest: str, said: str) -> None:

@@ -27,7 +27,7 @@ def test_settings_and_bounds_are_read(tmp_path: Path) -> None:
     sessions_max = 7
     lock_delay_ms_max = 0
 
-    [door]
+    [listener]
     frame_seconds_max = 3
     """
     said = read(written(tmp_path, text))
@@ -40,7 +40,7 @@ def test_settings_and_bounds_are_read(tmp_path: Path) -> None:
     }
     assert said.tables == {
         "limits": {"sessions_max": 7, "lock_delay_ms_max": 0},
-        "door": {"frame_seconds_max": 3.0},
+        "listener": {"frame_seconds_max": 3.0},
     }
     assert read(written(tmp_path, "leader_timeout = 2\n")).settings == {"leader_timeout": 2.0}
     assert read(written(tmp_path, "")) == File({}, {})
@@ -72,7 +72,10 @@ def test_settings_and_bounds_are_read(tmp_path: Path) -> None:
         ("[limits]\nsessions_max = 1.5", "limits.sessions_max is a whole number, 1 or more, not 1.5"),
         ("[leader]\ntick_s = 0", "leader.tick_s is a number of seconds above 0, not 0"),
         ("[leader]\ntick_s = inf", "leader.tick_s is a number of seconds above 0, not inf"),
-        ('[door]\nconnections_max = "many"', "door.connections_max is a whole number, 1 or more, not a text"),
+        (
+            '[listener]\nconnections_max = "many"',
+            "listener.connections_max is a whole number, 1 or more, not a text",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, text: str, complaint: str) -> None:
@@ -81,6 +84,18 @@ def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, text: str, compla
     with pytest.raises(UsageError) as refused:
         read(file)
     assert str(refused.value).startswith(f"{file}: {complaint}")
+
+
+def test_the_earlier_spelling_of_the_listener_table_works(tmp_path: Path) -> None:
+    """`[door]` sets the same bounds as `[listener]`; both in one file are refused, since one would be ignored."""
+    table = "connections_max = 9\n"
+    new = read(written(tmp_path, f"[listener]\n{table}"))
+    assert new.tables == {"listener": {"connections_max": 9}}
+    assert read(written(tmp_path, f"[door]\n{table}")) == new
+    with pytest.raises(UsageError, match=r"\[door\] is the earlier spelling of \[listener\]: keep only"):
+        read(written(tmp_path, f"[door]\n{table}[listener]\n{table}"))
+    with pytest.raises(UsageError, match=r"listener\.connections_max is a whole number, 1 or more, not 0"):
+        read(written(tmp_path, "[door]\nconnections_max = 0\n"))
 
 
 def test_a_value_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:

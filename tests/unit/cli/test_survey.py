@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from fencehold.cli.survey import Answer, Survey, drawn_up, survey
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
 from fencehold.engines.memory import MemoryJournal
 from fencehold.errors import Unsupported
 from fencehold.node.leader import Bounds
 from fencehold.server import Config, Server
 from rig.processes import free_port
-from tests.unit.node.doubles import run, until
+from tests.unit.node.doubles import until
 from tests.unit.node.test_cluster import QUICK, Cluster, cluster
 
 
@@ -27,35 +27,27 @@ def roles(seen: Survey) -> list[tuple[str, str]]:
 ALL = [("a", "leader"), ("b", "standby"), ("c", "standby")]
 
 
-def test_one_address_is_enough_to_find_all() -> None:
+async def test_one_address_is_enough_to_find_all() -> None:
     """A standby names the leader, and that names the others; the leader comes first."""
-
-    async def scenario() -> None:
-        async with cluster("a", "b", "c") as (_, (a, b, _c)):
-            for place in (a, b, f"localhost:{b.port}"):
-                seen = await surveyed(place)
-                assert roles(seen) == ALL
-            leader, *standbys = seen.nodes
-            assert seen.leader == leader
-            assert (leader.address, leader.epoch, leader.engine) == (f"127.0.0.1:{a.port}", 1, "memory")
-            assert all(standby.lag is not None and standby.is_at_home for standby in standbys)
-            assert [node.note for node in seen.nodes] == ["", "", ""]
-
-    run(scenario())
+    async with cluster("a", "b", "c") as (_, (a, b, _c)):
+        for place in (a, b, f"localhost:{b.port}"):
+            seen = await surveyed(place)
+            assert roles(seen) == ALL
+        leader, *standbys = seen.nodes
+        assert seen.leader == leader
+        assert (leader.address, leader.epoch, leader.engine) == (f"127.0.0.1:{a.port}", 1, "memory")
+        assert all(standby.lag is not None and standby.is_at_home for standby in standbys)
+        assert [node.note for node in seen.nodes] == ["", "", ""]
 
 
-def test_a_node_that_is_away_is_shown_as_such() -> None:
+async def test_a_node_that_is_away_is_shown_as_such() -> None:
     """By the URL's word for it, beside those that answer; by no means does it hide them."""
-
-    async def scenario() -> None:
-        async with cluster("a", "b") as (_, (_a, b)):
-            nowhere = f"127.0.0.1:{free_port()}"
-            seen = await surveyed(nowhere, b)
-            assert roles(seen) == [*ALL[:2], ("", "unreachable")]
-            assert seen.nodes[2].address == nowhere
-            assert "refused" in seen.nodes[2].note
-
-    run(scenario())
+    async with cluster("a", "b") as (_, (_a, b)):
+        nowhere = f"127.0.0.1:{free_port()}"
+        seen = await surveyed(nowhere, b)
+        assert roles(seen) == [*ALL[:2], ("", "unreachable")]
+        assert seen.nodes[2].address == nowhere
+        assert "refused" in seen.nodes[2].note
 
 
 def test_nobody_at_all_is_a_survey_too() -> None:
@@ -64,49 +56,37 @@ def test_nobody_at_all_is_a_survey_too() -> None:
     assert (seen.leader, seen.answers) == (None, False)
 
 
-def test_a_server_alone_is_found_where_it_was_asked() -> None:
+async def test_a_server_alone_is_found_where_it_was_asked() -> None:
     """It has no name, and leads."""
-
-    async def scenario() -> None:
-        async with Server(Config(port=0)) as server:
-            seen = await surveyed(server)
-            assert roles(seen) == [("", "leader")]
-            assert seen.nodes[0].address == f"127.0.0.1:{server.port}"
-
-    run(scenario())
+    async with Server(Config(port=0)) as server:
+        seen = await surveyed(server)
+        assert roles(seen) == [("", "leader")]
+        assert seen.nodes[0].address == f"127.0.0.1:{server.port}"
 
 
-def test_a_wrong_address_is_noticed() -> None:
+async def test_a_wrong_address_is_noticed() -> None:
     """A node that answers somewhere else than it advertises says so in its note, and is one node."""
-
-    async def scenario() -> None:
-        async with cluster("a") as (nodes, (a,)):
-            b = await joined(nodes, "b", advertise=f"127.0.0.1:{free_port()}")
-            await until(lambda: b.node.role == "standby" and a.node.standbys.all())
-            seen = await surveyed(a, b)
-            assert roles(seen) == ALL[:2]
-            assert not seen.nodes[1].is_at_home
-            assert f"it answers at 127.0.0.1:{b.port}, but not at the address it advertises" in seen.nodes[1].note
-            # Whoever cannot ask it where it is hears of it from the leader.
-            away = (await surveyed(a)).nodes[1]
-            assert (away.node, away.role) == ("b", "unreachable")
-            assert "the leader heard it" in away.note
-
-    run(scenario())
+    async with cluster("a") as (nodes, (a,)):
+        b = await joined(nodes, "b", advertise=f"127.0.0.1:{free_port()}")
+        await until(lambda: b.node.role == "standby" and a.node.standbys.all())
+        seen = await surveyed(a, b)
+        assert roles(seen) == ALL[:2]
+        assert not seen.nodes[1].is_at_home
+        assert f"it answers at 127.0.0.1:{b.port}, but not at the address it advertises" in seen.nodes[1].note
+        # Whoever cannot ask it where it is hears of it from the leader.
+        away = (await surveyed(a)).nodes[1]
+        assert (away.node, away.role) == ("b", "unreachable")
+        assert "the leader heard it" in away.note
 
 
-def test_an_address_that_another_node_has_is_noticed() -> None:
+async def test_an_address_that_another_node_has_is_noticed() -> None:
     """Clients that are sent there come to the wrong one."""
-
-    async def scenario() -> None:
-        async with cluster("a", "b") as (nodes, (a, b)):
-            c = await joined(nodes, "c", advertise=f"127.0.0.1:{b.port}")
-            await until(lambda: c.node.role == "standby")
-            seen = await surveyed(a, b, c)
-            assert roles(seen) == ALL
-            assert "another node does" in seen.nodes[2].note
-
-    run(scenario())
+    async with cluster("a", "b") as (nodes, (a, b)):
+        c = await joined(nodes, "c", advertise=f"127.0.0.1:{b.port}")
+        await until(lambda: c.node.role == "standby")
+        seen = await surveyed(a, b, c)
+        assert roles(seen) == ALL
+        assert "another node does" in seen.nodes[2].note
 
 
 async def joined(nodes: Cluster, name: str, advertise: str) -> Server:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencehold.cli.wire import CannotConnect, Wire, connect, facts
-from fencehold.client.endpoints import Endpoint
+from fencehold.drivers.address import Endpoint
 from fencehold.errors import NotOwner, OutcomeUnknown, Overloaded, Unavailable, UsageError
 
 _HELLO = b"%2\r\n$4\r\nrole\r\n$6\r\nleader\r\n$7\r\nversion\r\n$1\r\n1\r\n"

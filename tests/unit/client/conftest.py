@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.client.log import TELLERS
+from fencehold.locks.log import TELLERS
 from tests.unit.client.service import service_on_a_thread
 
 

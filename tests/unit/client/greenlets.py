@@ -28,7 +28,7 @@ from typing import Any
 import fencehold
 from fencehold import Client, Deadlock, LockTimeout, NotOwner
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def until(true: Callable[[], bool]) -> None:

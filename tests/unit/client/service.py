@@ -9,7 +9,7 @@ from typing import Any
 
 from fencehold.server import Config, Server
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:

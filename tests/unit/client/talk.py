@@ -4,11 +4,11 @@ from typing import Any
 
 from hiredis import Reader
 
-from fencehold.client.endpoints import Endpoint, Rotation
-from fencehold.client.orders import Connect, Drop, Sweep
-from fencehold.client.protocol import SessionProtocol
-from fencehold.client.requests import Acquire
-from fencehold.client.settings import Settings
+from fencehold.client.endpoints import Rotation
+from fencehold.client.protocol.connection import Connect, Drop, Settings, Sweep
+from fencehold.client.protocol.requests import Acquire
+from fencehold.client.protocol.session import SessionProtocol
+from fencehold.drivers.address import Endpoint
 from fencehold.drivers.resp.wire import bulk
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
@@ -59,7 +59,7 @@ class Talk:
         return words
 
     def carry_out(self) -> None:
-        for order in self.protocol.reach.orders:
+        for order in self.protocol.connection.orders:
             if isinstance(order, Connect):
                 self.connected_to = order.endpoint
             elif isinstance(order, Drop):
@@ -68,7 +68,7 @@ class Talk:
                 self.closed += not order.park
             elif isinstance(order, Sweep):
                 self.parked = 0
-        self.protocol.reach.orders.clear()
+        self.protocol.connection.orders.clear()
 
     def greet(self) -> list[list[str]]:
         """Accept the connection that was ordered; says what was sent first."""

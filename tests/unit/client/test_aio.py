@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import os
-import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,36 +10,12 @@ import pytest
 
 from fencehold import State, aio
 from fencehold.errors import (
-    Deadlock,
     HoldLost,
     LockTimeout,
-    NotOwner,
     PermissionDenied,
-    SessionExpired,
-    Unavailable,
     UsageError,
 )
 from tests.unit.client.service import run, service, until
-
-
-def test_a_hold_has_a_fence_that_grows() -> None:
-    """Each `async with` yields a hold with a greater fence, and ends with the name free."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            fences = []
-            for _ in range(3):
-                async with client.lock("orders") as hold:
-                    assert hold.state is State.HELD
-                    assert 0 < hold.safe_for() <= 30
-                    assert hold.deadline() > asyncio.get_running_loop().time()
-                    hold.check()
-                    fences.append(hold.fence)
-                assert hold.safe_for() == 0
-            assert fences == sorted(set(fences))
-            assert not await client.lock("orders").locked()
-
-    run(test())
 
 
 def test_connect_can_be_awaited() -> None:
@@ -57,76 +31,6 @@ def test_connect_can_be_awaited() -> None:
             with pytest.raises(UsageError, match="closed"):
                 await client.lock("a").acquire()
             await client.close()
-
-    run(test())
-
-
-def test_a_service_that_is_not_there_is_unavailable() -> None:
-    """Connecting gives up after the connect timeout, saying that nothing happened."""
-
-    async def test() -> None:
-        with pytest.raises(Unavailable):
-            await aio.connect("fencehold://127.0.0.1:1", connect_timeout=0.05)
-
-    run(test())
-
-
-def test_acquire_returns_none_when_the_time_is_over() -> None:
-    """A try, a non-blocking try and a wait that ran out give None; a contradiction is a usage error."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client, aio.connect(url) as other, other.lock("a"):
-            lock = client.lock("a")
-            assert await lock.acquire(blocking=False) is None
-            assert await lock.acquire(timeout=0) is None
-            assert await lock.acquire(timeout=0.01) is None
-            assert await lock.locked()
-            assert not lock.owned()
-            with pytest.raises(UsageError):
-                await lock.acquire(blocking=False, timeout=1)
-            with pytest.raises(ValueError, match="timeout"):
-                client.lock("a", timeout=-2)
-
-    run(test())
-
-
-def test_a_timeout_says_who_has_it() -> None:
-    """`async with` raises `LockTimeout`, a `TimeoutError`, which names the holder."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url, name="billing") as one, aio.connect(url) as two:
-            async with one.lock("a", meta={"trace": "t-1"}):
-                with pytest.raises(TimeoutError, match="billing") as caught:
-                    async with two.lock("a", timeout=0):
-                        pytest.fail("granted")
-            assert isinstance(caught.value, LockTimeout)
-            assert caught.value.names == ("a",)
-
-    run(test())
-
-
-def test_a_lock_is_used_by_many_tasks_at_once() -> None:
-    """One lock object serves any number of tasks, each with its own hold, one after the other."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            lock = client.lock("a")
-            inside, fences = 0, []
-
-            async def work() -> None:
-                nonlocal inside
-                async with lock as hold:
-                    inside += 1
-                    assert inside == 1
-                    assert lock.owned()
-                    await asyncio.sleep(0)
-                    fences.append(hold.fence)
-                    inside -= 1
-                assert not lock.owned()
-
-            await asyncio.gather(*(work() for _ in range(20)))
-            assert fences == sorted(set(fences))
-            assert len(fences) == 20
 
     run(test())
 
@@ -147,48 +51,6 @@ def test_thousands_of_acquires_at_once() -> None:
     run(test())
 
 
-def test_release_by_the_lock_is_of_this_tasks_hold() -> None:
-    """`lock.release()` gives back what this task acquired; another task's hold is not its to release."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            lock = client.semaphore("s", 2)
-            first = await lock.acquire()
-            second = await lock.acquire()
-            assert first is not None
-            assert second is not None
-
-            async def stranger() -> None:
-                with pytest.raises(NotOwner):
-                    await lock.release()
-
-            await asyncio.create_task(stranger())
-            await lock.release()
-            assert (first.state, second.state) == (State.HELD, State.RELEASED)
-            await lock.release()
-            with pytest.raises(NotOwner):
-                await lock.release()
-            with pytest.raises(NotOwner, match="released before"):
-                await first.release()
-
-    run(test())
-
-
-def test_a_hold_released_inside_its_body_is_not_released_again() -> None:
-    """Leaving an `async with` whose hold was given back early is no error."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            async with client.lock("a") as hold:
-                await hold.release()
-            lock = client.lock("a")
-            async with lock:
-                await lock.release()
-                assert not lock.owned()
-
-    run(test())
-
-
 def test_a_lock_decorates_coroutines() -> None:
     """Each call of a decorated coroutine runs under the lock."""
 
@@ -203,160 +65,6 @@ def test_a_lock_decorates_coroutines() -> None:
             assert await locked("a")
             assert not await client.lock("a").locked()
             assert locked.__doc__ == "Say whether a name is held."
-
-    run(test())
-
-
-def test_several_names_are_had_together() -> None:
-    """A multi-lock has all its names with one fence, in canonical order, or none."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client, aio.connect(url) as other:
-            async with client.multi(["b", "a", "b"]) as hold:
-                assert hold.names == ("a", "b")
-                assert await other.multi(["b", "c"]).acquire(timeout=0) is None
-                assert not await other.lock("c").locked()
-                await hold.extend(20)
-            async with other.multi(["b", "c"]):
-                pass
-            with pytest.raises(UsageError):
-                client.multi("ab")
-            with pytest.raises(UsageError):
-                client.multi([])
-
-    run(test())
-
-
-def test_readers_share_and_a_writer_does_not() -> None:
-    """Readers hold a name together; a writer has it alone."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            lock = client.rwlock("a")
-            async with lock.read(), lock.read():
-                assert await lock.write().acquire(timeout=0) is None
-            async with lock.write():
-                assert await lock.read().acquire(timeout=0) is None
-
-    run(test())
-
-
-def test_a_semaphore_has_as_many_permits_as_it_says() -> None:
-    """The permit after the last is refused, and another limit is a usage error."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            semaphore = client.semaphore("s", 2)
-            async with semaphore, semaphore:
-                assert await semaphore.acquire(timeout=0) is None
-                with pytest.raises(UsageError):
-                    await client.semaphore("s", 3).acquire(timeout=0)
-
-    run(test())
-
-
-def test_a_reentrant_lock_is_taken_again_by_the_same_task() -> None:
-    """Inside, the fence is the same, the name is free after the last level only, and other tasks are strangers."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            lock = client.rlock("a")
-
-            async def stranger() -> None:
-                assert await lock.acquire(timeout=0) is None
-                with pytest.raises(NotOwner):
-                    await lock.release()
-
-            async with lock as outer:
-                async with lock as inner:
-                    assert inner.fence == outer.fence
-                assert lock.owned()
-                assert await lock.acquire() is outer
-                await lock.release()
-                await asyncio.create_task(stranger())
-                assert await lock.locked()
-            assert not await lock.locked()
-
-    run(test())
-
-
-def test_an_election_has_one_leader_whose_fence_is_the_epoch() -> None:
-    """A candidate leads when the leader resigns, with a greater epoch, and observers see it."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url, name="a") as one, aio.connect(url, name="b") as two:
-            first, second = one.election("chief"), two.election("chief")
-            term = await first.campaign()
-            assert term is not None
-            assert await second.campaign(timeout=0) is None
-            seen = second.observe()
-            leader = await anext(seen)
-            assert leader is not None
-            assert (leader.party.client, leader.fence) == ("a", term.epoch)
-            candidate = asyncio.create_task(second.campaign())
-            await until(lambda: _queued(one, "chief"))
-            await first.resign()
-            next_term = await candidate
-            assert next_term is not None
-            assert next_term.epoch > term.epoch
-            async for leader in seen:
-                if leader is not None and leader.fence == next_term.epoch:
-                    break
-            await seen.aclose()
-            await second.resign()
-            assert await first.leader() is None
-            with pytest.raises(NotOwner):
-                await first.resign()
-
-    run(test())
-
-
-async def _queued(client: aio.Client, name: str) -> bool:
-    return len((await client.explain(name)).queue) > 0
-
-
-def test_a_watch_sees_what_happens() -> None:
-    """Events of names with the prefix come in order, and no others."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client, client.watch("order:") as watch:
-            async with client.lock("other"), client.lock("order:1") as hold:
-                event = await anext(watch)
-                assert (event.kind, event.names, event.fence) == ("acquired", ("order:1",), hold.fence)
-            assert (await anext(watch)).kind == "released"
-            waiting = asyncio.create_task(anext_kind(watch))
-            await asyncio.sleep(0)
-            await client.close()
-            assert await waiting == ""
-
-    run(test())
-
-
-async def anext_kind(watch: aio.Watch) -> str:
-    """The kind of the next event, or nothing when there will be none."""
-    async for event in watch:
-        return event.kind
-    return ""
-
-
-def test_events_name_the_client_and_the_time_of_day() -> None:
-    """Each says who did it, also if that client is gone by then, when, and of a break who broke it."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url, name="looker") as looker, looker.watch() as watch:
-            async with aio.connect(url, name="billing") as client:
-                hold = await client.lock("a").acquire()
-                await looker.break_hold("a")
-            assert hold is not None
-            seen = [await anext(watch) for _ in range(4)]
-            assert [event.kind for event in seen] == ["opened", "acquired", "broken", "session_ended"]
-            for event in seen:
-                assert event.party is not None
-                assert event.party.client == "billing"
-                assert str(event.party).startswith(f"billing on {socket.gethostname()} (pid {os.getpid()})")
-                assert event.time is not None
-                assert datetime.now(UTC) - event.time < timedelta(minutes=1)
-            assert [str(event.by and event.by.client) for event in seen] == ["None", "None", "looker", "None"]
 
     run(test())
 
@@ -393,61 +101,6 @@ async def _waiting(client: aio.Client, name: str, count: int) -> bool:
     return (await client.explain(name)).waiter_count == count
 
 
-def test_a_job_runs_once() -> None:
-    """While one run is under way another is skipped, raises or waits, as it was told to."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            go_on, runs = asyncio.Event(), []
-
-            async def job(who: str) -> str:
-                runs.append(who)
-                await go_on.wait()
-                return who
-
-            nightly = client.once("nightly", at_most=60)(job)
-            first = asyncio.create_task(nightly("first"))
-            await until(lambda: runs == ["first"])
-            assert await nightly("skipped") is None
-            with pytest.raises(LockTimeout):
-                await client.once("nightly", at_most=60, busy="raise")(job)("raised")
-            patient = asyncio.create_task(client.once("nightly", at_most=60, busy="wait")(job)("waited"))
-            await until(lambda: _waiting(client, "nightly", 1))
-            go_on.set()
-            assert await first == "first"
-            assert await patient == "waited"
-            assert runs == ["first", "waited"]
-            with pytest.raises(UsageError):
-                client.once("nightly", at_most=1, at_least=2)
-            with pytest.raises(UsageError):
-                client.once("nightly", at_most=1, busy="never")  # type: ignore[arg-type]
-
-    run(test())
-
-
-def test_a_quick_job_keeps_its_name_as_long_as_it_was_told() -> None:
-    """With `at_least`, the name stays taken after a quick run, and is free after that time."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            nightly = client.once("nightly", at_most=60, at_least=0.3)(_nothing)
-            assert await nightly() == "done"
-            assert await client.lock("nightly").locked()
-            assert await nightly() is None
-            await until(lambda: _free(client, "nightly"))
-            assert await nightly() == "done"
-
-    run(test())
-
-
-async def _nothing() -> str:
-    return "done"
-
-
-async def _free(client: aio.Client, name: str) -> bool:
-    return not await client.lock(name).locked()
-
-
 def test_a_job_that_takes_too_long_is_cancelled() -> None:
     """After `at_most` the run is cancelled and the loss raised."""
 
@@ -461,27 +114,6 @@ def test_a_job_that_takes_too_long_is_cancelled() -> None:
 
             with pytest.raises(HoldLost, match="ttl"):
                 await job()
-
-    run(test())
-
-
-def test_two_tasks_in_a_circle_are_told_apart() -> None:
-    """The request that closes a circle of tasks is refused, with the circle in the error."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            both = asyncio.Barrier(2)
-
-            async def work(first: str, second: str) -> str:
-                async with client.lock(first):
-                    await both.wait()
-                    async with client.lock(second):
-                        return "had both"
-
-            ends = await asyncio.gather(work("a", "b"), work("b", "a"), return_exceptions=True)
-            assert "had both" in ends
-            (refused,) = [end for end in ends if isinstance(end, Deadlock)]
-            assert {link.name for link in refused.circle} == {"a", "b"}
 
     run(test())
 
@@ -519,38 +151,6 @@ def test_a_client_that_was_not_closed_warns() -> None:
     run(test())
 
 
-def test_closing_refuses_what_waits() -> None:
-    """An acquire that waits when its client is closed is refused."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as other, other.lock("a"):
-            async with aio.connect(url) as client:
-                waiting = asyncio.create_task(client.lock("a").acquire())
-                await until(lambda: _waiting(other, "a", 1))
-            with pytest.raises(SessionExpired):
-                await waiting
-
-    run(test())
-
-
-def test_an_operator_breaks_a_hold() -> None:
-    """A break gives a fence above the holder's; naming an older fence breaks nothing newer."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            first = await client.lock("a").acquire()
-            assert first is not None
-            assert await client.break_hold("a", fence=first.fence) > first.fence
-            assert await first.lost.wait()
-            second = await client.lock("a").acquire()
-            assert second is not None
-            await client.break_hold("a", fence=first.fence)
-            assert second.state is State.HELD
-            await second.release()
-
-    run(test())
-
-
 def test_errors_can_be_caught_as_builtin_ones() -> None:
     """A timeout is a `TimeoutError`, a usage error a `ValueError`, and a refusal is neither."""
     assert issubclass(LockTimeout, TimeoutError)
@@ -566,25 +166,6 @@ def test_a_semaphore_has_a_permit_or_more() -> None:
             for limit in (0, -1):
                 with pytest.raises(UsageError, match="limit is a whole number, 1 or more"):
                     client.semaphore("s", limit)
-
-    run(test())
-
-
-def test_a_job_whose_name_is_kept_can_be_waited_for() -> None:
-    """A task that ran a job waits for the name that the job keeps, like anybody else."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            clock = asyncio.get_running_loop().time
-
-            @client.once("again", at_most=60, at_least=0.2, busy="wait")
-            async def job() -> float:
-                return clock()
-
-            first, second = await job(), await job()
-            assert first is not None
-            assert second is not None
-            assert second - first >= 0.15
 
     run(test())
 
@@ -605,45 +186,8 @@ def test_observing_ends_with_the_client() -> None:
     run(test())
 
 
-def test_a_watch_that_is_closed_ends_for_those_who_wait() -> None:
-    """Another task's close is the end of the iteration."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client, client.watch("nothing:") as watch:
-            rest = asyncio.create_task(_all(watch))
-            await asyncio.sleep(0.01)
-            await watch.close()
-            assert await asyncio.wait_for(rest, 10) == []
-
-    run(test())
-
-
 async def _all(things: AsyncIterator[Any]) -> list[Any]:
     return [thing async for thing in things]
-
-
-def test_two_re_entrant_locks_of_a_name_are_one() -> None:
-    """Levels are counted by client and name, whichever object goes in or out; other tasks are strangers."""
-
-    async def test() -> None:
-        async with service() as url, aio.connect(url) as client:
-            one, two = client.rlock("r"), client.rlock("r", timeout=0)
-            async with one as outer, two as inner:
-                assert inner is outer
-                assert await asyncio.create_task(two.acquire()) is None
-            assert not await two.locked()
-            await one.acquire()
-            await two.acquire()
-            await one.release()
-            assert two.owned()
-            await two.release()
-            assert not await one.locked()
-            async with two:
-                await one.release()
-            with pytest.raises(NotOwner):
-                await two.release()
-
-    run(test())
 
 
 def test_without_a_url_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:

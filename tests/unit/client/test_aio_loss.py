@@ -41,7 +41,7 @@ def test_a_hold_that_is_lost_before_its_task_hears_of_it_cancels_the_body(
     async def acquire_and_lose(self: Channel, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         grant = await acquire(self, terms, who, owner)
         assert grant is not None
-        self.protocol.lose(grant, "'a' was broken")
+        self.protocol._lose(grant, "'a' was broken")
         return grant
 
     async def test() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fencehold.client.endpoints import PAUSE_MAX_S, SILENT_S, Endpoint, Rotation, parse
+from fencehold.client.endpoints import PAUSE_MAX_S, SILENT_S, Rotation
+from fencehold.drivers.address import Endpoint, service_address
 from fencehold.errors import UsageError
 
 NOW = 1_000.0
@@ -10,25 +11,25 @@ NOW = 1_000.0
 
 def test_a_url_names_nodes_and_who_asks() -> None:
     """Hosts are separated by commas; the port is 7420 unless given; words are unquoted."""
-    address = parse("fencehold://me:s%40crt@h1:1,h2,[::1],[::2]:9")
+    address = service_address("fencehold://me:s%40crt@h1:1,h2,[::1],[::2]:9")
     assert address.endpoints == (("h1", 1), ("h2", 7420), ("::1", 7420), ("::2", 9))
     assert (address.user, address.secret, address.tls) == ("me", "s@crt", False)
-    assert parse("fenceholds://h").tls
+    assert service_address("fenceholds://h").tls
 
 
 @pytest.mark.parametrize("url", ["redis://h", "h:1", "fencehold://", "fencehold://h:port", "fencehold://h:70000"])
 def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
     """A wrong scheme, no host, or no port number is a usage error."""
     with pytest.raises(UsageError):
-        parse(url)
+        service_address(url)
 
 
 def test_a_secret_that_is_not_quoted_is_not_shown() -> None:
     """What stands before a / in it would be taken for a host and a port."""
     with pytest.raises(UsageError, match="%2F") as refused:
-        parse("fencehold://me:hush/hush@h:1")
+        service_address("fencehold://me:hush/hush@h:1")
     assert "hush" not in str(refused.value)
-    assert parse("fencehold://me:hush%2Fhush@h:1/").secret == "hush/hush"
+    assert service_address("fencehold://me:hush%2Fhush@h:1/").secret == "hush/hush"
 
 
 def test_a_leader_that_was_not_given_is_told_of_until_one_serves() -> None:

@@ -1,7 +1,9 @@
 """The greeting of a client: what it says of itself, and nothing that it was not told."""
 
-from fencehold.client.making import Making
-from fencehold.client.settings import Settings
+from fencehold import CORRECTNESS, EFFICIENCY
+from fencehold.client.config import Config
+from fencehold.client.connect import plan_of, session_protocol
+from fencehold.client.protocol.connection import Settings
 from fencehold.drivers.resp.wire import command
 
 
@@ -19,6 +21,6 @@ def test_a_tier_is_asked_for_in_the_greeting() -> None:
 
 def test_a_client_is_made_with_its_tier() -> None:
     """What it is made of goes into its settings."""
-    making = Making("fencehold://127.0.0.1", 30, 1, "", None, 5, None)
-    assert making.protocol().settings.tier == ""
-    assert making._replace(tier="EFFICIENCY").protocol().settings.tier == "EFFICIENCY"
+    for tier, word in ((CORRECTNESS, ""), (EFFICIENCY, "EFFICIENCY")):
+        source = plan_of(Config(url="fencehold://127.0.0.1")).source(tier)
+        assert session_protocol(source.config, source.url, source.machine).settings.tier == word

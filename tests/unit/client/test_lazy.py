@@ -103,14 +103,14 @@ def test_the_first_use_raises_what_connect_would_have(kind: str, nowhere: int, t
     """Whatever it is that is done first; and the next use tries again."""
     with service_on_a_thread() as served:
         url = refusing_urls(nowhere, served, tmp_path)[kind]
-        eager = raised(lambda: fencehold.connect(url, connect_timeout="100ms"))
+        eager = raised(lambda: fencehold.connect(url, connect_timeout="500ms"))
         first_uses: list[Callable[[fencehold.Client], object]] = [
             lambda client: client.lock("a", tier=EFFICIENCY).acquire(),
             lambda client: client.explain("a"),
             lambda client: client.ready(),
         ]
         for use in first_uses:
-            with fencehold.connect(url, connect_timeout="100ms", lazy=True) as client:
+            with fencehold.connect(url, connect_timeout="500ms", lazy=True) as client:
                 assert raised(lambda use=use, client=client: use(client)) == eager  # type: ignore[misc]
                 assert raised(lambda use=use, client=client: use(client))[0] is eager[0]  # type: ignore[misc]
 
@@ -271,10 +271,10 @@ def test_the_first_use_by_a_task_raises_what_connect_would_have(kind: str, nowhe
         url = refusing_urls(nowhere, served, tmp_path)[kind]
 
         async def eager() -> None:
-            await aio.connect(url, connect_timeout="100ms")
+            await aio.connect(url, connect_timeout="500ms")
 
         async def lazy() -> None:
-            async with aio.connect(url, connect_timeout="100ms", lazy=True) as client:
+            async with aio.connect(url, connect_timeout="500ms", lazy=True) as client:
                 await client.lock("a", tier=EFFICIENCY).acquire()
 
         assert raised(lambda: asyncio.run(lazy())) == raised(lambda: asyncio.run(eager()))

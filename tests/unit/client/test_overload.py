@@ -215,7 +215,7 @@ def test_who_may_go_on_without_a_lock_does_and_no_other(
 
     async def test() -> None:
         swamp = Swamp(monkeypatch)
-        async with service() as url, aio.connect(url, connect_timeout=0.1, on_unavailable="proceed") as client:
+        async with service() as url, aio.connect(url, connect_timeout=0.5, on_unavailable="proceed") as client:
             for _ in range(4):
                 claim = await client.lock("a", tier=EFFICIENCY).acquire()
                 assert not claim.is_protected

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from fencehold.client.backoff import REST_S_MAX, REST_S_MIN, Backoff
-from fencehold.client.endpoints import Endpoint
-from fencehold.client.pipeline import REMEMBERED_MAX
+from fencehold.client.protocol.connection import REMEMBERED_MAX, REST_S_MAX, REST_S_MIN, Backoff
+from fencehold.drivers.address import Endpoint
 from fencehold.drivers.resp.wire import error
 from fencehold.errors import HoldLost, LimitExceeded, OutcomeUnknown, Overloaded, Unavailable
 from fencehold.locks.trust import State
@@ -167,10 +166,10 @@ def test_an_acquire_that_is_left_while_it_rests_leaves_nothing_behind() -> None:
     request, _ = talk.ask()
     talk.sent()
     talk.fail(BUSY)
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     talk.wait(REST_S + 1)
     assert talk.sent() == []
-    assert not len(talk.protocol.backoff)
+    assert not len(talk.protocol._backoff)
 
 
 def test_a_limit_is_not_asked_again() -> None:
@@ -603,7 +602,7 @@ def test_a_withdrawal_that_is_told_busy_is_repeated_until_it_is_answered() -> No
     talk = opened()
     request, _ = talk.ask(at_least=60)
     talk.sent()
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     assert talk.sent() == [["LOCK.CANCEL", "1"]]
     talk.reply(talk.grant(3))
     talk.ask("b")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencehold.client.endpoints import Endpoint
-from fencehold.client.reach import Phase
+from fencehold.client.protocol.connection import Phase
+from fencehold.drivers.address import Endpoint
 from fencehold.errors import PermissionDenied, SessionExpired, Unavailable, UsageError
 from fencehold.locks.trust import State
 from tests.unit.client.talk import NODES, Slot, Talk
@@ -12,7 +12,7 @@ from tests.unit.client.talk import NODES, Slot, Talk
 def test_a_session_is_opened_when_something_is_asked() -> None:
     """Nothing connects until a request wants it; then greeting and opening travel together."""
     talk = Talk()
-    assert talk.protocol.reach.phase is Phase.IDLE
+    assert talk.protocol.connection.phase is Phase.IDLE
     slot = Slot()
     talk.protocol.ready(slot, talk.now)
     assert talk.greet() == [["HELLO", "3"], ["SESSION.OPEN", "TTL", "30000", "GRACE", "1000"]]
@@ -345,4 +345,4 @@ def test_a_connection_that_is_left_as_its_session_ended_was_not_silent() -> None
     talk = Talk()
     talk.open()
     talk.push("ended", talk.protocol.session.id, "expired")
-    assert talk.protocol.reach.trouble == "the session was expired"
+    assert talk.protocol.connection.trouble == "the session was expired"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencehold.client.expected import Promise
-from fencehold.client.pipeline import WINDOW
+from fencehold.client.protocol.connection import WINDOW
+from fencehold.client.protocol.requests import Promise
 from fencehold.errors import (
     Deadlock,
     HoldLost,
@@ -224,7 +224,7 @@ def test_abandoned_before_it_was_sent() -> None:
     """An acquire that was given up before a connection stood is never sent."""
     talk = Talk()
     request, _ = talk.ask()
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     talk.greet()
     talk.opened()
     assert talk.sent() == []
@@ -235,7 +235,7 @@ def test_abandoned_before_its_reply() -> None:
     talk = Talk()
     talk.open()
     request, slot = talk.ask()
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     assert talk.sent()[-1] == ["LOCK.CANCEL", "1"]
     talk.reply(talk.grant(1), "OK")
     assert not slot.kept
@@ -249,7 +249,7 @@ def test_abandoned_while_queued() -> None:
     request, slot = talk.ask()
     talk.reply({"queued": 1, "ahead": 0})
     talk.sent()
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     assert talk.sent() == [["LOCK.CANCEL", "1"]]
     talk.push("grant", 1, talk.grant(1))
     assert talk.protocol.session.unsettled == []
@@ -266,7 +266,7 @@ def test_abandoned_after_it_was_granted() -> None:
     request, _ = talk.ask()
     talk.sent()
     talk.reply(talk.grant(6))
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     assert talk.sent() == [["LOCK.RELEASE", "a", "6", "REQUEST", "2", "ANSWERED", "1"]]
 
 
@@ -312,7 +312,7 @@ def test_a_grant_that_was_acknowledged_and_given_up_is_released() -> None:
     talk.ask("b")
     talk.reply(None)
     talk.sent()
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     assert talk.sent() == [["LOCK.CANCEL", "1"]]
     talk.fail("USAGE request 1 was acknowledged: release what it was granted")
     assert talk.sent() == [["LOCK.RELEASE", "a", "6", "REQUEST", "3", "ANSWERED", "2"]]
@@ -324,7 +324,7 @@ def test_a_withdrawal_is_repeated_until_it_is_answered() -> None:
     talk = Talk()
     talk.open()
     request, _ = talk.ask()
-    talk.protocol.abandon(request, talk.now)
+    talk.protocol.withdraw(request, talk.now)
     talk.ask("b")
     talk.sent()
     talk.lose_connection()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from redis import exceptions
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Step(NamedTuple):

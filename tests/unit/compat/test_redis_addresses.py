@@ -7,9 +7,9 @@ import redis
 import redis.asyncio
 from redis.sentinel import Sentinel
 
-from fencehold.backends.redis.address import parse
 from fencehold.compat.redis import Lock, NotHonoured
 from fencehold.compat.redis.addresses import url_of
+from fencehold.drivers.resp.address import RedisAddress
 
 SENTINEL: Any = Sentinel([("h1", 1), ("h2", 2)], sentinel_kwargs={"password": "s"})  # type: ignore[no-untyped-call]
 
@@ -39,11 +39,11 @@ def test_a_redis_py_client_says_where_its_redis_is(client: Any, url: str) -> Non
 
 def test_the_backend_reads_what_is_said() -> None:
     """Special characters, sockets and sentinels come out as they went in."""
-    login = parse(url_of(redis.Redis(username="ann", password="a/b@c", db=3))).server
+    login = RedisAddress.parse(url_of(redis.Redis(username="ann", password="a/b@c", db=3))).server
     assert (login.login.user, login.login.password, login.db) == ("ann", "a/b@c", 3)
-    socket = parse(url_of(redis.Redis(unix_socket_path="/run/r s", db=2))).server
+    socket = RedisAddress.parse(url_of(redis.Redis(unix_socket_path="/run/r s", db=2))).server
     assert (socket.path, socket.db) == ("/run/r s", 2)
-    watched = parse(url_of(SENTINEL.master_for("orders", db=1)))
+    watched = RedisAddress.parse(url_of(SENTINEL.master_for("orders", db=1)))
     assert (watched.service, watched.server.db) == ("orders", 1)
     assert [(each.endpoint.port, each.login.password) for each in watched.sentinels] == [(1, "s"), (2, "s")]
 

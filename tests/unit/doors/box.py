@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import hiredis
@@ -14,6 +14,7 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.journal.port import Journal
 from fencehold.node.leader import Bounds
 from fencehold.server import Config, Server
+from tests import loops
 from tests.unit.node.doubles import HandClock, until
 
 Word = str | bytes | int
@@ -198,32 +199,33 @@ class Box:
 Scenario = Callable[[Box], Coroutine[Any, Any, None]]
 
 
-def serve(
-    scenario: Scenario,
+@contextlib.asynccontextmanager
+async def serving(
     *,
     door: DoorBounds | None = None,
     limits: Limits | None = None,
     journal: Callable[[], Journal] | None = None,
-    seconds_max: float = 30.0,
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> AsyncIterator[Box]:
+    """A server with nothing in it yet, until the end; by then, nobody may be connected any more."""
+    clock = HandClock()
+    config = Config(port=0, door=door or DoorBounds(), limits=limits or Limits(), leader=Bounds(tick_s=0.002))
+    made = journal() if journal is not None else MemoryJournal(MemoryStore())
+    async with Server(config, journal=made, clock=clock, calendar=clock.unix_ms) as server:
+        box = Box(server, clock)
+        try:
+            yield box
+        finally:
+            await box.close()
+        await until(lambda: not server.door.connections)
+
+
+def serve(
+    scenario: Scenario, *, limits: Limits | None = None, journal: Callable[[], Journal] | None = None
 ) -> None:
-    """Run a scenario against a server of its own; whatever the event loop complains of fails the test."""
+    """Run a scenario against a server of its own, for a test that cannot be a coroutine."""
 
-    async def bounded() -> None:
-        complaints: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        clock = HandClock()
-        config = Config(port=0, door=door or DoorBounds(), limits=limits or Limits(), leader=Bounds(tick_s=0.002))
-        made = journal() if journal is not None else MemoryJournal(MemoryStore())
-        async with asyncio.timeout(seconds_max):
-            async with Server(config, journal=made, clock=clock, calendar=clock.unix_ms) as server:
-                box = Box(server, clock)
-                try:
-                    await scenario(box)
-                finally:
-                    await box.close()
-                await until(lambda: not server.door.connections)
-        assert not complaints, complaints
+    async def served() -> None:
+        async with serving(limits=limits, journal=journal) as box:
+            await scenario(box)
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(bounded())
+    loops.run(served())

@@ -19,6 +19,7 @@ from fencehold.core.commands import (
 from fencehold.core.events import Event, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
+from fencehold.core.rulebook import Rulebook
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.event_batches import Member
@@ -37,6 +38,7 @@ class Reader:
         self.told: list[bytes] = []
         self.is_full = False
         self.ending = False
+        self.principal = ""
 
     def push(self, data: bytes) -> None:
         assert not self.is_full
@@ -55,6 +57,8 @@ class Stage:
         """`call_ms` is what each look at the clock takes."""
         self.ring = ring or Ring()
         self.routes = Routes()
+        self.rulebook: Rulebook | None = None
+        self.on_policy: list[Callable[[], None]] = []
         self.machine = Machine(Limits())
         self.position = 0
         self.now = 0.0

@@ -13,7 +13,7 @@ from fencehold.errors import Unavailable
 from fencehold.node import online_backup
 from fencehold.node.online_backup import PIECE_BYTES_MAX
 from fencehold.types import Epoch, Position
-from tests.unit.doors.box import Box, Client, serve
+from tests.unit.doors.box import Client, serving
 from tests.unit.node.doubles import until
 
 both = pytest.mark.parametrize("version", [2, 3])
@@ -47,10 +47,9 @@ class GatedJournal(MemoryJournal):
 
 
 @both
-def test_a_backup_is_of_one_position_though_the_state_moves_on(version: int) -> None:
+async def test_a_backup_is_of_one_position_though_the_state_moves_on(version: int) -> None:
     """What is released, granted, waited for and ended between two pieces is not in it."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         leaver = await box.client(version, session=50_000)
         for number in range(3_000):
@@ -79,11 +78,9 @@ def test_a_backup_is_of_one_position_though_the_state_moves_on(version: int) -> 
         assert "left" in state.held
         assert box.state.saving is None
 
-    serve(scenario)
-
 
 @pytest.mark.guarantee("G3")
-def test_a_backup_is_answered_when_what_it_saw_is_durable() -> None:
+async def test_a_backup_is_answered_when_what_it_saw_is_durable() -> None:
     """And not at all if the append fails: then it never was."""
     made: list[GatedJournal] = []
 
@@ -91,7 +88,7 @@ def test_a_backup_is_answered_when_what_it_saw_is_durable() -> None:
         made.append(GatedJournal())
         return made[0]
 
-    async def scenario(box: Box) -> None:
+    async with serving(journal=journal) as box:
         client = await box.client(3, session=50_000)
         asker = await box.client(3)
         await client.call("LOCK.ACQUIRE", "a")
@@ -109,13 +106,10 @@ def test_a_backup_is_answered_when_what_it_saw_is_durable() -> None:
         assert begun["position"] <= box.server.node.position
         assert "a" in Machine.restore(b"".join(await _pieces(again))).state.held
 
-    serve(scenario, journal=journal)
 
-
-def test_a_piece_is_bounded_however_much_one_session_holds() -> None:
+async def test_a_piece_is_bounded_however_much_one_session_holds() -> None:
     """A slice of a snapshot may be larger than any reply should be."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3, session=50_000)
         for number in range(600):
             client.send("LOCK.ACQUIRE", f"job:{number}", "META", "x" * 1_000)
@@ -126,13 +120,10 @@ def test_a_piece_is_bounded_however_much_one_session_holds() -> None:
         assert max(map(len, pieces)) == PIECE_BYTES_MAX
         assert len(Machine.restore(b"".join(pieces)).state.held) == 600
 
-    serve(scenario)
 
-
-def test_the_second_waits_for_the_first() -> None:
+async def test_the_second_waits_for_the_first() -> None:
     """Whether the first comes to its end, is ended, or its connection is lost."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         first, second = await box.client(3), await box.client(3)
         await first.call("NODE.BACKUP")
         under_way = box.state.saving
@@ -146,38 +137,31 @@ def test_the_second_waits_for_the_first() -> None:
         await first.reply()
         assert await _pieces(first)
 
-    serve(scenario)
 
-
-def test_whoever_waits_too_long_for_another_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_waits_too_long_for_another_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certainly nothing happened: it may be tried again."""
     monkeypatch.setattr(backups, "_TURN_S_MAX", 0.0)
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         first, second = await box.client(3), await box.client(3)
         await first.call("NODE.BACKUP")
         assert await second.refusal("NODE.BACKUP") == "UNAVAILABLE"
 
-    serve(scenario)
 
-
-def test_one_that_is_not_drawn_from_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_is_not_drawn_from_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node's own snapshots would wait for it."""
     monkeypatch.setattr(online_backup, "IDLE_S_MAX", 0.01)
 
-    async def scenario(box: Box) -> None:
+    async with serving(door=DoorBounds(frame_seconds_max=0.02)) as box:
         client = await box.client(3)
         await client.call("NODE.BACKUP")
         await until(lambda: box.state.saving is None)
         assert await client.refusal("NODE.BACKUP", "NEXT") == "USAGE"
 
-    serve(scenario, door=DoorBounds(frame_seconds_max=0.02))
 
-
-def test_the_nodes_own_snapshot_waits_for_a_backup_and_is_taken_after_it() -> None:
+async def test_the_nodes_own_snapshot_waits_for_a_backup_and_is_taken_after_it() -> None:
     """None is lost, and neither disturbs the other."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3, session=50_000)
         saver = box.server.node._saver
         saver._commands_max = 10
@@ -189,26 +173,20 @@ def test_the_nodes_own_snapshot_waits_for_a_backup_and_is_taken_after_it() -> No
         await until(lambda: saver.saved_at > 0)
         assert saver.failure is None
 
-    serve(scenario)
 
-
-def test_what_is_no_word_of_it_is_refused() -> None:
+async def test_what_is_no_word_of_it_is_refused() -> None:
     """And so is a piece of none."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3)
         assert await client.refusal("NODE.BACKUP", "NEXT") == "USAGE"
         assert await client.refusal("NODE.BACKUP", "ALL") == "USAGE"
         assert await client.refusal("NODE.BACKUP", "BEGIN", "NOW") == "USAGE"
         assert await client.call("NODE.BACKUP", "END") == "OK"
 
-    serve(scenario)
 
-
-def test_it_is_of_the_journal_whichever_tier_asks() -> None:
+async def test_it_is_of_the_journal_whichever_tier_asks() -> None:
     """What only saves work is not kept."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3)
         await client.call("TIER", "EFFICIENCY")
         await client.call("LOCK.ACQUIRE", "cheap")
@@ -216,5 +194,3 @@ def test_it_is_of_the_journal_whichever_tier_asks() -> None:
         machine = Machine.restore(b"".join(await _pieces(client)))
         assert not machine.state.held
         Snapshot(machine.state).close()
-
-    serve(scenario)

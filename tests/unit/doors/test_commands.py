@@ -5,17 +5,16 @@ import json
 import pytest
 
 from fencehold import __version__
-from tests.unit.doors.box import Box, as_map, serve
+from tests.unit.doors.box import as_map, serving
 from tests.unit.node.doubles import NOON
 
 both = pytest.mark.parametrize("version", [2, 3])
 
 
 @both
-def test_hello_says_who_is_there(version: int) -> None:
+async def test_hello_says_who_is_there(version: int) -> None:
     """HELLO answers in the protocol it agreed on, and a version that is none changes nothing."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         hello = await client.map("HELLO", version, "SETNAME", "worker 7")
         assert hello["server"] == "fencehold"
@@ -27,14 +26,11 @@ def test_hello_says_who_is_there(version: int) -> None:
         assert await client.refusal("HELLO", version, "WHAT") == "USAGE"
         assert (await client.map("hello"))["proto"] == version
 
-    serve(scenario)
-
 
 @both
-def test_what_redis_clients_say_when_they_connect(version: int) -> None:
+async def test_what_redis_clients_say_when_they_connect(version: int) -> None:
     """The small talk of Redis clients is answered so that they go on."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version)
         assert await client.call("PING") == "PONG"
         assert await client.call("PING", "you") == "you"
@@ -55,13 +51,10 @@ def test_what_redis_clients_say_when_they_connect(version: int) -> None:
         assert await client.call("QUIT") == "OK"
         assert await client.ended() == ""
 
-    serve(scenario)
 
-
-def test_who_writes_a_command_wrongly_is_shown_how_it_is_written() -> None:
+async def test_who_writes_a_command_wrongly_is_shown_how_it_is_written() -> None:
     """Without arguments, with an option there is none of, or by hand, as some write to a Redis."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         assert str(await client.failure("LOCK.RELEASE", "a")) == "USAGE LOCK.RELEASE name fence"
         told = str(await client.failure("LOCK.ACQUIRE", "a", "FOREVER"))
@@ -71,14 +64,11 @@ def test_who_writes_a_command_wrongly_is_shown_how_it_is_written() -> None:
         client.writer.write(b"LOCK.ACQUIRE a\r\n")
         assert "bulk strings, as redis-cli" in await client.ended()
 
-    serve(scenario)
-
 
 @both
-def test_a_name_is_acquired_and_released(version: int) -> None:
+async def test_a_name_is_acquired_and_released(version: int) -> None:
     """A grant tells all the names, the fence, the ttl and the time; a release with another fence is refused."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=5_000)
         grant = await client.map("lock.acquire", "orders", "wait", 0)
         assert grant == {
@@ -95,14 +85,11 @@ def test_a_name_is_acquired_and_released(version: int) -> None:
         assert await client.refusal("LOCK.RELEASE", "orders", 1) == "RELEASED"
         assert (await client.map("LOCK.ACQUIRE", "orders", "WAIT", 0))["fence"] == 2
 
-    serve(scenario)
-
 
 @both
-def test_several_names_are_had_together_or_not_at_all(version: int) -> None:
+async def test_several_names_are_had_together_or_not_at_all(version: int) -> None:
     """LOCK.MACQUIRE, MEXTEND and MRELEASE work on all their names with one fence."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=5_000)
         grant = await client.map("LOCK.MACQUIRE", 2, "b", "a", "TTL", 700)
         assert (grant["names"], grant["name"], grant["fence"]) == (["b", "a"], "b", 1)
@@ -116,14 +103,11 @@ def test_several_names_are_had_together_or_not_at_all(version: int) -> None:
         assert await client.call("LOCK.MRELEASE", 1, "b", 1) == "OK"
         assert await client.call("LOCK.LIST") == ["", []]
 
-    serve(scenario)
-
 
 @both
-def test_a_hold_with_a_ttl_runs_out_unless_extended(version: int) -> None:
+async def test_a_hold_with_a_ttl_runs_out_unless_extended(version: int) -> None:
     """An extension counts from its own moment, 0 ties the hold to its session, and what ran out is EXPIRED."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         await client.call("LOCK.ACQUIRE", "a", "TTL", 100)
         await box.pass_time(60)
@@ -140,14 +124,11 @@ def test_a_hold_with_a_ttl_runs_out_unless_extended(version: int) -> None:
         if version == 3:
             assert await client.push() == ["lost", "a", 1, "expired", ""]
 
-    serve(scenario)
-
 
 @pytest.mark.guarantee("G7")
-def test_a_repeated_extension_is_answered_as_the_first_time() -> None:
+async def test_a_repeated_extension_is_answered_as_the_first_time() -> None:
     """However late it is asked again, the end it tells is the one that was set then."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3, session=50_000)
         await client.call("LOCK.ACQUIRE", "a", "TTL", 1_000, "REQUEST", 1)
         first = await client.map("LOCK.EXTEND", "a", 1, 1_000, "REQUEST", 2)
@@ -156,15 +137,12 @@ def test_a_repeated_extension_is_answered_as_the_first_time() -> None:
         assert again == first
         assert again["at"] + again["ttl_ms"] == 1_000
 
-    serve(scenario)
-
 
 @both
 @pytest.mark.guarantee("G9")
-def test_a_repeated_request_is_answered_the_same(version: int) -> None:
+async def test_a_repeated_request_is_answered_the_same(version: int) -> None:
     """A request id gives its first answer again until it is acknowledged, and then a usage error."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         first = await client.map("LOCK.ACQUIRE", "a", "REQUEST", 1)
         assert await client.map("LOCK.ACQUIRE", "a", "REQUEST", 1) == first
@@ -173,15 +151,12 @@ def test_a_repeated_request_is_answered_the_same(version: int) -> None:
         assert (await client.map("LOCK.ACQUIRE", "b", "REQUEST", 3, "ANSWERED", 2))["fence"] == 2
         assert await client.refusal("LOCK.ACQUIRE", "a", "REQUEST", 1) == "USAGE"
 
-    serve(scenario)
-
 
 @both
 @pytest.mark.guarantee("G9")
-def test_a_request_id_used_for_two_kinds_of_command_harms_nobody(version: int) -> None:
+async def test_a_request_id_used_for_two_kinds_of_command_harms_nobody(version: int) -> None:
     """What is remembered under the id is no answer to the other command: a usage error, and the server goes on."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         await client.call("LOCK.ACQUIRE", "a", "REQUEST", 1)
         assert await client.refusal("LOCK.RELEASE", "a", 1, "REQUEST", 1) == "USAGE"
@@ -195,14 +170,11 @@ def test_a_request_id_used_for_two_kinds_of_command_harms_nobody(version: int) -
         assert await other.refusal("LOCK.RELEASE", "c", 1, "REQUEST", 1) == "USAGE"
         assert await other.call("PING") == "PONG"
 
-    serve(scenario)
-
 
 @both
-def test_shared_holds_and_permits(version: int) -> None:
+async def test_shared_holds_and_permits(version: int) -> None:
     """Readers share a name, permits are counted, and options that do not go together are refused."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         other = await box.client(version, session=50_000)
         for who in (client, other):
@@ -219,14 +191,11 @@ def test_shared_holds_and_permits(version: int) -> None:
             ("r", "S", 2, 3),
         ]
 
-    serve(scenario)
-
 
 @both
-def test_a_broken_name_outranks_its_holder(version: int) -> None:
+async def test_a_broken_name_outranks_its_holder(version: int) -> None:
     """LOCK.BREAK ends the holds up to the fence named, and gives a fence above them all."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         operator = await box.client(version)
         await client.call("LOCK.ACQUIRE", "a")
@@ -239,13 +208,10 @@ def test_a_broken_name_outranks_its_holder(version: int) -> None:
         assert (await operator.map("LOCK.BREAK", "a", "FENCE", 1))["ended"] == []
         assert await client.call("LOCK.RELEASE", "a", 3) == "OK"
 
-    serve(scenario)
 
-
-def test_who_broke_a_hold_is_told_to_who_had_it() -> None:
+async def test_who_broke_a_hold_is_told_to_who_had_it() -> None:
     """By what the operator says, or else by its session; a client without either by its name and address."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3, session=50_000)
         plain, named = await box.client(), await box.client()
         await named.call("CLIENT", "SETNAME", "cron")
@@ -264,14 +230,11 @@ def test_who_broke_a_hold_is_told_to_who_had_it() -> None:
         assert (await client.push())[4] == '{"user":"alice"}'
         assert await plain.refusal("LOCK.BREAK", "a", "BY", 1_025 * "x") == "LIMIT"
 
-    serve(scenario)
-
 
 @both
-def test_a_deadlock_names_the_whole_circle(version: int) -> None:
+async def test_a_deadlock_names_the_whole_circle(version: int) -> None:
     """Who would close a circle is refused at once with every link of it as JSON."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         one = await box.client(version, session=50_000)
         two = await box.client(version, session=50_000)
         await one.call("LOCK.ACQUIRE", "a", "OWNER", "ä1")
@@ -290,14 +253,11 @@ def test_a_deadlock_names_the_whole_circle(version: int) -> None:
         await two.call("LOCK.RELEASE", "b", 2)
         assert as_map(await one.reply())["fence"] == 3
 
-    serve(scenario)
-
 
 @both
-def test_who_holds_and_who_waits_is_told(version: int) -> None:
+async def test_who_holds_and_who_waits_is_told(version: int) -> None:
     """LOCK.INFO tells of each hold and each waiter who, since when and how long still."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder = await box.client(version)
         await holder.call("SESSION.OPEN", "TTL", 50_000, "META", '{"host":"a"}')
         waiter = await box.client(version, session=50_000)
@@ -348,14 +308,11 @@ def test_who_holds_and_who_waits_is_told(version: int) -> None:
         )
         assert free == {"name": "free", "holds": [], "waiters": [], "kept": [], **counts}
 
-    serve(scenario)
-
 
 @both
-def test_a_name_asked_for_with_a_least_time_is_kept_for_it(version: int) -> None:
+async def test_a_name_asked_for_with_a_least_time_is_kept_for_it(version: int) -> None:
     """A release is answered at once; the name is granted when its time has passed, and LOCK.INFO says for whom."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         runner = await box.client(version)
         await runner.call("SESSION.OPEN", "TTL", 50_000, "META", '{"host":"a"}')
         ran = ("LOCK.ACQUIRE", "job", "TTL", 5_000, "OWNER", "o", "META", "m", "ATLEAST", 2_000, "WAIT", 0)
@@ -390,14 +347,11 @@ def test_a_name_asked_for_with_a_least_time_is_kept_for_it(version: int) -> None
         assert as_map(await waiter.reply())["fence"] == 2
         assert (await waiter.map("LOCK.INFO", "job"))["kept"] == []
 
-    serve(scenario)
-
 
 @both
-def test_a_least_time_is_for_several_names_and_no_shares(version: int) -> None:
+async def test_a_least_time_is_for_several_names_and_no_shares(version: int) -> None:
     """LOCK.MACQUIRE takes it, too; a break ends it; what is shared or counted is refused, and 0 is none."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         await client.call("LOCK.MACQUIRE", 2, "a", "b", "ATLEAST", 5_000)
         await client.call("LOCK.MRELEASE", 2, "a", "b", 1)
@@ -410,14 +364,11 @@ def test_a_least_time_is_for_several_names_and_no_shares(version: int) -> None:
         assert await client.refusal("LOCK.ACQUIRE", "c", "ATLEAST", 86_400_001) == "USAGE"
         assert await client.call("LOCK.ACQUIRE", "c", "ATLEAST", 0, "MODE", "S")
 
-    serve(scenario)
-
 
 @both
-def test_names_are_listed_page_by_page(version: int) -> None:
+async def test_names_are_listed_page_by_page(version: int) -> None:
     """Following the cursor gives every name in use once, in order, and an empty cursor at the end."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         for number in range(25):
             await client.call("LOCK.ACQUIRE", f"job:{number:02}")
@@ -433,14 +384,11 @@ def test_names_are_listed_page_by_page(version: int) -> None:
         assert len((await client.call("LOCK.LIST", "COUNT", 10**9))[1]) == 26
         assert len((await client.call("LOCK.LIST", "COUNT", 0))[1]) == 1
 
-    serve(scenario)
-
 
 @both
-def test_a_list_tells_the_oldest_holder_of_each_name_if_asked(version: int) -> None:
+async def test_a_list_tells_the_oldest_holder_of_each_name_if_asked(version: int) -> None:
     """As LOCK.INFO tells it; null where nobody holds the name."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         await client.call("LOCK.ACQUIRE", "free", "DELAY", 1_000, "TTL", 20)
         await client.call("LOCK.ACQUIRE", "read", "MODE", "S", "META", "first")
@@ -453,14 +401,11 @@ def test_a_list_tells_the_oldest_holder_of_each_name_if_asked(version: int) -> N
         assert as_map(read["hold"]) == as_map(first)
         assert as_map(first)["meta"] == "first"
 
-    serve(scenario)
-
 
 @both
-def test_stale_readings_need_no_entry(version: int) -> None:
+async def test_stale_readings_need_no_entry(version: int) -> None:
     """With STALE as the last word a reading is answered from what is there, and the journal does not move."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         await client.call("LOCK.ACQUIRE", "stale")
         assert len((await client.map("LOCK.INFO", "stale", "STALE"))["holds"]) == 1
@@ -470,14 +415,11 @@ def test_stale_readings_need_no_entry(version: int) -> None:
         assert len((await client.call("SESSION.LIST", "STALE"))[1]) == 1
         assert await client.refusal("LOCK.INFO", "stale", "FRESH") == "USAGE"
 
-    serve(scenario)
-
 
 @both
-def test_sessions_are_listed(version: int) -> None:
+async def test_sessions_are_listed(version: int) -> None:
     """SESSION.LIST tells of each session whether somebody speaks for it and what hangs on it, but no secret."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000, grace_ms=50_000)
         other = await box.client(version, session=9_000)
         await client.call("LOCK.ACQUIRE", "a")
@@ -495,26 +437,22 @@ def test_sessions_are_listed(version: int) -> None:
             "expires_in_ms": 49_930,
             "holds": 2,
             "waits": 0,
+            "principal": "",
             "meta": "",
             "since_unix_ms": NOON,
             "age_ms": 70,
         }
         assert (listed[1]["connected"], listed[1]["waits"], listed[1]["expires_in_ms"]) == (1, 1, 8_930)
 
-    serve(scenario)
-
 
 @both
-def test_a_settled_answer_is_ok(version: int) -> None:
+async def test_a_settled_answer_is_ok(version: int) -> None:
     """LOCK.SETTLE takes any number of requests, known or not, and is OK."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version, session=50_000)
         assert await client.call("LOCK.SETTLE", 1, 2, 3) == "OK"
         assert await client.refusal("LOCK.SETTLE") == "USAGE"
         assert await client.refusal("LOCK.SETTLE", "x") == "USAGE"
-
-    serve(scenario)
 
 
 @pytest.mark.parametrize(
@@ -529,20 +467,16 @@ def test_a_settled_answer_is_ok(version: int) -> None:
         ["SESSION.CLOSE"],
     ],
 )
-def test_without_a_session_there_is_nothing_to_speak_of(words: list[str | int]) -> None:
+async def test_without_a_session_there_is_nothing_to_speak_of(words: list[str | int]) -> None:
     """What only a session can have done is NOSESSION on a connection that has none."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         assert await client.refusal(*words) == "NOSESSION"
 
-    serve(scenario)
 
-
-def test_the_protocol_does_not_change_while_replies_are_due() -> None:
+async def test_the_protocol_does_not_change_while_replies_are_due() -> None:
     """HELLO 3 behind a command that still waits is refused, so that no reply comes in a protocol not expected."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         client.send("LOCK.INFO", "a")
         client.send("HELLO", 3)
@@ -550,5 +484,3 @@ def test_the_protocol_does_not_change_while_replies_are_due() -> None:
         with pytest.raises(Exception, match="USAGE the protocol version"):
             await client.reply()
         assert (await client.map("HELLO", 3))["proto"] == 3
-
-    serve(scenario)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from rig.frames import heads, mutated, noise
-from tests.unit.doors.box import Box, serve
+from tests.unit.doors.box import Box, serving
 
 EXAMPLES = 150
 HEADS_BYTES_MAX = 1_024
@@ -41,11 +41,11 @@ async def _throw(box: Box, data: bytes) -> None:
     [mutated, _several, noise, lambda rng: rng.choice(_HEADS)],
     ids=["a mutated frame", "several mutated frames", "noise", "heads that promise too much"],
 )
-def test_what_is_no_command_ends_at_most_its_own_connection(draw: Draw) -> None:
+async def test_what_is_no_command_ends_at_most_its_own_connection(draw: Draw) -> None:
     """A client that holds a lock keeps it, its session and its connection, and is answered after each of them."""
     rng = random.Random(f"{EXAMPLES} of {draw(random.Random(1))!r}")
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         good = await box.client(3, session=60_000)
         held = await good.call("LOCK.ACQUIRE", "good:held", "WAIT", 0)
         for number in range(EXAMPLES):
@@ -56,8 +56,6 @@ def test_what_is_no_command_ends_at_most_its_own_connection(draw: Draw) -> None:
         assert [hold.fence for hold in box.state.holders("good:held")] == [held["fence"]]
         assert len(box.server.door.connections) == 1
         assert box.server.node.leads
-
-    serve(scenario)
 
 
 def test_a_seed_draws_the_same_frames_again() -> None:

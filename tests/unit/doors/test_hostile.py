@@ -15,11 +15,14 @@ import uvloop
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.arguments import INTEGER_MAX
 from fencehold.doors.resp.door import Bounds
-from tests.unit.doors.box import Box, Client, Word, frame, serve
+from tests.stopwatch import Stopwatch
+from tests.unit.doors.box import Box, Client, Word, frame, serving
 from tests.unit.node.doubles import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
-loops = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+loops = pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
 
 
 @asynccontextmanager
@@ -124,10 +127,9 @@ WRONG: list[tuple[str, list[Word]]] = [
 
 
 @loops
-def test_what_is_wrong_is_refused_and_the_connection_goes_on(loop: Loop) -> None:
+async def test_what_is_wrong_is_refused_and_the_connection_goes_on(loop_factory: Loop) -> None:
     """Every wrong command has an error with the right code on one line, and the next command is answered."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3, session=60_000)
         async with undisturbed(box):
             for code, words in WRONG:
@@ -136,8 +138,6 @@ def test_what_is_wrong_is_refused_and_the_connection_goes_on(loop: Loop) -> None
                 assert len(str(failed)) < 300
                 assert await client.call("PING") == "PONG"
         assert list(box.state.held) in ([], ["good"])
-
-    serve(scenario, loop_factory=loop)
 
 
 @pytest.mark.parametrize(
@@ -149,21 +149,18 @@ def test_what_is_wrong_is_refused_and_the_connection_goes_on(loop: Loop) -> None
         ("SESSION.OPEN", "TTL", 100, "META", 1_025 * "x"),
     ],
 )
-def test_a_session_that_is_not_to_be_had_is_none(words: tuple[Word, ...]) -> None:
+async def test_a_session_that_is_not_to_be_had_is_none(words: tuple[Word, ...]) -> None:
     """A session beyond the limits is refused, and the connection may open another."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         assert await client.refusal(*words) in ("USAGE", "LIMIT")
         assert (await client.map("SESSION.OPEN", "TTL", 100))["session"] == 1
 
-    serve(scenario)
 
-
-def test_limits_of_the_machine_are_told_as_such() -> None:
+async def test_limits_of_the_machine_are_told_as_such() -> None:
     """Sessions, holds, waiters and remembered answers end at their limits with LIMIT or QUEUEFULL."""
-
-    async def scenario(box: Box) -> None:
+    limits = Limits(sessions_max=2, holds_per_session_max=2, waiters_per_name_max=1, answers_per_session_max=2)
+    async with serving(limits=limits) as box:
         client, other = await box.client(3, session=60_000), await box.client(3, session=60_000)
         third = await box.client()
         assert await third.refusal("SESSION.OPEN", "TTL", 100) == "LIMIT"
@@ -175,9 +172,6 @@ def test_limits_of_the_machine_are_told_as_such() -> None:
         assert await other.refusal("LOCK.ACQUIRE", "a", "REQUEST", 2, "ASYNC") == "QUEUEFULL"
         assert await other.refusal("LOCK.RELEASE", "x", 99, "REQUEST", 3) == "NOTOWNER"
         assert await other.refusal("LOCK.RELEASE", "x", 1, "REQUEST", 4) == "LIMIT"
-
-    limits = Limits(sessions_max=2, holds_per_session_max=2, waiters_per_name_max=1, answers_per_session_max=2)
-    serve(scenario, limits=limits)
 
 
 NOT_RESP: list[bytes] = [
@@ -227,10 +221,9 @@ NOT_RESP: list[bytes] = [
 
 @loops
 @pytest.mark.parametrize("data", NOT_RESP, ids=lambda data: repr(data[:30]))
-def test_what_is_no_command_ends_its_connection(loop: Loop, data: bytes) -> None:
+async def test_what_is_no_command_ends_its_connection(loop_factory: Loop, data: bytes) -> None:
     """Bytes that are no array of bulk strings are answered with an error, if with anything, and a close."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         async with undisturbed(box):
             client.writer.write(data + frame("LOCK.ACQUIRE", "never"))
@@ -238,13 +231,10 @@ def test_what_is_no_command_ends_its_connection(loop: Loop, data: bytes) -> None
             assert last.startswith(("ERR protocol error", "LIMIT"))
         assert "never" not in box.state.held
 
-    serve(scenario, loop_factory=loop)
 
-
-def test_a_head_of_a_huge_array_in_pieces_is_found() -> None:
+async def test_a_head_of_a_huge_array_in_pieces_is_found() -> None:
     """However it is cut, the head of an array no command can be costs the server nothing."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         head = b"*1000000000\r\n"
         for cut in range(1, len(head)):
             client = await box.client()
@@ -252,17 +242,14 @@ def test_a_head_of_a_huge_array_in_pieces_is_found() -> None:
             await client.writer.drain()
             await asyncio.sleep(0.001)
             client.writer.write(head[cut:])
-            started = time.monotonic()
+            watch = Stopwatch()
             assert "flat array" in await client.ended()
-            assert time.monotonic() - started < 1
-
-    serve(scenario)
+            assert watch.passed_s < 1
 
 
-def test_texts_that_look_like_heads_are_texts() -> None:
+async def test_texts_that_look_like_heads_are_texts() -> None:
     """A name or metadata with stars, dollars and digits is no array."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(2, session=60_000)
         for name in ("*1000000000", "$1000000000", "a\r\n*123456", ">123456789", "a*123456789\r\n", "\n|1234567"):
             assert (await client.map("LOCK.ACQUIRE", name, "META", name))["name"] == name
@@ -274,15 +261,13 @@ def test_texts_that_look_like_heads_are_texts() -> None:
             client.writer.write(frame("ECHO", 60_000 * "x") + frame("ECHO", name))
             assert [await client.reply() for _ in range(2)][1] == name
 
-    serve(scenario)
-
 
 @loops
-def test_a_command_has_a_largest_size(loop: Loop) -> None:
+async def test_a_command_has_a_largest_size(loop_factory: Loop) -> None:
     """Just below it is answered; above it, whole or in pieces, announced or endless, the connection is ended."""
     bounds = Bounds(frame_bytes_max=10_000)
 
-    async def scenario(box: Box) -> None:
+    async with serving(door=bounds) as box:
         client = await box.client()
         async with undisturbed(box):
             for _ in range(3):
@@ -307,14 +292,11 @@ def test_a_command_has_a_largest_size(loop: Loop) -> None:
                 await client.close()
         await until(lambda: len(box.server.door.connections) < 3)
 
-    serve(scenario, door=bounds, loop_factory=loop)
-
 
 @loops
-def test_half_a_command_and_then_nothing_is_ended(loop: Loop) -> None:
+async def test_half_a_command_and_then_nothing_is_ended(loop_factory: Loop) -> None:
     """Also when it trickles; but a client that is merely silent between commands stays, however long."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(frame_seconds_max=0.05)) as box:
         idle = await box.client()
         assert await idle.call("PING") == "PONG"
         halves = [await box.client() for _ in range(20)]
@@ -336,14 +318,11 @@ def test_half_a_command_and_then_nothing_is_ended(loop: Loop) -> None:
         await until(lambda: len(box.server.door.connections) <= 2)
         assert await idle.call("PING") == "PONG"
 
-    serve(scenario, door=Bounds(frame_seconds_max=0.05), loop_factory=loop)
-
 
 @loops
-def test_half_commands_one_after_the_other_are_no_half_command(loop: Loop) -> None:
+async def test_half_commands_one_after_the_other_are_no_half_command(loop_factory: Loop) -> None:
     """Who always has half of the next one under way is not ended for the time that all of them took."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         command = frame("ECHO", 100 * "x")
         [connection] = box.server.door.connections
@@ -357,8 +336,6 @@ def test_half_commands_one_after_the_other_are_no_half_command(loop: Loop) -> No
             await client.reply()
             await until(lambda before=since: connection.partial_since != before)  # type: ignore[misc]
             assert connection.commands == number + 1
-
-    serve(scenario, loop_factory=loop)
 
 
 async def _unread(client: Client) -> None:
@@ -393,13 +370,13 @@ async def _watch(client: Client) -> None:
 
 @loops
 @pytest.mark.parametrize("ask", [_ask_much, _ask_behind_a_blocked_one, _watch])
-def test_a_client_that_never_reads_costs_a_bounded_amount(
-    loop: Loop, ask: Callable[[Client], Awaitable[None]]
+async def test_a_client_that_never_reads_costs_a_bounded_amount(
+    loop_factory: Loop, ask: Callable[[Client], Awaitable[None]]
 ) -> None:
     """What waits for it, sent or not, stays below a bound; beyond it the client is let go of at once."""
     bounds = Bounds(unsent_bytes_high=10_000, unsent_bytes_max=300_000, frame_seconds_max=0.05)
 
-    async def scenario(box: Box) -> None:
+    async with serving(door=bounds) as box:
         holder = await box.client(3, session=60_000)
         await holder.call("LOCK.ACQUIRE", "held")
         for number in range(300):
@@ -420,14 +397,11 @@ def test_a_client_that_never_reads_costs_a_bounded_amount(
         silent.writer.transport.abort()
         await until(lambda: connection.closed)
 
-    serve(scenario, door=bounds, loop_factory=loop)
-
 
 @loops
-def test_a_close_that_is_not_taken_is_forced(loop: Loop) -> None:
+async def test_a_close_that_is_not_taken_is_forced(loop_factory: Loop) -> None:
     """A client that is told to go and does not read what is left of its replies is gone all the same."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(frame_seconds_max=1.0, unsent_bytes_max=1 << 30)) as box:
         silent = await box.client(3)
         [connection] = box.server.door.connections
         await _unread(silent)
@@ -438,13 +412,10 @@ def test_a_close_that_is_not_taken_is_forced(loop: Loop) -> None:
         await until(lambda: connection.closed)
         silent.writer.transport.abort()
 
-    serve(scenario, door=Bounds(frame_seconds_max=0.05, unsent_bytes_max=1 << 30), loop_factory=loop)
 
-
-def test_commands_in_flight_have_a_bound() -> None:
+async def test_commands_in_flight_have_a_bound() -> None:
     """Who pipelines without end behind a command that blocks is ended; what it had in flight is told nothing."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(in_flight_max=100)) as box:
         holder, client = await box.client(), await box.client(2, session=60_000)
         await holder.call("LOCK.ACQUIRE", "a")
         async with undisturbed(box):
@@ -453,14 +424,11 @@ def test_commands_in_flight_have_a_bound() -> None:
             assert await client.ended() == ""
         await until(lambda: len(box.server.door.connections) == 2)
 
-    serve(scenario, door=Bounds(in_flight_max=100))
-
 
 @loops
-def test_connections_have_a_bound(loop: Loop) -> None:
+async def test_connections_have_a_bound(loop_factory: Loop) -> None:
     """Who comes beyond it is told so; when somebody leaves there is room again."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(connections_max=5)) as box:
         clients = [await box.client() for _ in range(5)]
         for client in clients:
             assert await client.call("PING") == "PONG"
@@ -472,25 +440,19 @@ def test_connections_have_a_bound(loop: Loop) -> None:
         await until(lambda: len(box.server.door.connections) == 4)
         assert await (await box.client()).call("PING") == "PONG"
 
-    serve(scenario, door=Bounds(connections_max=5), loop_factory=loop)
-
 
 @loops
-def test_two_hundred_that_say_nothing_are_no_burden(loop: Loop) -> None:
+async def test_two_hundred_that_say_nothing_are_no_burden(loop_factory: Loop) -> None:
     """Connections that were opened and never used, or abandoned half way, hold up nobody and leave no trace."""
-
-    async def scenario(box: Box) -> None:
-        async with undisturbed(box):
-            silent = [await box.client() for _ in range(200)]
-            assert len(box.server.door.connections) == 201
-            for client in silent[::2]:
-                client.writer.write(b"*3\r\n$12\r\nLOCK")
-            await asyncio.sleep(0.01)
-            for client in silent:
-                client.writer.transport.abort()
-            await until(lambda: len(box.server.door.connections) == 1)
-
-    serve(scenario, loop_factory=loop)
+    async with serving() as box, undisturbed(box):
+        silent = [await box.client() for _ in range(200)]
+        assert len(box.server.door.connections) == 201
+        for client in silent[::2]:
+            client.writer.write(b"*3\r\n$12\r\nLOCK")
+        await asyncio.sleep(0.01)
+        for client in silent:
+            client.writer.transport.abort()
+        await until(lambda: len(box.server.door.connections) == 1)
 
 
 def _seeds() -> list[bytes]:
@@ -547,7 +509,7 @@ def _mutated(chance: random.Random, data: bytes) -> bytes:
 
 @loops
 @pytest.mark.parametrize("seed", range(2))
-def test_random_input_neither_kills_the_server_nor_stays_with_it(loop: Loop, seed: int) -> None:
+async def test_random_input_neither_kills_the_server_nor_stays_with_it(loop_factory: Loop, seed: int) -> None:
     """Of ten thousand mutated frames none ends the node, raises in the loop, or leaves a connection behind."""
     chance = random.Random(seed)
     seeds = _seeds()
@@ -568,7 +530,7 @@ def test_random_input_neither_kills_the_server_nor_stays_with_it(loop: Loop, see
                         await reader.read()
             writer.transport.abort()
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         async with undisturbed(box, seconds_max=15.0):
             await asyncio.gather(*(throw(box, 2_500) for _ in range(4)))
             await until(lambda: len(box.server.door.connections) == 1)
@@ -577,5 +539,3 @@ def test_random_input_neither_kills_the_server_nor_stays_with_it(loop: Loop, see
         assert box.server.node.leads
         assert set(box.server.node.routes._listeners) <= set(box.state.sessions)
         assert len(box.server.node.routes._watchers) == 0
-
-    serve(scenario, seconds_max=60, loop_factory=loop)

@@ -9,7 +9,7 @@ from fencehold.core.commands import Acquire, AcquireAtLeast, Command, Mode, Open
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.pages import REPLY_BYTES_MAX
 from fencehold.node import names as names_module
-from tests.unit.doors.box import Box, Client, as_map, frame, serve
+from tests.unit.doors.box import Box, Client, as_map, frame, serving
 from tests.unit.node.doubles import until
 
 both = pytest.mark.parametrize("version", [2, 3])
@@ -38,10 +38,9 @@ class Counted:
 
 
 @both
-def test_twenty_thousand_sessions_are_told_in_pages(version: int) -> None:
+async def test_twenty_thousand_sessions_are_told_in_pages(version: int) -> None:
     """Each once, by id, in replies of a bounded size; those that end meanwhile may be missing, and nobody else."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await submit(box, *(OpenSession(60_000, meta=f'{{"client":"{number}"}}') for number in range(20_000)))
         client = await box.client(version)
         counted = Counted(client)
@@ -57,14 +56,11 @@ def test_twenty_thousand_sessions_are_told_in_pages(version: int) -> None:
         assert await counted.call("SESSION.LIST", "CURSOR", 20_000) == [0, []]
         assert await counted.call("SESSION.LIST", "CURSOR", 10**9, "STALE") == [0, []]
 
-    serve(scenario)
-
 
 @both
-def test_a_queue_of_ten_thousand_is_told_in_pages(version: int) -> None:
+async def test_a_queue_of_ten_thousand_is_told_in_pages(version: int) -> None:
     """The first page says who is next and how many wait; a page from the middle says how many stand before it."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(limits=LONG) as box:
         waits = (Acquire(1 + number % 20, ("a",), 1 + number, wait_ms=-1) for number in range(10_000))
         await submit(box, *(OpenSession(60_000) for _ in range(20)), Acquire(1, ("a",)), *waits)
         counted = Counted(await box.client(version))
@@ -79,14 +75,11 @@ def test_a_queue_of_ten_thousand_is_told_in_pages(version: int) -> None:
         assert [waiter["ahead"] for waiter in told] == list(range(10_000))
         assert [waiter["ticket"] for waiter in told] == list(range(1, 10_001))
 
-    serve(scenario, limits=LONG)
-
 
 @both
-def test_holders_of_a_name_are_told_in_pages(version: int) -> None:
+async def test_holders_of_a_name_are_told_in_pages(version: int) -> None:
     """By fence, also after one of them was extended."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         shares = (Acquire(1, ("a",), mode=Mode.SHARED) for _ in range(250))
         await submit(box, OpenSession(60_000), *shares)
         client = await box.client(version, session=60_000)
@@ -104,18 +97,16 @@ def test_holders_of_a_name_are_told_in_pages(version: int) -> None:
         assert (as_map(summary)["holders"], as_map(summary)["fence"]) == (252, 252)
         assert as_map(as_map(summary)["hold"])["fence"] == 1
 
-    serve(scenario)
-
 
 @both
-def test_no_reply_is_larger_than_it_may_be(version: int) -> None:
+async def test_no_reply_is_larger_than_it_may_be(version: int) -> None:
     """Whatever names and metadata are: as large as they may be, in every place where there is any."""
     meta, owner = "m" * 1_024, "o" * 128
 
     def name(number: int, at: int = 0) -> str:
         return f"{number:03}:{at:03}:".ljust(256, "n")
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await submit(box, *(OpenSession(60_000, meta=meta) for _ in range(300)))
         await submit(
             box,
@@ -154,15 +145,13 @@ def test_no_reply_is_larger_than_it_may_be(version: int) -> None:
             waiters += view["waiters"]
         assert (len(holds), len(waiters)) == (301, 100)
 
-    serve(scenario)
-
 
 @both
-def test_names_are_put_in_order_beside_all_else(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_are_put_in_order_beside_all_else(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of many names waits for that; others are answered meanwhile, and replies keep their order."""
     monkeypatch.setattr(names_module, "SLICE_NAMES", 50)
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         names = [f"{number:04}" for number in range(4_000)]
         await submit(box, OpenSession(60_000), *(Acquire(1, (name,)) for name in names))
         lister, other = await box.client(version), await box.client(version, session=60_000)
@@ -182,14 +171,14 @@ def test_names_are_put_in_order_beside_all_else(version: int, monkeypatch: pytes
         assert (await lister.call("LOCK.LIST", "CURSOR", "2000", "COUNT", 5))[0] == "2005"
         assert index.looked - looked == 6
 
-    serve(scenario)
 
-
-def test_a_list_whose_index_is_gone_when_its_turn_comes_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_whose_index_is_gone_when_its_turn_comes_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The lister does not notice; should it go on like that, it is told to try again."""
     monkeypatch.setattr(names_module, "FEW_NAMES", 8)
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await submit(box, OpenSession(60_000), *(Acquire(1, (f"{number:04}",)) for number in range(100)))
         client, names = await box.client(), box.server.node.names
         prepare, drops = names.prepare, 2
@@ -212,13 +201,10 @@ def test_a_list_whose_index_is_gone_when_its_turn_comes_is_asked_again(monkeypat
         drops = 0
         assert len((await client.call("LOCK.LIST", "STALE"))[1]) == 100
 
-    serve(scenario)
 
-
-def test_many_lists_of_one_client_look_at_what_they_tell() -> None:
+async def test_many_lists_of_one_client_look_at_what_they_tell() -> None:
     """Sixteen thousand at once, with ten thousand names held: each looks at two of them."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         names = [f"{number:05}" for number in range(10_000)]
         await submit(box, OpenSession(60_000), *(Acquire(1, (name,)) for name in names))
         client = await box.client()
@@ -233,14 +219,12 @@ def test_many_lists_of_one_client_look_at_what_they_tell() -> None:
         assert index.looked - looked == 2 * 16_000
         assert box.server.node.names.index is index
 
-    serve(scenario, seconds_max=60)
 
-
-def test_a_connection_that_ends_while_its_list_waits_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_ends_while_its_list_waits_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index is made all the same, and the next list has it at once."""
     monkeypatch.setattr(names_module, "SLICE_NAMES", 50)
 
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         await submit(box, OpenSession(60_000), *(Acquire(1, (f"{number:04}",)) for number in range(4_000)))
         client = await box.client()
         client.send("LOCK.LIST")
@@ -251,5 +235,3 @@ def test_a_connection_that_ends_while_its_list_waits_asks_nothing(monkeypatch: p
         await asyncio.sleep(0)
         other = await box.client()
         assert len((await other.call("LOCK.LIST"))[1]) == 100
-
-    serve(scenario)

@@ -14,7 +14,7 @@ from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable
 from tests.contract.engines.embedded import OneFault
-from tests.unit.doors.box import Box, Client, Failed, as_map, serve
+from tests.unit.doors.box import Box, Client, Failed, as_map, serve, serving
 from tests.unit.node.doubles import until
 
 both = pytest.mark.parametrize("version", [2, 3])
@@ -27,10 +27,9 @@ async def opened(client: Client, ttl_ms: int = 5_000, grace_ms: int = 50) -> tup
 
 
 @both
-def test_a_session_is_opened_kept_alive_and_closed(version: int) -> None:
+async def test_a_session_is_opened_kept_alive_and_closed(version: int) -> None:
     """The replies carry the logical time, a keep-alive moves the end on, and closing frees all it held."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version)
         session = await client.map("SESSION.OPEN", "TTL", 1_000, "GRACE", 200, "META", "{}")
         assert session.pop("secret")
@@ -48,15 +47,12 @@ def test_a_session_is_opened_kept_alive_and_closed(version: int) -> None:
             await client.no_push()
         assert (await client.map("SESSION.OPEN", "TTL", 1_000))["session"] == 2
 
-    serve(scenario)
-
 
 @both
 @pytest.mark.guarantee("G6")
-def test_a_session_that_is_not_kept_alive_ends_whole(version: int) -> None:
+async def test_a_session_that_is_not_kept_alive_ends_whole(version: int) -> None:
     """What it held is free, what it waited for is NOSESSION, and it is told once that it is over."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(version), await box.client(version)
         await opened(client, ttl_ms=1_000)
         await client.call("LOCK.ACQUIRE", "a")
@@ -71,14 +67,11 @@ def test_a_session_that_is_not_kept_alive_ends_whole(version: int) -> None:
         assert (await other.map("LOCK.ACQUIRE", "a", "WAIT", 0))["name"] == "a"
         assert await client.refusal("SESSION.KEEPALIVE") == "NOSESSION"
 
-    serve(scenario)
-
 
 @both
-def test_after_its_session_ended_a_client_gets_none_in_silence(version: int) -> None:
+async def test_after_its_session_ended_a_client_gets_none_in_silence(version: int) -> None:
     """An acquire after the end of a session that was opened is NOSESSION until another is opened."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(version)
         await opened(client, ttl_ms=1_000)
         await box.pass_time(1_000)
@@ -88,14 +81,11 @@ def test_after_its_session_ended_a_client_gets_none_in_silence(version: int) -> 
         await opened(client)
         assert (await client.map("LOCK.ACQUIRE", "a"))["fence"] == 1
 
-    serve(scenario)
-
 
 @both
-def test_an_implicit_session_lives_as_long_as_its_connection(version: int) -> None:
+async def test_an_implicit_session_lives_as_long_as_its_connection(version: int) -> None:
     """It is kept alive however idle the client is, and ends when the connection does."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(implicit_ttl_ms=90)) as box:
         client, other = await box.client(version), await box.client(version)
         await client.call("CLIENT", "SETNAME", "cron")
         await client.call("LOCK.ACQUIRE", "a")
@@ -110,15 +100,12 @@ def test_an_implicit_session_lives_as_long_as_its_connection(version: int) -> No
         await until(lambda: not box.state.held)
         assert not box.state.sessions
 
-    serve(scenario, door=Bounds(implicit_ttl_ms=90))
-
 
 @both
 @pytest.mark.guarantee("G7")
-def test_a_pause_of_the_server_costs_a_plain_client_nothing(version: int) -> None:
+async def test_a_pause_of_the_server_costs_a_plain_client_nothing(version: int) -> None:
     """A minute in which it stood still, twice the ttl: the connection stands after it, and so does the lock."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(version), await box.client(version)
         await client.call("LOCK.ACQUIRE", "a")
         for _ in range(2):
@@ -128,29 +115,23 @@ def test_a_pause_of_the_server_costs_a_plain_client_nothing(version: int) -> Non
         assert await other.call("LOCK.ACQUIRE", "a", "WAIT", 0) is None
         assert await client.call("LOCK.RELEASE", "a", 1) == "OK"
 
-    serve(scenario)
-
 
 @both
 @pytest.mark.guarantee("G6")
-def test_a_connection_does_not_outlive_its_implicit_session(version: int) -> None:
+async def test_a_connection_does_not_outlive_its_implicit_session(version: int) -> None:
     """A client that lost what it held, though it closed nothing, is disconnected, not given another session."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(version), await box.client(version)
         await client.call("LOCK.ACQUIRE", "a")
         box.server.node.submit(Suspend(1), lambda *_: None)
         assert (await client.ended()).startswith("NOSESSION")
         assert (await other.map("LOCK.ACQUIRE", "a"))["fence"] == 2
 
-    serve(scenario)
-
 
 @both
-def test_a_lost_connection_leaves_the_session_its_grace(version: int) -> None:
+async def test_a_lost_connection_leaves_the_session_its_grace(version: int) -> None:
     """After the client's end closed, the session lives for its grace and no longer; then all it held is free."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(version), await box.client(version)
         await opened(client, grace_ms=50)
         await client.call("LOCK.ACQUIRE", "a")
@@ -161,14 +142,11 @@ def test_a_lost_connection_leaves_the_session_its_grace(version: int) -> None:
         await box.pass_time(1)
         assert (await other.map("LOCK.ACQUIRE", "a", "WAIT", 0))["fence"] == 2
 
-    serve(scenario)
-
 
 @both
-def test_resumed_within_its_grace_a_session_loses_nothing(version: int) -> None:
+async def test_resumed_within_its_grace_a_session_loses_nothing(version: int) -> None:
     """On another connection it goes on with what it held and waited for, and lives for its ttl again."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, holder = await box.client(version), await box.client(version)
         session, secret = await opened(client, grace_ms=50)
         await client.call("LOCK.ACQUIRE", "a")
@@ -186,14 +164,11 @@ def test_resumed_within_its_grace_a_session_loses_nothing(version: int) -> None:
         await holder.call("LOCK.RELEASE", "b", 2)
         assert (await again.map("LOCK.ACQUIRE", "b", "REQUEST", 9))["fence"] == 3
 
-    serve(scenario)
-
 
 @both
-def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) -> None:
+async def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) -> None:
     """The older connection is closed with a word, and its closing does not suspend the session."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         old, new = await box.client(version), await box.client(version)
         session, secret = await opened(old, grace_ms=10)
         await old.call("LOCK.ACQUIRE", "a")
@@ -204,15 +179,12 @@ def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) 
         assert await new.call("LOCK.RELEASE", "a", 1) == "OK"
         assert as_map((await new.call("SESSION.LIST"))[1][0])["connected"] == 1
 
-    serve(scenario)
-
 
 @both
 @pytest.mark.guarantee("G7")
-def test_a_resume_that_comes_late_costs_the_session_nothing_but_its_connection(version: int) -> None:
+async def test_a_resume_that_comes_late_costs_the_session_nothing_but_its_connection(version: int) -> None:
     """A resume whose client is long gone from there, and then the end of its connection: the ttl goes on."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         good, late = await box.client(version), await box.client(version)
         session, secret = await opened(good, grace_ms=10)
         await late.call("SESSION.RESUME", session, secret)
@@ -223,14 +195,11 @@ def test_a_resume_that_comes_late_costs_the_session_nothing_but_its_connection(v
         again = await box.client(version)
         assert (await again.map("SESSION.RESUME", session, secret))["session"] == session
 
-    serve(scenario)
-
 
 @both
-def test_a_resumed_connection_counts_the_grace_once_a_keep_alive_came_by_it(version: int) -> None:
+async def test_a_resumed_connection_counts_the_grace_once_a_keep_alive_came_by_it(version: int) -> None:
     """Then the client is known to be there, and the end of the connection is the client's."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         first, second = await box.client(version), await box.client(version)
         session, secret = await opened(first, grace_ms=50)
         await second.call("SESSION.RESUME", session, secret)
@@ -238,14 +207,11 @@ def test_a_resumed_connection_counts_the_grace_once_a_keep_alive_came_by_it(vers
         await second.close()
         await until(lambda: box.state.sessions_until[session] == 50)
 
-    serve(scenario)
-
 
 @pytest.mark.guarantee("G9")
-def test_a_last_word_is_never_taken_for_a_reply() -> None:
+async def test_a_last_word_is_never_taken_for_a_reply() -> None:
     """A connection closed while replies are due is closed without a word: none of them may seem refused."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, old, new = await box.client(), await box.client(), await box.client()
         await holder.call("LOCK.ACQUIRE", "a")
         session, secret = await opened(old)
@@ -255,14 +221,11 @@ def test_a_last_word_is_never_taken_for_a_reply() -> None:
         assert await old.ended() == ""
         assert len(box.state.waiters) == 1
 
-    serve(scenario)
-
 
 @both
-def test_a_wrong_secret_and_an_ended_session_are_told_the_same(version: int) -> None:
+async def test_a_wrong_secret_and_an_ended_session_are_told_the_same(version: int) -> None:
     """Who guesses learns nothing, and whoever has the session keeps it."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         owner, thief = await box.client(version), await box.client(version)
         session, secret = await opened(owner)
         wrong = await thief.failure("SESSION.RESUME", session, secret + "x")
@@ -275,26 +238,20 @@ def test_a_wrong_secret_and_an_ended_session_are_told_the_same(version: int) -> 
         await owner.call("SESSION.CLOSE")
         assert await thief.refusal("SESSION.RESUME", session, secret) == "NOSESSION"
 
-    serve(scenario)
 
-
-def test_nobody_takes_up_an_implicit_session() -> None:
+async def test_nobody_takes_up_an_implicit_session() -> None:
     """It has no secret, so no secret opens it, the empty one least of all."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         owner, thief = await box.client(), await box.client()
         await owner.call("LOCK.ACQUIRE", "a")
         assert await thief.refusal("SESSION.RESUME", 1, "") == "NOSESSION"
         assert await owner.call("LOCK.RELEASE", "a", 1) == "OK"
 
-    serve(scenario)
-
 
 @both
-def test_a_connection_has_one_session(version: int) -> None:
+async def test_a_connection_has_one_session(version: int) -> None:
     """A second open or resume is a usage error, also while the first is under way, and leaves nothing behind."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(version), await box.client(version)
         session, secret = await opened(other)
         for _ in range(3):
@@ -312,15 +269,12 @@ def test_a_connection_has_one_session(version: int) -> None:
         assert await client.refusal("SESSION.RESUME", session, secret) == "USAGE"
         assert (await client.map("LOCK.ACQUIRE", "a"))["fence"] == 1
 
-    serve(scenario)
-
 
 @both
 @pytest.mark.parametrize("second", ["open", "resume"])
-def test_a_session_asked_for_behind_a_plain_acquire_is_refused(version: int, second: str) -> None:
+async def test_a_session_asked_for_behind_a_plain_acquire_is_refused(version: int, second: str) -> None:
     """The acquire gets its implicit session and its reply, whatever is pipelined behind it."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(version), await box.client(version)
         session, secret = await opened(other)
         client.send("LOCK.ACQUIRE", "a")
@@ -335,13 +289,10 @@ def test_a_session_asked_for_behind_a_plain_acquire_is_refused(version: int, sec
         assert as_map(await client.reply())["name"] == "b"
         assert len(box.state.sessions) == 2
 
-    serve(scenario)
 
-
-def test_an_acquire_behind_an_open_uses_that_session() -> None:
+async def test_an_acquire_behind_an_open_uses_that_session() -> None:
     """A client may open its session and acquire in one go."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         client.send("SESSION.OPEN", "TTL", 5_000)
         client.send("LOCK.ACQUIRE", "a")
@@ -352,13 +303,10 @@ def test_an_acquire_behind_an_open_uses_that_session() -> None:
         await until(lambda: list(box.state.sessions) == [session])
         assert {hold.session for hold in box.state.held.values()} == {session}
 
-    serve(scenario)
 
-
-def test_a_keep_alive_behind_a_close_does_not_come_before_it() -> None:
+async def test_a_keep_alive_behind_a_close_does_not_come_before_it() -> None:
     """Though renewals go to the front of an entry, this one finds the session closed."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         await opened(client)
         client.send("SESSION.CLOSE")
@@ -369,14 +317,11 @@ def test_a_keep_alive_behind_a_close_does_not_come_before_it() -> None:
             with pytest.raises(Failed, match="NOSESSION"):
                 await client.reply()
 
-    serve(scenario)
-
 
 @pytest.mark.parametrize("words", [("SESSION.OPEN", "TTL", 5_000), ("LOCK.ACQUIRE", "a")])
-def test_a_client_gone_before_its_session_was_there_leaves_none(words: tuple[str | int, ...]) -> None:
+async def test_a_client_gone_before_its_session_was_there_leaves_none(words: tuple[str | int, ...]) -> None:
     """A session whose opening ends after its connection is closed again, and nothing is acquired for it."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         for _ in range(20):
             client = await box.client()
             client.send(*words)
@@ -385,13 +330,10 @@ def test_a_client_gone_before_its_session_was_there_leaves_none(words: tuple[str
         await until(lambda: not box.state.sessions)
         assert not box.state.held
 
-    serve(scenario)
 
-
-def test_a_resume_raced_by_the_end_of_the_old_connection_wins() -> None:
+async def test_a_resume_raced_by_the_end_of_the_old_connection_wins() -> None:
     """Whichever of the two is noticed first, the session goes on with the new connection, for its whole ttl."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         session, secret = await opened(client, grace_ms=10)
         for turn in range(30):
@@ -406,15 +348,13 @@ def test_a_resume_raced_by_the_end_of_the_old_connection_wins() -> None:
             await box.pass_time(20)
             client = new
 
-    serve(scenario)
-
 
 @pytest.mark.parametrize("error", [Unavailable("out of reach"), OutcomeUnknown("the reply was lost")])
-def test_a_resume_that_failed_can_be_tried_again(error: Exception) -> None:
+async def test_a_resume_that_failed_can_be_tried_again(error: Exception) -> None:
     """On the same connection, once the journal is back: the session was not lost, nor was the client told so."""
     faults = OneFault()
 
-    async def scenario(box: Box) -> None:
+    async with serving(journal=lambda: MemoryJournal(MemoryStore(), faults=faults)) as box:
         client, new = await box.client(), await box.client()
         session, secret = await opened(client, grace_ms=5_000)
         await client.call("LOCK.ACQUIRE", "a")
@@ -432,14 +372,12 @@ def test_a_resume_that_failed_can_be_tried_again(error: Exception) -> None:
         assert codes <= {"UNAVAILABLE", "UNKNOWN"}
         assert await new.call("LOCK.RELEASE", "a", 1) == "OK"
 
-    serve(scenario, journal=lambda: MemoryJournal(MemoryStore(), faults=faults))
 
-
-def test_clients_hear_of_a_failing_journal_and_go_on() -> None:
+async def test_clients_hear_of_a_failing_journal_and_go_on() -> None:
     """While the journal is out of reach all is UNAVAILABLE; who blocked goes on blocking, and is granted later."""
     faults = OneFault()
 
-    async def scenario(box: Box) -> None:
+    async with serving(journal=lambda: MemoryJournal(MemoryStore(), faults=faults)) as box:
         holder, waiter = await box.client(), await box.client(2, session=50_000)
         await holder.call("LOCK.ACQUIRE", "a")
         waiter.send("LOCK.ACQUIRE", "a")
@@ -460,8 +398,6 @@ def test_clients_hear_of_a_failing_journal_and_go_on() -> None:
                 seen.add(failed.code)
         assert seen == {"UNAVAILABLE"}
         assert as_map(await waiter.reply())["fence"] == 2
-
-    serve(scenario, journal=lambda: MemoryJournal(MemoryStore(), faults=faults))
 
 
 def test_an_implicit_session_lives_out_its_time_after_a_kill(tmp_path: Path) -> None:
@@ -488,10 +424,9 @@ def test_an_implicit_session_lives_out_its_time_after_a_kill(tmp_path: Path) -> 
 
 
 @both
-def test_a_plain_client_is_told_of_no_more_time_than_is_sure(version: int) -> None:
+async def test_a_plain_client_is_told_of_no_more_time_than_is_sure(version: int) -> None:
     """Whatever ttl it asks for, what it holds does not outlive a lost server for longer; a shorter ttl is told."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         plain, client = await box.client(version), await box.client(version, session=50_000)
         told = [(await plain.map("LOCK.ACQUIRE", f"a{ttl}", "TTL", ttl))["ttl_ms"] for ttl in (0, 60_000, 5_000)]
         assert told == [20_000, 20_000, 5_000]
@@ -511,8 +446,6 @@ def test_a_plain_client_is_told_of_no_more_time_than_is_sure(version: int) -> No
         grant = as_map(await plain.reply())
         assert (grant["ttl_ms"], grant["own_ttl"]) == (20_000, 1)
 
-    serve(scenario)
-
 
 @pytest.mark.guarantee("G7")
 def test_what_a_plain_client_is_told_leaves_room_for_renewals_that_come_late() -> None:
@@ -524,10 +457,9 @@ def test_what_a_plain_client_is_told_leaves_room_for_renewals_that_come_late() -
 
 
 @both
-def test_a_plain_client_is_let_go_before_its_lock_is_given_on(version: int) -> None:
+async def test_a_plain_client_is_let_go_before_its_lock_is_given_on(version: int) -> None:
     """A server that stops ends the session of a plain client, and its connection with it, not later."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         plain, waiter = await box.client(version), await box.client(3, session=50_000)
         await plain.call("LOCK.ACQUIRE", "a")
         await waiter.call("LOCK.ACQUIRE", "a", "REQUEST", 1, "ASYNC")
@@ -538,13 +470,10 @@ def test_a_plain_client_is_let_go_before_its_lock_is_given_on(version: int) -> N
         assert await plain.ended() == ""
         await stopping
 
-    serve(scenario)
 
-
-def test_a_blocking_acquire_is_acknowledged_like_any_reply() -> None:
+async def test_a_blocking_acquire_is_acknowledged_like_any_reply() -> None:
     """Nothing is left to be settled for a client that blocked and says by ANSWERED that it was told."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(), await box.client()
         await opened(client)
         fence = as_map(await holder.call("LOCK.ACQUIRE", "a"))["fence"]
@@ -554,5 +483,3 @@ def test_a_blocking_acquire_is_acknowledged_like_any_reply() -> None:
         await client.reply()
         await client.call("LOCK.ACQUIRE", "b", "REQUEST", 2, "ANSWERED", 1)
         await until(lambda: all(not s.final_answers and len(s.answers) <= 1 for s in box.state.sessions.values()))
-
-    serve(scenario)

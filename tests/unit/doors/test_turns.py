@@ -5,58 +5,65 @@ from typing import Any, cast
 
 import pytest
 
-from fencehold.doors.resp.backlog import ALONE_AFTER_MS, ALONE_COMMANDS, QUANTUM, Backlog
+from fencehold.doors.resp.backlog import ALONE_AFTER_MS, ALONE_COMMANDS, QUANTUM, Backlog, Turns
 from fencehold.doors.resp.door import Bounds
 from fencehold.doors.resp.traffic import Flood, Traffic
 from fencehold.node.lanes import BUDGET_MAX
-from tests.unit.doors.box import Box, Client, frame, serve
+from tests.unit.doors.box import Box, Client, frame, serving
 from tests.unit.doors.test_hostile import Loop, loops
-from tests.unit.node.doubles import HandClock, run, until
+from tests.unit.node.doubles import HandClock, until
 
 
 class _Sender:
     """Has so many quanta to handle, and notes each turn."""
 
     def __init__(self, name: str, quanta: int, turns: list[str]) -> None:
-        self.name, self.left, self.turns = name, quanta, turns
+        self.name, self.left, self._noted = name, quanta, turns
+        self.turns = Turns()
 
     def go_on(self, until_ms: float) -> bool:
-        self.turns.append(self.name)
+        self._noted.append(self.name)
         self.left -= 1
         return self.left > 0
 
 
-def test_those_in_the_backlog_take_turns() -> None:
+async def test_those_in_the_backlog_take_turns() -> None:
     """Each goes on once before any goes on twice."""
-
-    async def scenario() -> None:
-        turns: list[str] = []
-        backlog = Backlog(HandClock())
-        for name in "abc":
-            backlog.join(_Sender(name, 4, turns))
-        await until(lambda: len(turns) == 12)
-        assert turns == list("abc") * 4
-
-    run(scenario())
+    turns: list[str] = []
+    backlog = Backlog(HandClock())
+    for name in "abc":
+        backlog.join(_Sender(name, 4, turns))
+    await until(lambda: len(turns) == 12)
+    assert turns == list("abc") * 4
 
 
-def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_principal_has_one_turn_with_however_many_connections() -> None:
+    """Three of one principal and one of another: each principal goes on once before either goes on twice."""
+    turns: list[str] = []
+    backlog, shared = Backlog(HandClock()), Turns()
+    for name in "abc":
+        sender = _Sender(name, 2, turns)
+        sender.turns = shared
+        backlog.join(sender)
+    backlog.join(_Sender("x", 3, turns))
+    await until(lambda: len(turns) == 9)
+    assert turns == list("axbxcxabc")
+
+
+async def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each slice of time the event loop goes round: what else is due is not kept waiting by a backlog."""
     monkeypatch.setattr("fencehold.doors.resp.backlog.SLICE_MS", 0.0)
 
-    async def scenario() -> None:
-        turns: list[str] = []
-        backlog = Backlog(HandClock())
-        for name in "ab":
-            backlog.join(_Sender(name, 3, turns))
-        seen = []
-        while len(turns) < 6:
-            await asyncio.sleep(0)
-            seen.append(len(turns))
-        assert turns == list("ababab")
-        assert set(seen) >= {1, 2, 3, 4, 5}
-
-    run(scenario())
+    turns: list[str] = []
+    backlog = Backlog(HandClock())
+    for name in "ab":
+        backlog.join(_Sender(name, 3, turns))
+    seen = []
+    while len(turns) < 6:
+        await asyncio.sleep(0)
+        seen.append(len(turns))
+    assert turns == list("ababab")
+    assert set(seen) >= {1, 2, 3, 4, 5}
 
 
 def hear(backlog: Backlog, sender: _Sender) -> None:
@@ -64,21 +71,17 @@ def hear(backlog: Backlog, sender: _Sender) -> None:
     backlog.last, backlog.others_came = sender, True
 
 
-def test_who_is_alone_may_have_more_at_once() -> None:
+async def test_who_is_alone_may_have_more_at_once() -> None:
     """After a while in which nobody else was heard; one word of another ends it."""
-
-    async def scenario() -> None:
-        clock = HandClock()
-        backlog, one, other = Backlog(clock), _Sender("a", 1, []), _Sender("b", 1, [])
-        hear(backlog, one)
-        assert backlog.allowance(one)[0] == QUANTUM
-        clock.advance(ALONE_AFTER_MS)
-        assert backlog.allowance(one)[0] == ALONE_COMMANDS
-        hear(backlog, other)
-        hear(backlog, one)
-        assert backlog.allowance(one)[0] == QUANTUM
-
-    run(scenario())
+    clock = HandClock()
+    backlog, one, other = Backlog(clock), _Sender("a", 1, []), _Sender("b", 1, [])
+    hear(backlog, one)
+    assert backlog.allowance(one)[0] == QUANTUM
+    clock.advance(ALONE_AFTER_MS)
+    assert backlog.allowance(one)[0] == ALONE_COMMANDS
+    hear(backlog, other)
+    hear(backlog, one)
+    assert backlog.allowance(one)[0] == QUANTUM
 
 
 async def _replies(client: Client, count: int) -> list[Any]:
@@ -86,10 +89,9 @@ async def _replies(client: Client, count: int) -> list[Any]:
 
 
 @loops
-def test_a_pipeline_of_any_length_is_answered_in_order(loop: Loop) -> None:
+async def test_a_pipeline_of_any_length_is_answered_in_order(loop_factory: Loop) -> None:
     """Commands that came at once and had to wait for their turns are all answered, each in its place."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client, other = await box.client(2, session=60_000), await box.client()
         count = 3_000
         commands = [
@@ -101,17 +103,14 @@ def test_a_pipeline_of_any_length_is_answered_in_order(loop: Loop) -> None:
         assert found[1::2] == [str(number) for number in range(count)]
         assert [reply[reply.index("fence") + 1] for reply in found[::2]] == list(range(1, count + 1))
 
-    serve(scenario, loop_factory=loop)
-
 
 @loops
-def test_a_command_is_in_the_next_entries_whatever_others_send(loop: Loop) -> None:
+async def test_a_command_is_in_the_next_entries_whatever_others_send(loop_factory: Loop) -> None:
     """Twenty connections have thousands of commands under way; one that asks for one thing has it soon.
 
     Counted in entries and in what they did for others meanwhile, not in seconds.
     """
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         floods = [await box.client(2, session=60_000) for _ in range(20)]
         good = await box.client(2, session=60_000)
         for number, flood in enumerate(floods):
@@ -125,19 +124,17 @@ def test_a_command_is_in_the_next_entries_whatever_others_send(loop: Loop) -> No
         for flood in floods:
             await _replies(flood, 2_000)
 
-    serve(scenario, loop_factory=loop, seconds_max=60.0)
-
 
 def _handled(box: Box) -> int:
     return sum(connection.commands for connection in box.server.door.connections)
 
 
 @loops
-def test_a_client_that_does_not_read_stops_being_read(loop: Loop) -> None:
+async def test_a_client_that_does_not_read_stops_being_read(loop_factory: Loop) -> None:
     """What it sends stays with it; it is not ended for that, and goes on when it reads."""
     bounds = Bounds(unsent_bytes_high=10_000)
 
-    async def scenario(box: Box) -> None:
+    async with serving(door=bounds) as box:
         silent, good = await box.client(2, session=60_000), await box.client(2, session=60_000)
         [connection] = [c for c in box.server.door.connections if c.member and c.member.session == 1]
         transport = silent.writer.transport
@@ -155,15 +152,13 @@ def test_a_client_that_does_not_read_stops_being_read(loop: Loop) -> None:
         assert set(await _replies(silent, handled + 100)) == {5_000 * "x"}
         transport.abort()
 
-    serve(scenario, door=bounds, loop_factory=loop)
-
 
 @loops
-def test_many_that_do_not_read_are_bounded_together(loop: Loop) -> None:
+async def test_many_that_do_not_read_are_bounded_together(loop_factory: Loop) -> None:
     """Those with most unread are let go of, until the rest is within the bound; who reads is not touched."""
     bounds = Bounds(unsent_bytes_high=50_000, unsent_bytes_total_max=400_000, frame_seconds_max=0.05)
 
-    async def scenario(box: Box) -> None:
+    async with serving(door=bounds) as box:
         good = await box.client(2, session=60_000)
         silent = [await box.client() for _ in range(10)]
         for client in silent:
@@ -184,8 +179,6 @@ def test_many_that_do_not_read_are_bounded_together(loop: Loop) -> None:
         assert await good.call("LOCK.ACQUIRE", "a", "WAIT", 0)
         for client in silent:
             client.writer.transport.abort()
-
-    serve(scenario, door=bounds, loop_factory=loop)
 
 
 class _Source:
@@ -228,10 +221,9 @@ def test_a_flood_is_told_of_now_and_then() -> None:
     assert not source.was_throttled
 
 
-def test_info_names_who_floods() -> None:
+async def test_info_names_who_floods() -> None:
     """By the name it gave itself, its address, and how much it sends."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         wild, good = await box.client(2), await box.client(2)
         await wild.call("CLIENT", "SETNAME", "nightly import")
         assert "busiest_client:\r\n" in await good.call("INFO")
@@ -248,13 +240,10 @@ def test_info_names_who_floods() -> None:
         ]
         assert int(line.rpartition(" ")[2]) > 0
 
-    serve(scenario)
 
-
-def test_a_flood_of_keep_alives_goes_before_nobody() -> None:
+async def test_a_flood_of_keep_alives_goes_before_nobody() -> None:
     """A few ride with the next entry; the others are commands like any other. All are answered."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         wild, good = await box.client(3, session=60_000), await box.client(3, session=60_000)
         wild.writer.write(2_000 * frame("SESSION.KEEPALIVE"))
         grant = await good.call("LOCK.ACQUIRE", "a", "WAIT", 0)
@@ -263,5 +252,3 @@ def test_a_flood_of_keep_alives_goes_before_nobody() -> None:
         assert connection.member is not None
         assert connection.member.renewals <= 8
         assert {reply["ttl_ms"] for reply in await _replies(wild, 2_000)} == {60_000}
-
-    serve(scenario)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.unit.doors.box import Box, Failed, as_map, frame, serve
+from tests.unit.doors.box import Failed, as_map, frame, serving
 from tests.unit.node.doubles import until
 
 both = pytest.mark.parametrize("version", [2, 3])
@@ -12,10 +12,9 @@ both = pytest.mark.parametrize("version", [2, 3])
 
 @both
 @pytest.mark.guarantee("G4")
-def test_plain_clients_block_and_are_granted_in_order(version: int) -> None:
+async def test_plain_clients_block_and_are_granted_in_order(version: int) -> None:
     """Clients that block get the name one after the other, as they came."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         clients = [await box.client(version) for _ in range(4)]
         fence = (await clients[0].map("LOCK.ACQUIRE", "a"))["fence"]
         for number, client in enumerate(clients[1:], 1):
@@ -26,14 +25,11 @@ def test_plain_clients_block_and_are_granted_in_order(version: int) -> None:
             fence, earlier = as_map(await client.reply())["fence"], fence
             assert fence > earlier
 
-    serve(scenario)
-
 
 @both
-def test_a_wait_that_was_in_vain_is_null(version: int) -> None:
+async def test_a_wait_that_was_in_vain_is_null(version: int) -> None:
     """A blocking acquire that gets nothing in its time is replied to with null, then the next command goes on."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(version), await box.client(version)
         await holder.call("LOCK.ACQUIRE", "a")
         client.send("LOCK.ACQUIRE", "a", "WAIT", 50)
@@ -43,14 +39,11 @@ def test_a_wait_that_was_in_vain_is_null(version: int) -> None:
         assert await client.reply() is None
         assert await client.reply() == "PONG"
 
-    serve(scenario)
-
 
 @both
-def test_replies_keep_their_order_behind_a_blocked_command(version: int) -> None:
+async def test_replies_keep_their_order_behind_a_blocked_command(version: int) -> None:
     """What is pipelined behind an acquire that blocks is done at once, and replied to after it."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(version), await box.client(version, session=50_000)
         fence = (await holder.map("LOCK.ACQUIRE", "a"))["fence"]
         client.writer.write(
@@ -75,13 +68,10 @@ def test_replies_keep_their_order_behind_a_blocked_command(version: int) -> None
         assert len(as_map(await client.reply())["holds"]) == 1
         assert await client.reply() == "2"
 
-    serve(scenario)
 
-
-def test_a_command_in_pieces_is_the_same_command() -> None:
+async def test_a_command_in_pieces_is_the_same_command() -> None:
     """Bytes may come one by one."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client()
         for byte in frame("LOCK.ACQUIRE", "orders", "WAIT", 0) + frame("PING"):
             client.writer.write(bytes([byte]))
@@ -89,13 +79,10 @@ def test_a_command_in_pieces_is_the_same_command() -> None:
         assert as_map(await client.reply())["name"] == "orders"
         assert await client.reply() == "PONG"
 
-    serve(scenario)
 
-
-def test_a_wait_in_the_background_ends_by_a_push() -> None:
+async def test_a_wait_in_the_background_ends_by_a_push() -> None:
     """With ASYNC the reply tells the place in the queue, and the grant is pushed; waits may be many."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(3, session=50_000), await box.client(3, session=9_000)
         for name in "ab":
             await holder.call("LOCK.ACQUIRE", name)
@@ -117,13 +104,10 @@ def test_a_wait_in_the_background_ends_by_a_push() -> None:
         assert again["fence"] == 4
         assert await client.call("LOCK.SETTLE", 1, 2, 3) == "OK"
 
-    serve(scenario)
 
-
-def test_a_wait_in_the_background_times_out_by_a_push() -> None:
+async def test_a_wait_in_the_background_times_out_by_a_push() -> None:
     """An acquire with ASYNC that gets nothing in its time is told so by a push."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(3), await box.client(3, session=9_000)
         await holder.call("LOCK.ACQUIRE", "a")
         await client.call("LOCK.ACQUIRE", "a", "WAIT", 40, "REQUEST", 5, "ASYNC")
@@ -133,26 +117,20 @@ def test_a_wait_in_the_background_times_out_by_a_push() -> None:
         assert await client.push() == ["timeout", 5]
         assert await client.call("LOCK.ACQUIRE", "a", "WAIT", 40, "REQUEST", 5, "ASYNC") is None
 
-    serve(scenario)
 
-
-def test_a_grant_to_be_had_at_once_needs_no_push() -> None:
+async def test_a_grant_to_be_had_at_once_needs_no_push() -> None:
     """With ASYNC, what is free is granted in the reply."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3)
         assert (await client.call("LOCK.ACQUIRE", "a", "REQUEST", 1, "ASYNC"))["fence"] == 1
         assert await client.call("LOCK.ACQUIRE", "a", "WAIT", 0, "REQUEST", 2, "ASYNC") is None
         await client.no_push()
 
-    serve(scenario)
-
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_what_cannot_take_pushes_cannot_wait_in_the_background(explicit: bool) -> None:
+async def test_what_cannot_take_pushes_cannot_wait_in_the_background(explicit: bool) -> None:
     """ASYNC in RESP2, or without a request id, is a usage error, with a session or without, and nothing else."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(2, session=50_000 if explicit else None)
         assert await client.refusal("LOCK.ACQUIRE", "a", "REQUEST", 1, "ASYNC") == "USAGE"
         assert await client.refusal("LOCK.ACQUIRE", "a", "ASYNC") == "USAGE"
@@ -165,13 +143,10 @@ def test_what_cannot_take_pushes_cannot_wait_in_the_background(explicit: bool) -
         with pytest.raises(Failed, match="USAGE"):
             await third.reply()
 
-    serve(scenario)
 
-
-def test_a_blocked_acquire_that_is_repeated_is_answered_twice() -> None:
+async def test_a_blocked_acquire_that_is_repeated_is_answered_twice() -> None:
     """Each command has its reply, though both are one request, and what comes behind them is not held up."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(), await box.client(2, session=50_000)
         fence = (await holder.map("LOCK.ACQUIRE", "a"))["fence"]
         for _ in range(2):
@@ -184,14 +159,11 @@ def test_a_blocked_acquire_that_is_repeated_is_answered_twice() -> None:
         assert grants[0] == grants[1]
         assert await client.reply() == "PONG"
 
-    serve(scenario)
-
 
 @both
-def test_a_blocked_acquire_can_be_cancelled(version: int) -> None:
+async def test_a_blocked_acquire_can_be_cancelled(version: int) -> None:
     """A cancel behind a blocked acquire on the same connection withdraws it: null, then OK."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(version), await box.client(version, session=50_000)
         await holder.call("LOCK.ACQUIRE", "a", "REQUEST", 1)
         client.send("LOCK.ACQUIRE", "a", "REQUEST", 1)
@@ -202,26 +174,20 @@ def test_a_blocked_acquire_can_be_cancelled(version: int) -> None:
         assert await client.reply() == "OK"
         assert not box.state.waiters
 
-    serve(scenario)
 
-
-def test_a_cancel_that_comes_first_shuts_its_request_out() -> None:
+async def test_a_cancel_that_comes_first_shuts_its_request_out() -> None:
     """Once a request id was cancelled, the acquire that carries it is granted nothing."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(2, session=50_000)
         assert await client.call("LOCK.CANCEL", 4) == "OK"
         assert await client.call("LOCK.ACQUIRE", "a", "REQUEST", 4) is None
         assert not box.state.held
 
-    serve(scenario)
-
 
 @pytest.mark.guarantee("G9")
-def test_a_question_before_an_acquire_does_not_let_the_grant_overtake_its_reply() -> None:
+async def test_a_question_before_an_acquire_does_not_let_the_grant_overtake_its_reply() -> None:
     """A question, an acquire and the release that lets it through, in one entry: queued first, then granted."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         holder, client = await box.client(3), await box.client(3)
         for each in (holder, client):
             await each.map("SESSION.OPEN", "TTL", 60_000)
@@ -238,5 +204,3 @@ def test_a_question_before_an_acquire_does_not_let_the_grant_overtake_its_reply(
                 granted = as_map(pushed)
             await holder.reply()
             await client.call("LOCK.RELEASE", "a", granted["fence"])
-
-    serve(scenario)

@@ -12,7 +12,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.door import Bounds
 from fencehold.doors.resp.watch_commands import shortest
 from fencehold.node.ring import Ring
-from tests.unit.doors.box import Box, Client, as_map, serve
+from tests.unit.doors.box import Box, Client, as_map, serving
 from tests.unit.node.doubles import NOON, until
 
 
@@ -26,10 +26,9 @@ async def kinds(client: Client, count: int) -> list[str]:
     return [(await event(client))["kind"] for _ in range(count)]
 
 
-def test_what_happens_to_watched_names_is_pushed() -> None:
+async def test_what_happens_to_watched_names_is_pushed() -> None:
     """Events come in order, only of names with the prefix, and stop when it is no longer watched."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         watcher, client = await box.client(3), await box.client(3, session=50_000)
         told = as_map(await watcher.call("LOCK.WATCH", "job:"))["position"]
         # It may have moved on since, by a tick.
@@ -75,13 +74,10 @@ def test_what_happens_to_watched_names_is_pushed() -> None:
         await client.call("SESSION.CLOSE")
         assert (await event(watcher))["kind"] == "session_ended"
 
-    serve(scenario)
 
-
-def test_who_is_gone_is_still_named() -> None:
+async def test_who_is_gone_is_still_named() -> None:
     """Events that are told late name the client, though its session has ended, and say who broke what when."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3)
         await client.call("SESSION.OPEN", "TTL", 50_000, "META", '{"client":"billing"}')
         await client.call("LOCK.ACQUIRE", "a")
@@ -97,13 +93,10 @@ def test_who_is_gone_is_still_named() -> None:
         assert [one["by"] for one in told] == ["", "", "alice", ""]
         assert [one["unix_ms"] - NOON for one in told] == [0, 0, 700, 700]
 
-    serve(scenario)
 
-
-def test_watching_from_a_position_tells_what_was_missed() -> None:
+async def test_watching_from_a_position_tells_what_was_missed() -> None:
     """With FROM, all that happened after that position comes first; it goes with the first watch only."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         client = await box.client(3, session=50_000)
         for number in range(5):
             await client.call("LOCK.ACQUIRE", f"a{number}")
@@ -117,13 +110,10 @@ def test_watching_from_a_position_tells_what_was_missed() -> None:
         await second.call("LOCK.WATCH", "a", "FROM", events[2]["position"])
         assert [(await event(second))["names"] for _ in range(2)] == [["a3"], ["a4"]]
 
-    serve(scenario)
 
-
-def test_a_watcher_that_comes_too_late_is_told_of_the_gap() -> None:
+async def test_a_watcher_that_comes_too_late_is_told_of_the_gap() -> None:
     """What fell out of the ring is told as one event of kind gap, with the position up to which it is gone."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         box.server.node.ring = Ring(things_max=4)
         client, watcher = await box.client(3, session=50_000), await box.client(3)
         for number in range(10):
@@ -135,13 +125,10 @@ def test_a_watcher_that_comes_too_late_is_told_of_the_gap() -> None:
         assert [told["names"] for told in events] == [["a6"], ["a7"], ["a8"], ["a9"]]
         assert events[0]["position"] > gap["position"]
 
-    serve(scenario)
 
-
-def test_watching_needs_pushes_and_has_bounds() -> None:
+async def test_watching_needs_pushes_and_has_bounds() -> None:
     """In RESP2 it is a usage error; more prefixes than allowed, or endless ones, are a limit."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(prefixes_max=3)) as box:
         plain, watcher = await box.client(2), await box.client(3)
         assert await plain.refusal("LOCK.WATCH", "a") == "USAGE"
         assert await plain.call("LOCK.UNWATCH", "a") == "OK"
@@ -153,14 +140,11 @@ def test_watching_needs_pushes_and_has_bounds() -> None:
         assert await watcher.call("LOCK.UNWATCH", 1) == "OK"
         assert "position" in as_map(await watcher.call("LOCK.WATCH", "one more"))
 
-    serve(scenario, door=Bounds(prefixes_max=3))
-
 
 @pytest.mark.slow
-def test_a_watcher_that_reads_slowly_holds_up_nobody() -> None:
+async def test_a_watcher_that_reads_slowly_holds_up_nobody() -> None:
     """While it does not read, others go on; when it does, it gets what the ring still has, in order."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(unsent_bytes_high=1_000)) as box:
         box.server.node.ring = Ring(things_max=200)
         watcher, client = await box.client(3), await box.client(3, session=50_000)
         await watcher.call("LOCK.WATCH", "")
@@ -184,13 +168,10 @@ def test_a_watcher_that_reads_slowly_holds_up_nobody() -> None:
                 assert told["position"] > position
         assert positions == sorted(positions)
 
-    serve(scenario, door=Bounds(unsent_bytes_high=1_000))
 
-
-def test_a_long_past_is_told_in_portions() -> None:
+async def test_a_long_past_is_told_in_portions() -> None:
     """A watcher that reads is not taken for one that does not, though more is to be told than may wait unsent."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000)) as box:
         client, watcher = await box.client(3, session=50_000), await box.client(3)
         names = [f"{number:03}" + 240 * "x" for number in range(64)]
         for _ in range(200):
@@ -200,13 +181,10 @@ def test_a_long_past_is_told_in_portions() -> None:
         told = [await event(watcher) for _ in range(401)]
         assert [len(one["names"]) for one in told[1:]] == [64] * 400
 
-    serve(scenario, door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000))
 
-
-def test_an_entry_with_a_long_story_is_told_in_portions() -> None:
+async def test_an_entry_with_a_long_story_is_told_in_portions() -> None:
     """The end of a session with many holds is one entry; who watches it and reads hears all of it, and stays."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000)) as box:
         client, watcher = await box.client(3), await box.client(3)
         await client.call("SESSION.OPEN", "TTL", 50_000, "META", 1_000 * "m")
         for first in range(0, 4_096, 64):
@@ -220,13 +198,10 @@ def test_an_entry_with_a_long_story_is_told_in_portions() -> None:
         assert len({one["position"] for one in told[:-2]}) == 1
         assert [one["kind"] for one in (told[0], *told[-2:])] == ["session_ended", "opened", "acquired"]
 
-    serve(scenario, door=Bounds(unsent_bytes_high=50_000, unsent_bytes_max=1_000_000))
 
-
-def test_a_watcher_that_is_gone_is_forgotten() -> None:
+async def test_a_watcher_that_is_gone_is_forgotten() -> None:
     """Nothing is made or kept for a watcher whose connection ended."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         watcher = await box.client(3)
         await watcher.call("LOCK.WATCH", "")
         assert len(box.server.node.routes._watchers) == 1
@@ -236,13 +211,10 @@ def test_a_watcher_that_is_gone_is_forgotten() -> None:
         await client.call("LOCK.ACQUIRE", "a")
         await asyncio.sleep(0)
 
-    serve(scenario)
 
-
-def test_one_event_is_told_once_though_several_prefixes_match() -> None:
+async def test_one_event_is_told_once_though_several_prefixes_match() -> None:
     """However its prefixes overlap, and as they come and go, a connection hears of each thing once."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         watcher, client = await box.client(3), await box.client(3, session=50_000)
         for prefix in ("ab", "a", "b", "abc"):
             await watcher.call("LOCK.WATCH", prefix)
@@ -255,13 +227,10 @@ def test_one_event_is_told_once_though_several_prefixes_match() -> None:
         assert told == [["abc0", "b0"], ["ab1"], ["abcd4"]]
         await watcher.no_push()
 
-    serve(scenario)
 
-
-def test_a_prefix_that_comes_later_is_told_what_happens_after_the_position_of_its_reply() -> None:
+async def test_a_prefix_that_comes_later_is_told_what_happens_after_the_position_of_its_reply() -> None:
     """From the position that the reply names on, all of it is told, of the new prefix and the old."""
-
-    async def scenario(box: Box) -> None:
+    async with serving() as box:
         watcher, client = await box.client(3), await box.client(3, session=50_000)
         await watcher.call("LOCK.WATCH", "a")
         await client.call("LOCK.ACQUIRE", "a1")
@@ -277,18 +246,15 @@ def test_a_prefix_that_comes_later_is_told_what_happens_after_the_position_of_it
         assert [one["names"] for one in told] == [["b2"], ["a2"]]
         assert all(one["position"] > reply["position"] for one in told)
 
-    serve(scenario)
-
 
 def _told_up_to(box: Box) -> int:
     [watching] = [c.watching for c in box.server.door.connections if c.watching is not None]
     return watching.position
 
 
-def test_a_watcher_that_does_not_read_gets_a_gap_and_the_others_everything() -> None:
+async def test_a_watcher_that_does_not_read_gets_a_gap_and_the_others_everything() -> None:
     """Nobody waits for it, and little is kept for it; when it reads, it hears that something is missing."""
-
-    async def scenario(box: Box) -> None:
+    async with serving(door=Bounds(unsent_bytes_high=1_000)) as box:
         box.server.node.ring = Ring(things_max=50)
         slow, quick, client = await box.client(3), await box.client(3), await box.client(3, session=50_000)
         await slow.call("LOCK.WATCH", "n")
@@ -322,8 +288,6 @@ def test_a_watcher_that_does_not_read_gets_a_gap_and_the_others_everything() -> 
         kept = [one["position"] for one in heard if one["kind"] != "gap"]
         assert kept == [one for one in positions if one in kept]
         assert [one for one in kept if one > gap] == [one for one in positions if one > gap]
-
-    serve(scenario, door=Bounds(unsent_bytes_high=1_000))
 
 
 @given(st.lists(st.text("ab", max_size=5), max_size=8), st.text("ab", max_size=7))

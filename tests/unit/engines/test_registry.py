@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fencehold.drivers.address import shown
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal
-from fencehold.engines.registry import SCHEMES, journal_of, path_of, shown
+from fencehold.engines.registry import SCHEMES, journal_of, path_of
 from fencehold.errors import UsageError
 
 DRIVEN = {

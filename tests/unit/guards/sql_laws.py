@@ -11,9 +11,9 @@ import pytest
 
 import fencehold
 from fencehold import StaleFence, UsageError
-from fencehold.client.holding import Claiming
 from fencehold.guards import Offer
 from fencehold.guards.offer import FENCE_MAX
+from fencehold.locks.hold import Claiming
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 from tests.unit.guards import amounts

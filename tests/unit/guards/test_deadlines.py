@@ -1,6 +1,5 @@
 """Calls that end before the trust does, against real servers."""
 
-import asyncio
 import shutil
 import socket
 import threading
@@ -19,13 +18,14 @@ from redis import asyncio as aioredis
 
 import fencehold
 from fencehold import aio
-from fencehold.client.holding import Claiming, Holding
 from fencehold.errors import HoldLost, NotOwner, UsageError
 from fencehold.guards import deadlines
+from fencehold.locks.hold import Claiming, Holding
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 from rig.postgres import Postgres, reachable_folder
 from rig.redis import Redis
+from tests.stopwatch import Stopwatch
 
 SHORT_S = 1.0
 MARGIN_S = 0.4
@@ -120,7 +120,7 @@ def test_where_nothing_is_left_nothing_is_begun(kind: type[Claiming]) -> None:
     assert (lost.value.names, lost.value.fence) == (("orders",), 7 if kind is Holding else 0)
 
 
-def test_real_holds_tell_how_long() -> None:
+async def test_real_holds_tell_how_long() -> None:
     """Both clients' holds, and what was released is not to be had any more."""
     with fencehold.connect("memory://", ttl=10) as client:
         with client.lock("orders") as hold:
@@ -135,7 +135,7 @@ def test_real_holds_tell_how_long() -> None:
             async with deadlines.within(hold):
                 pass
 
-    asyncio.run(scene())
+    await scene()
 
 
 def test_the_waits_of_a_request_share_what_is_left() -> None:
@@ -157,18 +157,14 @@ def test_a_request_ends_before_the_trust(silent: str) -> None:
         hold.check()
 
 
-def test_on_a_loop_an_answer_in_drops_ends_before_the_trust(dripping: str) -> None:
+async def test_on_a_loop_an_answer_in_drops_ends_before_the_trust(dripping: str) -> None:
     """No single wait is long; all of them together are."""
-
-    async def scene(hold: Claiming) -> None:
+    with trusted(SHORT_S) as hold:
         async with httpx.AsyncClient() as client:
             with pytest.raises(TimeoutError):
                 async with deadlines.within(hold, margin=MARGIN_S):
                     await client.get(dripping, timeout=deadlines.timeout(hold))
         hold.check()
-
-    with trusted(SHORT_S) as hold:
-        asyncio.run(scene(hold))
 
 
 def test_a_statement_is_cancelled_before_the_trust_ends(postgres: Postgres) -> None:
@@ -242,10 +238,9 @@ def test_a_statement_timeout_wants_a_transaction(postgres: Postgres) -> None:
         hold.check()
 
 
-def test_on_a_loop_a_statement_is_cancelled_as_well(postgres: Postgres) -> None:
+async def test_on_a_loop_a_statement_is_cancelled_as_well(postgres: Postgres) -> None:
     """The same, awaited."""
-
-    async def scene(hold: Claiming) -> None:
+    with trusted(SHORT_S) as hold:
         url = postgres.url()[: postgres.url().index("?")]
         async with await psycopg.AsyncConnection.connect(url) as connection:
             await deadlines.statement_timeout(connection, hold, margin=MARGIN_S)
@@ -253,9 +248,6 @@ def test_on_a_loop_a_statement_is_cancelled_as_well(postgres: Postgres) -> None:
                 await connection.execute("SELECT pg_sleep(30)")
             hold.check()
             await connection.rollback()
-
-    with trusted(SHORT_S) as hold:
-        asyncio.run(scene(hold))
 
 
 def test_a_command_that_blocks_in_redis_ends_before_the_trust(store: Redis) -> None:
@@ -275,12 +267,12 @@ def test_a_command_that_blocks_in_redis_ends_before_the_trust(store: Redis) -> N
 def test_each_command_has_what_is_left_by_then(store: Redis) -> None:
     """The second has less than the first; when nothing is left, none is sent, in a pipeline neither."""
     with redis.Redis(port=store.port) as client, trusted(SHORT_S) as hold:
-        begun = time.monotonic()
+        watch = Stopwatch()
         with deadlines.redis_timeout(client, hold) as bounded:
             bounded.blpop(["nothing"], timeout=0.8 * SHORT_S)
             with pytest.raises(redis.exceptions.TimeoutError):
                 bounded.blpop(["nothing"], timeout=0)
-            assert time.monotonic() - begun < 1.6 * SHORT_S
+            assert watch.passed_s < 1.6 * SHORT_S
             with pytest.raises(HoldLost):
                 bounded.set("late", 1)
             with bounded.pipeline() as pipeline:
@@ -292,16 +284,12 @@ def test_each_command_has_what_is_left_by_then(store: Redis) -> None:
             bounded.ping()
 
 
-def test_on_a_loop_redis_is_bounded_by_the_block(store: Redis) -> None:
+async def test_on_a_loop_redis_is_bounded_by_the_block(store: Redis) -> None:
     """`within` needs to know nothing of the client."""
-
-    async def scene(hold: Claiming) -> None:
+    with trusted(SHORT_S) as hold:
         async with aioredis.Redis(port=store.port, socket_timeout=30) as client:
             with pytest.raises(TimeoutError):
                 async with deadlines.within(hold, margin=MARGIN_S):
                     await client.blpop(["nothing"], timeout=0)
             hold.check()
             assert await client.ping()
-
-    with trusted(SHORT_S) as hold:
-        asyncio.run(scene(hold))

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import fencehold
-from fencehold.client.holding import Claiming
 from fencehold.errors import Damaged, LimitExceeded, OutcomeUnknown, StaleFence, Unavailable, UsageError
 from fencehold.guards import Offer
 from fencehold.guards.files import AsyncGuard, Guard
 from fencehold.guards.files_note import Note, decode
 from fencehold.guards.files_place import Place
+from fencehold.locks.hold import Claiming
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 
@@ -309,38 +309,30 @@ def test_a_note_that_is_removed_while_somebody_waits_locks_nobody_out(path: Path
     assert note(path).mark == 7
 
 
-def test_on_a_loop_it_is_the_same(path: Path) -> None:
+async def test_on_a_loop_it_is_the_same(path: Path) -> None:
     """One file, one mark, whoever asks."""
-
-    async def scene() -> None:
-        guard = AsyncGuard(strict=True)
-        with pytest.raises(UsageError, match="has no mark"):
-            await guard.enter(path, offer(4))
-        await guard.register(path, NAME)
+    guard = AsyncGuard(strict=True)
+    with pytest.raises(UsageError, match="has no mark"):
         await guard.enter(path, offer(4))
-        await guard.replace(path, b"five", offer(5))
-        await guard.append(path, b"!", offer(5))
-        await guard.check(path, offer(5))
-        assert await guard.read(path, offer(5)) == b"five!"
-        with pytest.raises(StaleFence):
-            await guard.replace(path, b"four", offer(4))
+    await guard.register(path, NAME)
+    await guard.enter(path, offer(4))
+    await guard.replace(path, b"five", offer(5))
+    await guard.append(path, b"!", offer(5))
+    await guard.check(path, offer(5))
+    assert await guard.read(path, offer(5)) == b"five!"
+    with pytest.raises(StaleFence):
+        await guard.replace(path, b"four", offer(4))
 
-    asyncio.run(scene())
 
-
-def test_a_cancelled_call_leaves_nothing_running(path: Path) -> None:
+async def test_a_cancelled_call_leaves_nothing_running(path: Path) -> None:
     """When its caller goes on, the write is done, or never will be."""
-
-    async def scene() -> None:
-        guard = AsyncGuard()
-        with someone_writing(path):
-            task = asyncio.create_task(guard.replace(path, b"one", offer(5)))
-            await asyncio.sleep(0)
-            task.cancel()
-            # The lock is given back by a thread: the loop waits for the call's own, which waits for the lock.
-            await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(path.read_bytes) == b"one"
-
-    asyncio.run(scene())
+    guard = AsyncGuard()
+    with someone_writing(path):
+        task = asyncio.create_task(guard.replace(path, b"one", offer(5)))
+        await asyncio.sleep(0)
+        task.cancel()
+        # The lock is given back by a thread: the loop waits for the call's own, which waits for the lock.
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(path.read_bytes) == b"one"

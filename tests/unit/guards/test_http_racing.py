@@ -47,7 +47,7 @@ async def post(door: App, fence: int) -> int:
     return int(status)
 
 
-def test_a_request_that_passed_the_door_may_be_overtaken_before_it_writes() -> None:
+async def test_a_request_that_passed_the_door_may_be_overtaken_before_it_writes() -> None:
     """Why the handler's own write needs a guard: the door has let the older one in when the newer one comes."""
     written_by: list[int] = []
     goes_on = asyncio.Event()
@@ -57,19 +57,16 @@ def test_a_request_that_passed_the_door_may_be_overtaken_before_it_writes() -> N
             await goes_on.wait()
         written_by.append(offer.fence)
 
-    async def main() -> None:
-        door = FenceMiddleware(application(write), MemoryMarks())
-        late = asyncio.create_task(post(door, 7))
-        await asyncio.sleep(0)
-        assert await post(door, 8) == 204
-        goes_on.set()
-        assert await late == 204
-
-    asyncio.run(main())
+    door = FenceMiddleware(application(write), MemoryMarks())
+    late = asyncio.create_task(post(door, 7))
+    await asyncio.sleep(0)
+    assert await post(door, 8) == 204
+    goes_on.set()
+    assert await late == 204
     assert written_by == [8, 7]
 
 
-def test_with_a_guard_at_the_data_the_overtaken_request_is_refused() -> None:
+async def test_with_a_guard_at_the_data_the_overtaken_request_is_refused() -> None:
     """The same, and the data refuses what the door has let in."""
     goes_on = asyncio.Event()
     marks = {NAME: 0}
@@ -81,15 +78,12 @@ def test_with_a_guard_at_the_data_the_overtaken_request_is_refused() -> None:
             raise StaleFence(name=NAME, fence=offer.fence, mark=marks[NAME])
         marks[NAME] = offer.fence
 
-    async def main() -> None:
-        door = FenceMiddleware(application(write), MemoryMarks())
-        late = asyncio.create_task(post(door, 7))
-        await asyncio.sleep(0)
-        assert await post(door, 8) == 204
-        goes_on.set()
-        assert await late == 412
-
-    asyncio.run(main())
+    door = FenceMiddleware(application(write), MemoryMarks())
+    late = asyncio.create_task(post(door, 7))
+    await asyncio.sleep(0)
+    assert await post(door, 8) == 204
+    goes_on.set()
+    assert await late == 412
     assert marks == {NAME: 8}
 
 

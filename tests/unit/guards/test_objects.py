@@ -19,7 +19,6 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError, ReadTimeoutError  # type: ignore[import-untyped]
 
 import fencehold
-from fencehold.client.holding import Claiming
 from fencehold.errors import (
     Damaged,
     LimitExceeded,
@@ -33,6 +32,7 @@ from fencehold.errors import (
 from fencehold.guards import Offer
 from fencehold.guards.objects import Guard, unwrap
 from fencehold.guards.objects_forms import FORMS, Form, Stamp, wrap
+from fencehold.locks.hold import Claiming
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 from rig.processes import Process, accepts, free_port

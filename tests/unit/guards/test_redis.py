@@ -263,10 +263,9 @@ def test_a_redis_that_does_not_answer_leaves_it_open(tmp_path: Path) -> None:
         assert client.get("n") == b"1"
 
 
-def test_a_cancelled_call_leaves_no_answer_for_the_next(tmp_path: Path) -> None:
+async def test_a_cancelled_call_leaves_no_answer_for_the_next(tmp_path: Path) -> None:
     """Its connection is closed: whoever comes next hears its own answer."""
-
-    async def scene(own: Redis) -> None:
+    with Redis(tmp_path) as own:
         async with aioredis.Redis(port=own.port, max_connections=1) as client:
             guard = AsyncGuard(client)
             await guard.enter(offer(5))
@@ -278,11 +277,8 @@ def test_a_cancelled_call_leaves_no_answer_for_the_next(tmp_path: Path) -> None:
             assert await client.echo("hello") == b"hello"
             assert await guard.run(offer(7), [("GET", "k")]) in ([b"v"], [None])
 
-    with Redis(tmp_path) as own:
-        asyncio.run(scene(own))
 
-
-def test_a_redis_that_is_not_there_did_nothing() -> None:
+async def test_a_redis_that_is_not_there_did_nothing() -> None:
     """It was not reached: that is certain."""
     port = free_port()
     with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as client, pytest.raises(Unavailable):
@@ -293,7 +289,7 @@ def test_a_redis_that_is_not_there_did_nothing() -> None:
             with pytest.raises(Unavailable):
                 await AsyncGuard(client).enter(offer(5))
 
-    asyncio.run(scene())
+    await scene()
 
 
 @contextmanager
@@ -350,28 +346,24 @@ def test_what_was_sent_is_not_sent_again(server: Redis, store: redis.Redis) -> N
     assert int(store.get("m") or 0) > 1
 
 
-def test_on_a_loop_it_is_the_same(server: Redis, store: redis.Redis) -> None:
+async def test_on_a_loop_it_is_the_same(server: Redis, store: redis.Redis) -> None:
     """One Redis, one mark, whoever asks."""
-
-    async def scene() -> None:
-        async with aioredis.Redis(port=server.port) as client:
-            guard = AsyncGuard(client, strict=True)
-            with pytest.raises(UsageError, match="has no mark"):
-                await guard.enter(offer(4))
-            await guard.register(NAME)
+    async with aioredis.Redis(port=server.port) as client:
+        guard = AsyncGuard(client, strict=True)
+        with pytest.raises(UsageError, match="has no mark"):
             await guard.enter(offer(4))
-            async with guard.transaction(offer(5)) as t:
-                t.set("k", "five")
-                t.incr("n")
-            assert t.results == [b"OK", 1]
-            await guard.check(offer(5))
-            assert await guard.run(offer(5), [("GET", "k")]) == [b"five"]
-            with pytest.raises(StaleFence) as refused:
-                async with guard.transaction(offer(4)) as t:
-                    t.set("k", "four")
-            assert (refused.value.name, refused.value.fence, refused.value.mark) == (NAME, 4, 5)
-
-    asyncio.run(scene())
+        await guard.register(NAME)
+        await guard.enter(offer(4))
+        async with guard.transaction(offer(5)) as t:
+            t.set("k", "five")
+            t.incr("n")
+        assert t.results == [b"OK", 1]
+        await guard.check(offer(5))
+        assert await guard.run(offer(5), [("GET", "k")]) == [b"five"]
+        with pytest.raises(StaleFence) as refused:
+            async with guard.transaction(offer(4)) as t:
+                t.set("k", "four")
+        assert (refused.value.name, refused.value.fence, refused.value.mark) == (NAME, 4, 5)
     with pytest.raises(StaleFence):
         Guard(store).enter(offer(4))
     assert store.get("k") == b"five"

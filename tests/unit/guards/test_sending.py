@@ -74,11 +74,11 @@ def heard() -> Iterator[tuple[str, list[dict[str, str]]]]:
 # What is sent.
 
 
-def test_the_fence_of_a_hold_arrives_at_the_application(client: fencehold.Client) -> None:
+async def test_the_fence_of_a_hold_arrives_at_the_application(client: fencehold.Client) -> None:
     """Through httpx and the door, to the letter."""
     door = Door()
     with client.lock("wallet:é %/7") as hold:
-        assert asyncio.run(door.post(FenceAuth(hold))).status_code == 204
+        assert (await door.post(FenceAuth(hold))).status_code == 204
         assert door.offers == [Offer("wallet:é %/7", hold.fence)]
 
 
@@ -92,7 +92,7 @@ def test_without_a_hold_given_it_is_the_current_one(client: fencehold.Client) ->
     assert door.offers == [Offer("a", first.fence), Offer("b", second.fence)]
 
 
-def test_in_an_event_loop_the_current_hold_is_that_of_the_task() -> None:
+async def test_in_an_event_loop_the_current_hold_is_that_of_the_task() -> None:
     """Two tasks with one HTTP client send each its own."""
     door, auth = Door(), FenceAuth()
 
@@ -105,7 +105,7 @@ def test_in_an_event_loop_the_current_hold_is_that_of_the_task() -> None:
         async with fencehold.aio.connect("memory://") as client:
             return list(await asyncio.gather(post(client, "a"), post(client, "b")))
 
-    assert sorted(asyncio.run(main())) == sorted(door.offers)
+    assert sorted(await main()) == sorted(door.offers)
 
 
 def test_requests_sends_it_and_hears_the_refusal(

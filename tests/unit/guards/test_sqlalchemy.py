@@ -1,6 +1,5 @@
 """The guards for SQLAlchemy: connections and sessions, blocking and awaited, on all three databases."""
 
-import asyncio
 import contextlib
 import io
 from collections.abc import Callable, Iterator
@@ -276,7 +275,7 @@ def test_a_migration_is_written_as_sql_too() -> None:
         create_fences(Operations(MigrationContext.configure(dialect=oracle.dialect())))  # type: ignore[no-untyped-call]
 
 
-def test_an_awaited_session_is_entered_by_its_guard(small: Any) -> None:
+async def test_an_awaited_session_is_entered_by_its_guard(small: Any) -> None:
     """A session that is awaited is a session like any other."""
 
     async def main() -> int:
@@ -287,4 +286,4 @@ def test_an_awaited_session_is_entered_by_its_guard(small: Any) -> None:
         await engine.dispose()
         return int(found)
 
-    assert asyncio.run(main()) == seen(small, balance)
+    assert (await main()) == seen(small, balance)

@@ -1,6 +1,5 @@
 """Sessions of SQLAlchemy that are guarded as a whole."""
 
-import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,25 +194,21 @@ def test_a_strict_guard_may_be_given(engine: Engine) -> None:
         session.rollback()
 
 
-def test_an_awaited_session_is_guarded_by_a_real_hold(engine: Engine, tmp_path: Path) -> None:
+async def test_an_awaited_session_is_guarded_by_a_real_hold(engine: Engine, tmp_path: Path) -> None:
     """The later holder's session shuts out the earlier one's."""
-
-    async def main() -> None:
-        later = create_async_engine(f"sqlite+aiosqlite://{url_of(tmp_path)}", poolclass=NullPool)
-        async with fencehold.aio.connect("memory://") as client:
-            async with client.lock(NAME) as first:
-                pass
-            async with client.lock(NAME) as second, AsyncSession(later) as session, session.begin():
-                guard_session(session, second)
-                (await session.get_one(Wallet, 1)).balance -= 30
-            async with AsyncSession(later) as session:
-                guard_session(session, first)
-                with pytest.raises(StaleFence):
-                    await session.get(Wallet, 1)
-                with pytest.raises(StaleFence):
-                    await session.commit()
-                await session.rollback()
-        await later.dispose()
-
-    asyncio.run(main())
+    later = create_async_engine(f"sqlite+aiosqlite://{url_of(tmp_path)}", poolclass=NullPool)
+    async with fencehold.aio.connect("memory://") as client:
+        async with client.lock(NAME) as first:
+            pass
+        async with client.lock(NAME) as second, AsyncSession(later) as session, session.begin():
+            guard_session(session, second)
+            (await session.get_one(Wallet, 1)).balance -= 30
+        async with AsyncSession(later) as session:
+            guard_session(session, first)
+            with pytest.raises(StaleFence):
+                await session.get(Wallet, 1)
+            with pytest.raises(StaleFence):
+                await session.commit()
+            await session.rollback()
+    await later.dispose()
     assert balance(engine) == 70

@@ -1,7 +1,7 @@
 """Stand-ins that a test moves by hand: a clock, a journal whose appends end when told to, and who is answered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from fencehold.core.commands import Entry
@@ -14,19 +14,7 @@ from fencehold.journal.room import Room
 from fencehold.types import Epoch, Position
 
 
-def run(scenario: Coroutine[Any, Any, None], seconds_max: float = 20.0) -> None:
-    """Run a test's scenario; whatever the event loop has to complain of fails the test."""
-
-    async def bounded() -> None:
-        complaints: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        await asyncio.wait_for(scenario, seconds_max)
-        assert not complaints
-
-    asyncio.run(bounded())
-
-
-async def until(condition: Callable[[], object], seconds_max: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds_max: float = 60.0) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(seconds_max):
         while not condition():  # noqa: ASYNC110  (what is awaited knows of no events)

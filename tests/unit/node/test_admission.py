@@ -11,7 +11,7 @@ from fencehold.journal.port import Opened
 from fencehold.node.leader import Bounds
 from fencehold.server import Config, Server
 from fencehold.types import Epoch
-from tests.unit.node.doubles import run, until
+from tests.unit.node.doubles import until
 from tests.unit.node.test_cluster import QUICK, cluster
 
 
@@ -53,88 +53,68 @@ async def taken_over(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("what", ["open", "lead"])
-def test_a_node_that_is_not_let_in_from_the_start_ends(what: str) -> None:
+async def test_a_node_that_is_not_let_in_from_the_start_ends(what: str) -> None:
     """Whoever started it hears why; trying for ever would only hide it."""
-
-    async def scenario() -> None:
-        node = server(Guarded(MemoryStore(), what))
-        with pytest.raises(NotAdmitted):
-            await started_and_served(node)
-        await node.stop()
-
-    run(scenario())
+    node = server(Guarded(MemoryStore(), what))
+    with pytest.raises(NotAdmitted):
+        await started_and_served(node)
+    await node.stop()
 
 
-def test_a_node_that_was_let_in_goes_on_trying() -> None:
+async def test_a_node_that_was_let_in_goes_on_trying() -> None:
     """A password that is changed under it is not its end: somebody may change it back."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        journal = Guarded(store)
-        async with server(journal) as node:
-            await until(lambda: node.node.leads)
-            journal.denied = "open"
-            await taken_over(store)
-            await until(lambda: node.node.notes == ("trying again: no such user",))
-            assert node.node.role == "waiting"
-            journal.denied = ""
-            await until(lambda: node.node.leads)
-
-    run(scenario())
+    store = MemoryStore()
+    journal = Guarded(store)
+    async with server(journal) as node:
+        await until(lambda: node.node.leads)
+        journal.denied = "open"
+        await taken_over(store)
+        await until(lambda: node.node.notes == ("trying again: no such user",))
+        assert node.node.role == "waiting"
+        journal.denied = ""
+        await until(lambda: node.node.leads)
 
 
-def test_a_standby_that_may_not_lead_goes_on() -> None:
+async def test_a_standby_that_may_not_lead_goes_on() -> None:
     """It has followed another, so its engine knows it."""
-
-    async def scenario() -> None:
-        async with cluster("a") as (nodes, (a,)):
-            journal = Guarded(nodes.store, "lead")
-            b = nodes.servers["b"] = server(journal, "b")
-            await b.start()
-            await nodes.stands_by(b, a)
-            await a.stop()
-            await until(lambda: b.node.notes == ("trying again: no such user",))
-            journal.denied = ""
-            await until(lambda: b.node.leads)
-
-    run(scenario())
+    async with cluster("a") as (nodes, (a,)):
+        journal = Guarded(nodes.store, "lead")
+        b = nodes.servers["b"] = server(journal, "b")
+        await b.start()
+        await nodes.stands_by(b, a)
+        await a.stop()
+        await until(lambda: b.node.notes == ("trying again: no such user",))
+        journal.denied = ""
+        await until(lambda: b.node.leads)
 
 
-def test_changes_of_the_role_are_told() -> None:
+async def test_changes_of_the_role_are_told() -> None:
     """Each of them, in order, whoever leads."""
-
-    async def scenario() -> None:
-        async with cluster("a", "b") as (nodes, (a, b)):
-            seen: list[tuple[str, str]] = []
-            b.node.on_changed = lambda: seen.append((b.node.role, b.node.leader.name))
-            c = await nodes.start("c")
-            await nodes.stands_by(c, a)
-            await a.stop()
-            await until(lambda: b.node.leads)
-            assert seen[-1] == ("leader", "a")
-            await taken_over(nodes.store)
-            await until(lambda: any(role == "waiting" for role, _ in seen))
-
-    run(scenario())
+    async with cluster("a", "b") as (nodes, (a, b)):
+        seen: list[tuple[str, str]] = []
+        b.node.on_changed = lambda: seen.append((b.node.role, b.node.leader.name))
+        c = await nodes.start("c")
+        await nodes.stands_by(c, a)
+        await a.stop()
+        await until(lambda: b.node.leads)
+        assert seen[-1] == ("leader", "a")
+        await taken_over(nodes.store)
+        await until(lambda: any(role == "waiting" for role, _ in seen))
 
 
-def test_a_name_alone_makes_no_cluster_of_a_journal_with_one_owner(tmp_path: object) -> None:
+async def test_a_name_alone_makes_no_cluster_of_a_journal_with_one_owner(tmp_path: object) -> None:
     """A file that could not be synced must end the server, whatever it is called."""
+    journal = FileJournal(str(tmp_path))
+    alone = Server(Config(node="a", port=0), journal=journal)
+    assert not alone.is_clustered
+    await alone.start()
+    ending = asyncio.create_task(alone.serve())
 
-    async def scenario() -> None:
-        journal = FileJournal(str(tmp_path))
-        alone = Server(Config(node="a", port=0), journal=journal)
-        assert not alone.is_clustered
-        await alone.start()
-        ending = asyncio.create_task(alone.serve())
+    async def fail(*_: object, **__: object) -> None:
+        raise OutcomeUnknown("fdatasync failed")
 
-        async def fail(*_: object, **__: object) -> None:
-            raise OutcomeUnknown("fdatasync failed")
-
-        journal.append = fail  # type: ignore[method-assign]
-        alone.node.ask(lambda state: state.fence, lambda _: None)
-        with pytest.raises(OutcomeUnknown):
-            await ending
-        await alone.stop()
-
-    run(scenario())
+    journal.append = fail  # type: ignore[method-assign]
+    alone.node.ask(lambda state: state.fence, lambda _: None)
+    with pytest.raises(OutcomeUnknown):
+        await ending
+    await alone.stop()

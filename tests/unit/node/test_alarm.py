@@ -12,24 +12,20 @@ from fencehold.node.node import Node
 from fencehold.runtime.clock import MonotonicClock
 
 
-def test_it_rings_once_for_the_earliest() -> None:
+async def test_it_rings_once_for_the_earliest() -> None:
     """Setting it later than it is set changes nothing."""
-
-    async def scenario() -> None:
-        rung = asyncio.Event()
-        times: list[float] = []
-        alarm = Alarm(lambda: (times.append(monotonic()), rung.set())[0])  # type: ignore[func-returns-value]
-        alarm.set(30)
-        alarm.set(0.01)
-        alarm.set(20)
-        async with asyncio.timeout(20):
-            await rung.wait()
-        assert len(times) == 1
-        alarm.set(0.01)
-        alarm.cancel()
-        alarm.cancel()
-
-    asyncio.run(scenario())
+    rung = asyncio.Event()
+    times: list[float] = []
+    alarm = Alarm(lambda: (times.append(monotonic()), rung.set())[0])  # type: ignore[func-returns-value]
+    alarm.set(30)
+    alarm.set(0.01)
+    alarm.set(20)
+    async with asyncio.timeout(20):
+        await rung.wait()
+    assert len(times) == 1
+    alarm.set(0.01)
+    alarm.cancel()
+    alarm.cancel()
 
 
 class Waiting:
@@ -43,22 +39,18 @@ class Waiting:
             self.over.set_result(notice)
 
 
-def test_a_wait_ends_when_it_is_over_though_nothing_else_happens() -> None:
+async def test_a_wait_ends_when_it_is_over_though_nothing_else_happens() -> None:
     """With a minute between two ticks, a wait of 50 ms ends all the same."""
+    node = Node(MemoryJournal(MemoryStore()), MonotonicClock(), bounds=Bounds(tick_s=60))
+    running = asyncio.create_task(node.run())
+    await node.ready()
+    waiting = Waiting()
+    node.routes.attach(1, waiting)
 
-    async def scenario() -> None:
-        node = Node(MemoryJournal(MemoryStore()), MonotonicClock(), bounds=Bounds(tick_s=60))
-        running = asyncio.create_task(node.run())
-        await node.ready()
-        waiting = Waiting()
-        node.routes.attach(1, waiting)
+    for command in (OpenSession(30_000), Acquire(1, ("a",)), Acquire(1, ("a",), wait_ms=50)):
+        node.submit(command, lambda *_: None)
+    async with asyncio.timeout(20):
+        await waiting.over
 
-        for command in (OpenSession(30_000), Acquire(1, ("a",)), Acquire(1, ("a",), wait_ms=50)):
-            node.submit(command, lambda *_: None)
-        async with asyncio.timeout(20):
-            await waiting.over
-
-        node.stop()
-        await running
-
-    asyncio.run(scenario())
+    node.stop()
+    await running

@@ -4,7 +4,7 @@ import pytest
 
 from fencehold.core.commands import Break
 from fencehold.node.group_commit import Company
-from tests.unit.node.doubles import run, settle, until
+from tests.unit.node.doubles import settle, until
 from tests.unit.node.test_leader import leading
 
 
@@ -40,43 +40,35 @@ def test_who_did_not_come_is_not_expected_again() -> None:
     assert company.wait_s(1) == 0
 
 
-def test_the_leader_appends_when_the_crowd_is_there() -> None:
+async def test_the_leader_appends_when_the_crowd_is_there() -> None:
     """After a slow append of a crowd the next waits until most of it is back, and then waits no more."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            for number in range(40):
-                scene.submit(f"first {number}", Break("a"))
-            await settle()
-            begun = len(scene.journal.begun)
-            scene.clock.advance(60_000)
-            await scene.journal.complete()
-            for number in range(30):
-                scene.submit(f"second {number}", Break("a"))
-            await settle()
-            assert len(scene.journal.begun) == begun
-            for number in range(10):
-                scene.submit(f"third {number}", Break("a"))
-            await settle()
-            assert scene.journal.commands[-1] >= 36
-            await scene.journal.complete()
-
-    run(scenario())
+    async with leading() as scene:
+        for number in range(40):
+            scene.submit(f"first {number}", Break("a"))
+        await settle()
+        begun = len(scene.journal.begun)
+        scene.clock.advance(60_000)
+        await scene.journal.complete()
+        for number in range(30):
+            scene.submit(f"second {number}", Break("a"))
+        await settle()
+        assert len(scene.journal.begun) == begun
+        for number in range(10):
+            scene.submit(f"third {number}", Break("a"))
+        await settle()
+        assert scene.journal.commands[-1] >= 36
+        await scene.journal.complete()
 
 
-def test_the_leader_does_not_wait_for_ever() -> None:
+async def test_the_leader_does_not_wait_for_ever() -> None:
     """Those who come alone after a crowd are appended when the time of an append has passed."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            for number in range(40):
-                scene.submit(f"first {number}", Break("a"))
-            await settle()
-            scene.clock.advance(5)
-            await scene.journal.complete()
-            scene.submit("alone", Break("a"))
-            await until(lambda: scene.journal.commands[-1] == 1)
-            await scene.journal.complete()
-            assert "alone" in scene.told.names
-
-    run(scenario())
+    async with leading() as scene:
+        for number in range(40):
+            scene.submit(f"first {number}", Break("a"))
+        await settle()
+        scene.clock.advance(5)
+        await scene.journal.complete()
+        scene.submit("alone", Break("a"))
+        await until(lambda: scene.journal.commands[-1] == 1)
+        await scene.journal.complete()
+        assert "alone" in scene.told.names

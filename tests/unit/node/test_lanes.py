@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencehold.core.commands import Break, Command
+from fencehold.core.commands import Break, Command, Renew
 from fencehold.node.lanes import (
     ALONE_AFTER_MS,
     ALONE_MAX,
@@ -15,6 +15,7 @@ from fencehold.node.lanes import (
     Batch,
     Lane,
     Lanes,
+    Share,
 )
 
 PENDING_MAX = 65_536
@@ -178,3 +179,39 @@ def _see_questions(batch: Batch, asked: list[tuple[int, int]], taken: list[Comma
         [(number, before)] = {each for each in asked if question(each)}
         mine = [c for c in taken if isinstance(c, Break) and c.name.startswith(f"{number}:")]
         assert len(mine) >= before
+
+
+def test_a_principal_has_one_share_with_however_many_connections() -> None:
+    """A hundred connections of one principal get no more into an entry than the one of another."""
+    lanes, shared = Lanes(65_536), Share()
+    many = [Lane(share=shared) for _ in range(100)]
+    single = Lane()
+    taken: dict[str, int] = {"many": 0, "single": 0}
+    for now_ms in range(40):
+        for lane in many:
+            for _ in range(5):
+                if not lane.is_full:
+                    lanes.put(lane, Renew((1,)), _ignore)
+        for _ in range(300):
+            if not single.is_full:
+                lanes.put(single, Renew((2,)), _ignore)
+        for command in lanes.take(float(now_ms)).commands:
+            assert isinstance(command, Renew)
+            taken["many" if command.sessions == (1,) else "single"] += 1
+    assert 0.8 < taken["many"] / taken["single"] < 1.25, taken
+    assert all(len(lane.overflow) <= OVERFLOW_MAX for lane in many)
+
+
+def test_the_connections_of_a_principal_take_turns() -> None:
+    """None of them is passed over, however much the others ask for."""
+    lanes, shared = Lanes(65_536), Share()
+    greedy, modest = Lane(share=shared), Lane(share=shared)
+    others = [Lane() for _ in range(3)]
+    for now_ms in range(3):
+        for lane in (greedy, *others):
+            for _ in range(250):
+                lanes.put(lane, Renew((1,)), _ignore)
+        lanes.put(modest, Renew((7,)), _ignore)
+        lanes.take(float(now_ms))
+    found = [lanes.take(3.0 + number).commands for number in range(4)]
+    assert sum(Renew((7,)) in commands for commands in found) >= 1

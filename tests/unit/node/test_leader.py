@@ -27,7 +27,7 @@ from fencehold.journal.codec import encode
 from fencehold.node.lanes import ALONE_MAX, BUDGET_MAX, BUDGET_MIN, Lane
 from fencehold.node.leader import Bounds, Leader
 from fencehold.types import Epoch
-from tests.unit.node.doubles import NOON, HandClock, HandJournal, Told, run, settle
+from tests.unit.node.doubles import NOON, HandClock, HandJournal, Told, settle
 
 
 class Scene:
@@ -78,644 +78,524 @@ def _fence(state: State) -> int:
     return state.fence
 
 
-def test_what_arrives_during_an_append_is_one_next_entry() -> None:
+async def test_what_arrives_during_an_append_is_one_next_entry() -> None:
     """One idle client has an entry to itself, and a crowd behind it shares the next."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.submit("first", Break("a"))
-            await settle()
-            for number in range(50):
-                scene.submit(f"later {number}", Break("a"))
-            await settle()
-            assert scene.journal.commands == [1]
-            await scene.journal.complete()
-            assert scene.journal.commands == [1, 50]
-            assert scene.told.names == ["first"]
-            await scene.journal.complete()
-            assert scene.told.names == ["first", *(f"later {number}" for number in range(50))]
-
-    run(scenario())
+    async with leading() as scene:
+        scene.submit("first", Break("a"))
+        await settle()
+        for number in range(50):
+            scene.submit(f"later {number}", Break("a"))
+        await settle()
+        assert scene.journal.commands == [1]
+        await scene.journal.complete()
+        assert scene.journal.commands == [1, 50]
+        assert scene.told.names == ["first"]
+        await scene.journal.complete()
+        assert scene.told.names == ["first", *(f"later {number}" for number in range(50))]
 
 
 @pytest.mark.guarantee("G3")
-def test_nothing_is_said_before_the_entry_is_durable() -> None:
+async def test_nothing_is_said_before_the_entry_is_durable() -> None:
     """Answers, notices, readings and looks of an entry all wait for the end of its append."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            scene.submit("acquire", Acquire(1, ("a",)))
-            scene.submit("wait", Acquire(1, ("a",)))
-            scene.submit("release", Release(1, ("a",), 1))
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            scene.leader.renew(1, scene.told.by("renewed"))
-            await settle()
-            scene.leader.look(_fence, scene.told.reply("looked"))
-            await settle()
-            assert scene.leader.machine.fence == 2
-            assert (scene.told.names, scene.told.replies, len(scene.told.durable)) == (["open"], [], 1)
-            await scene.journal.complete()
-            assert scene.told.names == ["open", "renewed", "acquire", "wait", "release"]
-            assert scene.told.replies == [("asked", 2), ("looked", 2)]
-            [(_, notice)] = scene.told.durable[1].notices
-            assert isinstance(notice, WaitEnded)
-            assert isinstance(notice.answer, Granted)
-
-    run(scenario())
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        scene.submit("acquire", Acquire(1, ("a",)))
+        scene.submit("wait", Acquire(1, ("a",)))
+        scene.submit("release", Release(1, ("a",), 1))
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        scene.leader.renew(1, scene.told.by("renewed"))
+        await settle()
+        scene.leader.look(_fence, scene.told.reply("looked"))
+        await settle()
+        assert scene.leader.machine.fence == 2
+        assert (scene.told.names, scene.told.replies, len(scene.told.durable)) == (["open"], [], 1)
+        await scene.journal.complete()
+        assert scene.told.names == ["open", "renewed", "acquire", "wait", "release"]
+        assert scene.told.replies == [("asked", 2), ("looked", 2)]
+        [(_, notice)] = scene.told.durable[1].notices
+        assert isinstance(notice, WaitEnded)
+        assert isinstance(notice.answer, Granted)
 
 
 @pytest.mark.guarantee("G3")
-def test_a_look_between_entries_is_answered_at_once() -> None:
+async def test_a_look_between_entries_is_answered_at_once() -> None:
     """When nothing is under way all that was applied is durable: a look waits for nothing and writes nothing."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("break", Break("a"))
-            scene.leader.look(_fence, scene.told.reply("looked"))
-            assert scene.told.replies == [("looked", 1)]
-            await settle()
-            assert scene.journal.commands == [1]
-
-    run(scenario())
+    async with leading() as scene:
+        await scene.commit("break", Break("a"))
+        scene.leader.look(_fence, scene.told.reply("looked"))
+        assert scene.told.replies == [("looked", 1)]
+        await settle()
+        assert scene.journal.commands == [1]
 
 
-def test_a_question_is_a_barrier() -> None:
+async def test_a_question_is_a_barrier() -> None:
     """A question that comes during an append is not answered by it, but by an entry begun after it came."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.submit("first", Break("a"))
-            await settle()
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            await scene.journal.complete()
-            assert scene.told.replies == []
-            assert scene.journal.commands == [1, 0]
-            await scene.journal.complete()
-            assert scene.told.replies == [("asked", 1)]
-
-    run(scenario())
+    async with leading() as scene:
+        scene.submit("first", Break("a"))
+        await settle()
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        await scene.journal.complete()
+        assert scene.told.replies == []
+        assert scene.journal.commands == [1, 0]
+        await scene.journal.complete()
+        assert scene.told.replies == [("asked", 1)]
 
 
-def test_a_question_sees_all_commands_that_came_before_it() -> None:
+async def test_a_question_sees_all_commands_that_came_before_it() -> None:
     """Though the commands before it fill several entries, a question waits for the last of them."""
-
-    async def scenario() -> None:
-        async with leading(Bounds(commands_per_entry_max=2)) as scene:
-            for number in range(5):
-                scene.submit(str(number), Break("a"))
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            scene.submit("after", Break("a"))
-            await settle()
-            await scene.journal.complete()
-            await scene.journal.complete()
-            assert scene.told.replies == []
-            await scene.journal.complete()
-            assert scene.told.replies == [("asked", 6)]
-            assert scene.journal.commands == [2, 2, 2]
-
-    run(scenario())
+    async with leading(Bounds(commands_per_entry_max=2)) as scene:
+        for number in range(5):
+            scene.submit(str(number), Break("a"))
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        scene.submit("after", Break("a"))
+        await settle()
+        await scene.journal.complete()
+        await scene.journal.complete()
+        assert scene.told.replies == []
+        await scene.journal.complete()
+        assert scene.told.replies == [("asked", 6)]
+        assert scene.journal.commands == [2, 2, 2]
 
 
-def test_certainly_nothing_happened_after_unavailable() -> None:
+async def test_certainly_nothing_happened_after_unavailable() -> None:
     """An append that is certainly absent is told as such to those in flight, those queued and those to come."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.submit("under way", Break("a"))
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            await settle()
-            scene.submit("queued", Break("a"))
-            scene.leader.renew(1, scene.told.by("renewal"))
-            scene.leader.ask(_fence, scene.told.reply("queued"))
-            scene.leader.look(_fence, scene.told.reply("looked"))
-            await scene.journal.fail(Unavailable("no journal"))
-            scene.submit("late", Break("a"))
-            scene.leader.renew(1, scene.told.by("late renewal"))
-            scene.leader.ask(_fence, scene.told.reply("late"))
-            scene.leader.look(_fence, scene.told.reply("late look"))
-            assert scene.told.kinds() == dict.fromkeys(
-                ["under way", "queued", "renewal", "late", "late renewal"], Unavailable
-            )
-            assert [name for name, _ in scene.told.replies] == ["asked", "queued", "looked", "late", "late look"]
-            assert {type(found) for _, found in scene.told.replies} == {Unavailable}
-            with pytest.raises(Unavailable, match="no journal"):
-                await scene.leading
-
-    run(scenario())
+    async with leading() as scene:
+        scene.submit("under way", Break("a"))
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        await settle()
+        scene.submit("queued", Break("a"))
+        scene.leader.renew(1, scene.told.by("renewal"))
+        scene.leader.ask(_fence, scene.told.reply("queued"))
+        scene.leader.look(_fence, scene.told.reply("looked"))
+        await scene.journal.fail(Unavailable("no journal"))
+        scene.submit("late", Break("a"))
+        scene.leader.renew(1, scene.told.by("late renewal"))
+        scene.leader.ask(_fence, scene.told.reply("late"))
+        scene.leader.look(_fence, scene.told.reply("late look"))
+        assert scene.told.kinds() == dict.fromkeys(
+            ["under way", "queued", "renewal", "late", "late renewal"], Unavailable
+        )
+        assert [name for name, _ in scene.told.replies] == ["asked", "queued", "looked", "late", "late look"]
+        assert {type(found) for _, found in scene.told.replies} == {Unavailable}
+        with pytest.raises(Unavailable, match="no journal"):
+            await scene.leading
 
 
-def test_an_unknown_outcome_is_never_told_as_a_no() -> None:
+async def test_an_unknown_outcome_is_never_told_as_a_no() -> None:
     """Those in the entry whose answer was lost are told so; those behind it that nothing happened."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.submit("under way", Break("a"))
-            await settle()
-            scene.submit("queued", Break("a"))
-            await scene.journal.fail(OutcomeUnknown("the answer was lost"))
-            assert scene.told.kinds() == {"under way": OutcomeUnknown, "queued": Unavailable}
-            with pytest.raises(OutcomeUnknown):
-                await scene.leading
-
-    run(scenario())
+    async with leading() as scene:
+        scene.submit("under way", Break("a"))
+        await settle()
+        scene.submit("queued", Break("a"))
+        await scene.journal.fail(OutcomeUnknown("the answer was lost"))
+        assert scene.told.kinds() == {"under way": OutcomeUnknown, "queued": Unavailable}
+        with pytest.raises(OutcomeUnknown):
+            await scene.leading
 
 
 @pytest.mark.guarantee("G10")
-def test_a_sealed_leader_answers_nothing() -> None:
+async def test_a_sealed_leader_answers_nothing() -> None:
     """The entry that met the seal, and all that comes after it, get an error and never an outcome."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            scene.submit("acquire", Acquire(1, ("a",)))
-            scene.leader.renew(1, scene.told.by("renewal"))
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            await settle()
-            await scene.journal.fail(Sealed("a newer epoch"))
-            scene.submit("late", Acquire(1, ("b",)))
-            assert scene.told.kinds() == {
-                "open": Opened,
-                "acquire": NotLeader,
-                "renewal": NotLeader,
-                "late": Unavailable,
-            }
-            assert isinstance(scene.told.replies[0][1], Unavailable)
-
-    run(scenario())
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        scene.submit("acquire", Acquire(1, ("a",)))
+        scene.leader.renew(1, scene.told.by("renewal"))
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        await settle()
+        await scene.journal.fail(Sealed("a newer epoch"))
+        scene.submit("late", Acquire(1, ("b",)))
+        assert scene.told.kinds() == {
+            "open": Opened,
+            "acquire": NotLeader,
+            "renewal": NotLeader,
+            "late": Unavailable,
+        }
+        assert isinstance(scene.told.replies[0][1], Unavailable)
 
 
-def test_what_is_too_much_for_one_entry_is_split_in_order() -> None:
+async def test_what_is_too_much_for_one_entry_is_split_in_order() -> None:
     """Neither count nor bytes of an entry exceed their bounds, and no command overtakes another."""
-
-    async def scenario() -> None:
-        async with leading(Bounds(commands_per_entry_max=40, entry_bytes_max=1_000)) as scene:
-            for number in range(100):
-                scene.submit(str(number), Break(f"{number:03}" + 30 * "x"))
-            await settle()
-            while len(scene.told.answers) < 100:
-                await scene.journal.complete()
-            assert scene.told.names == [str(number) for number in range(100)]
-            assert set(scene.told.kinds().values()) == {Broken}
-            assert max(scene.journal.commands) < 40
-            assert sum(scene.journal.commands) == 100
-
-    run(scenario())
+    async with leading(Bounds(commands_per_entry_max=40, entry_bytes_max=1_000)) as scene:
+        for number in range(100):
+            scene.submit(str(number), Break(f"{number:03}" + 30 * "x"))
+        await settle()
+        while len(scene.told.answers) < 100:
+            await scene.journal.complete()
+        assert scene.told.names == [str(number) for number in range(100)]
+        assert set(scene.told.kinds().values()) == {Broken}
+        assert max(scene.journal.commands) < 40
+        assert sum(scene.journal.commands) == 100
 
 
-def test_a_command_larger_than_an_entry_should_be_goes_alone() -> None:
+async def test_a_command_larger_than_an_entry_should_be_goes_alone() -> None:
     """A single command is never split, nor refused, for its size: the engine has the last word on that."""
-
-    async def scenario() -> None:
-        async with leading(Bounds(entry_bytes_max=100)) as scene:
-            scene.submit("large", Break(200 * "x"))
-            scene.submit("small", Break("a"))
-            await settle()
-            await scene.journal.complete()
-            await scene.journal.complete()
-            assert scene.journal.commands == [1, 1]
-            assert scene.told.names == ["large", "small"]
-
-    run(scenario())
+    async with leading(Bounds(entry_bytes_max=100)) as scene:
+        scene.submit("large", Break(200 * "x"))
+        scene.submit("small", Break("a"))
+        await settle()
+        await scene.journal.complete()
+        await scene.journal.complete()
+        assert scene.journal.commands == [1, 1]
+        assert scene.told.names == ["large", "small"]
 
 
-def test_beyond_the_bound_nothing_is_taken() -> None:
+async def test_beyond_the_bound_nothing_is_taken() -> None:
     """Who comes when too much waits is told at once that nothing happened; those before are not touched by it."""
-
-    async def scenario() -> None:
-        async with leading(Bounds(pending_max=3)) as scene:
-            scene.submit("under way", Break("a"))
-            await settle()
-            share = BUDGET_MAX // 2
-            for number in range(share + 5):
-                scene.submit(str(number), Break("a"))
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            beyond = [str(share + 3), str(share + 4)]
-            assert scene.told.kinds() == dict.fromkeys(beyond, Overloaded)
-            assert [(name, type(found)) for name, found in scene.told.replies] == [("asked", Overloaded)]
-            # Who has nothing waiting is taken all the same.
-            scene.leader.submit(Break("a"), scene.told.by("another"), Lane())
-            await scene.journal.complete()
-            await scene.journal.complete()
-            await scene.journal.complete()
-            taken = [
-                "under way",
-                *map(str, range(share)),
-                "another",
-                *map(str, range(share, share + 3)),
-            ]
-            assert scene.told.names == beyond + taken
-
-    run(scenario())
+    async with leading(Bounds(pending_max=3)) as scene:
+        scene.submit("under way", Break("a"))
+        await settle()
+        share = BUDGET_MAX // 2
+        for number in range(share + 5):
+            scene.submit(str(number), Break("a"))
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        beyond = [str(share + 3), str(share + 4)]
+        assert scene.told.kinds() == dict.fromkeys(beyond, Overloaded)
+        assert [(name, type(found)) for name, found in scene.told.replies] == [("asked", Overloaded)]
+        # Who has nothing waiting is taken all the same.
+        scene.leader.submit(Break("a"), scene.told.by("another"), Lane())
+        await scene.journal.complete()
+        await scene.journal.complete()
+        await scene.journal.complete()
+        taken = [
+            "under way",
+            *map(str, range(share)),
+            "another",
+            *map(str, range(share, share + 3)),
+        ]
+        assert scene.told.names == beyond + taken
 
 
-def test_renewals_ride_along_and_force_no_append() -> None:
+async def test_renewals_ride_along_and_force_no_append() -> None:
     """Renewals wait for a command or a tick, come first in its entry, and are one command, however many."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            await scene.commit("open", OpenSession(30_000))
-            for session in (2, 1, 2, 9):
-                scene.leader.renew(session, scene.told.by(f"renewed {session}"))
-            await settle()
-            assert scene.journal.commands == [1, 1]
-            scene.submit("close", CloseSession(1))
-            await settle()
-            assert scene.journal.begun[2].commands == (Renew((2, 1, 9)), CloseSession(1))
-            await scene.journal.complete()
-            assert scene.told.names[2:] == ["renewed 2", "renewed 1", "renewed 2", "renewed 9", "close"]
-            assert scene.told.answers[2][1] == Renewed(0, (9,))
-            scene.leader.renew(2, scene.told.by("by a tick"))
-            scene.leader.tick()
-            await settle()
-            await scene.journal.complete()
-            assert scene.told.names[-1] == "by a tick"
-
-    run(scenario())
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        await scene.commit("open", OpenSession(30_000))
+        for session in (2, 1, 2, 9):
+            scene.leader.renew(session, scene.told.by(f"renewed {session}"))
+        await settle()
+        assert scene.journal.commands == [1, 1]
+        scene.submit("close", CloseSession(1))
+        await settle()
+        assert scene.journal.begun[2].commands == (Renew((2, 1, 9)), CloseSession(1))
+        await scene.journal.complete()
+        assert scene.told.names[2:] == ["renewed 2", "renewed 1", "renewed 2", "renewed 9", "close"]
+        assert scene.told.answers[2][1] == Renewed(0, (9,))
+        scene.leader.renew(2, scene.told.by("by a tick"))
+        scene.leader.tick()
+        await settle()
+        await scene.journal.complete()
+        assert scene.told.names[-1] == "by a tick"
 
 
-def test_a_tick_is_an_entry_only_while_time_can_end_something() -> None:
+async def test_a_tick_is_an_entry_only_while_time_can_end_something() -> None:
     """With nothing alive, delayed or kept a tick writes nothing; a lock-delay or a least time is reason enough."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.leader.tick()
-            await settle()
-            assert scene.journal.commands == []
-            await scene.commit("open", OpenSession(50))
-            await scene.commit("acquire", Acquire(1, ("a",), lock_delay_ms=500))
-            scene.clock.advance(60)
-            scene.leader.tick()
-            await settle()
-            await scene.journal.complete()
-            assert not scene.leader.machine.state.sessions
-            scene.clock.advance(600)
-            scene.leader.tick()
-            await settle()
-            await scene.journal.complete()
-            assert not scene.leader.machine.state.delays
-            scene.leader.tick()
-            await settle()
-            assert scene.journal.commands == [1, 1, 0, 0]
-            await scene.commit("open", OpenSession(500))
-            await scene.commit("acquire", AcquireAtLeast(2, ("a",), at_least_ms=500))
-            await scene.commit("close", CloseSession(2))
-            scene.clock.advance(600)
-            scene.leader.tick()
-            await settle()
-            await scene.journal.complete()
-            assert not scene.leader.machine.state.kept
-            assert scene.journal.commands[4:] == [1, 1, 1, 0]
-
-    run(scenario())
+    async with leading() as scene:
+        scene.leader.tick()
+        await settle()
+        assert scene.journal.commands == []
+        await scene.commit("open", OpenSession(50))
+        await scene.commit("acquire", Acquire(1, ("a",), lock_delay_ms=500))
+        scene.clock.advance(60)
+        scene.leader.tick()
+        await settle()
+        await scene.journal.complete()
+        assert not scene.leader.machine.state.sessions
+        scene.clock.advance(600)
+        scene.leader.tick()
+        await settle()
+        await scene.journal.complete()
+        assert not scene.leader.machine.state.delays
+        scene.leader.tick()
+        await settle()
+        assert scene.journal.commands == [1, 1, 0, 0]
+        await scene.commit("open", OpenSession(500))
+        await scene.commit("acquire", AcquireAtLeast(2, ("a",), at_least_ms=500))
+        await scene.commit("close", CloseSession(2))
+        scene.clock.advance(600)
+        scene.leader.tick()
+        await settle()
+        await scene.journal.complete()
+        assert not scene.leader.machine.state.kept
+        assert scene.journal.commands[4:] == [1, 1, 1, 0]
 
 
 @pytest.mark.guarantee("G7")
-def test_logical_time_never_runs_faster_than_the_clock() -> None:
+async def test_logical_time_never_runs_faster_than_the_clock() -> None:
     """Entries tell whole milliseconds, none twice: the sum is never ahead of the clock, nor a whole one behind."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            started_ms = scene.clock.now_ms()
-            for _ in range(100):
-                await scene.commit("break", Break("a"))
-                scene.clock.advance(0.7)
-            told_ms = sum(entry.elapsed_ms for entry in scene.journal.begun)
-            passed_ms = scene.clock.now_ms() - started_ms - 0.7
-            assert passed_ms - 1 < told_ms <= passed_ms
-            assert scene.leader.machine.now_at == told_ms
-
-    run(scenario())
-
-
-@pytest.mark.guarantee("G7")
-def test_the_time_before_a_leader_does_not_count() -> None:
-    """However late a leader comes, its first entry tells no time that passed before it led."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            assert scene.journal.begun[0].elapsed_ms == 0
-
-    run(scenario())
-
-
-@pytest.mark.guarantee("G7")
-def test_a_paused_leader_does_not_expire_the_world() -> None:
-    """An hour's pause is told by the clock and counted as two seconds by the machine; the rest is lost."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            scene.clock.advance(3_600_000)
-            await scene.commit("acquire", Acquire(1, ("a",)))
-            assert scene.journal.begun[1].elapsed_ms == 3_600_000
-            assert scene.leader.machine.now_at == 2_000
-            assert scene.told.kinds()["acquire"] is Granted
-            await scene.commit("again", Acquire(1, ("a",)))
-            assert scene.leader.machine.now_at == 2_000
-            assert scene.told.kinds()["again"] is Queued
-
-    run(scenario())
-
-
-def test_stopping_answers_what_was_taken_and_takes_no_more() -> None:
-    """All that came before the stop is appended and answered, all after it refused; then the leader is done."""
-
-    async def scenario() -> None:
-        async with leading(Bounds(commands_per_entry_max=1)) as scene:
-            scene.submit("under way", Break("a"))
-            await settle()
-            scene.submit("queued", Break("a"))
-            scene.submit("behind it", Break("a"))
-            scene.leader.renew(7, scene.told.by("renewal"))
-            scene.leader.ask(_fence, scene.told.reply("asked"))
-            scene.leader.stop()
-            scene.submit("late", Break("a"))
-            scene.leader.renew(7, scene.told.by("late renewal"))
-            scene.leader.ask(_fence, scene.told.reply("late"))
-            assert scene.told.names == ["late", "late renewal"]
-            while scene.journal.begun and not scene.leading.done():
-                await scene.journal.complete()
-            await scene.leading
-            assert scene.told.names[2:] == ["under way", "renewal", "queued", "behind it"]
-            assert [name for name, _ in scene.told.replies] == ["late", "asked"]
-
-    run(scenario())
-
-
-def test_stopping_ends_though_nothing_is_alive() -> None:
-    """After the last command was answered a stopping leader waits for nothing, not even for a tick."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            scene.submit("close", CloseSession(1))
-            scene.leader.stop()
-            await settle()
-            await scene.journal.complete()
-            assert scene.leading.done()
-            assert scene.told.names == ["open", "close"]
-
-    run(scenario())
-
-
-def test_stopping_with_nothing_to_do_writes_nothing() -> None:
-    """An idle leader that is told to stop appends no entry first."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.leader.stop()
-            await settle()
-            assert scene.leading.done()
-            assert scene.journal.begun == []
-
-    run(scenario())
-
-
-def test_answers_come_in_the_order_of_the_commands() -> None:
-    """Whatever their outcomes, the answers of one entry come in the order the commands were given in."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            scene.submit("granted", Acquire(1, ("a",)))
-            scene.submit("nobody", Acquire(5, ("a",)))
-            scene.submit("queued", Acquire(1, ("a",)))
-            await settle()
-            await scene.journal.complete()
-            assert list(scene.told.kinds().items())[1:] == [
-                ("granted", Granted),
-                ("nobody", NoSession),
-                ("queued", Queued),
-            ]
-            assert {at_ms for _, _, at_ms in scene.told.answers} == {0}
-
-    run(scenario())
-
-
-def test_the_time_of_day_is_told_when_it_must_be() -> None:
-    """The first entry of a leader tells it, and later one that would show it wrong by more than a second."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-
-            async def told(*, passed_ms: float = 100, set_to: float = 0) -> int:
-                scene.clock.advance(passed_ms)
-                if set_to:
-                    scene.clock.set(set_to)
-                await scene.commit("break", Break("a"))
-                return scene.journal.begun[-1].unix_ms
-
-            assert await told() == NOON + 100
-            assert await told(passed_ms=1_500) == 0
-            assert await told(set_to=NOON + 2_700) == 0
-            assert await told(set_to=NOON + 2_801) == NOON + 2_801
-            # Not looked at again so soon.
-            assert await told(passed_ms=99, set_to=NOON) == 0
-            assert await told(set_to=NOON - 60_000) == NOON - 60_000
-            assert await told(passed_ms=100) == 0
-            # Logical time goes on by no more than two seconds at once.
-            assert await told(passed_ms=60_000) == NOON + 100
-            assert await told(set_to=-1) == 0
-
-    run(scenario())
-
-
-def test_the_time_of_day_makes_no_entry_by_itself() -> None:
-    """A clock that is set is nothing to write about until there is something else."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
+    async with leading() as scene:
+        started_ms = scene.clock.now_ms()
+        for _ in range(100):
             await scene.commit("break", Break("a"))
-            scene.clock.set(NOON + 3_600_000)
-            scene.leader.tick()
-            await settle()
-            assert len(scene.journal.begun) == 1
+            scene.clock.advance(0.7)
+        told_ms = sum(entry.elapsed_ms for entry in scene.journal.begun)
+        passed_ms = scene.clock.now_ms() - started_ms - 0.7
+        assert passed_ms - 1 < told_ms <= passed_ms
+        assert scene.leader.machine.now_at == told_ms
 
-    run(scenario())
+
+@pytest.mark.guarantee("G7")
+async def test_the_time_before_a_leader_does_not_count() -> None:
+    """However late a leader comes, its first entry tells no time that passed before it led."""
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        assert scene.journal.begun[0].elapsed_ms == 0
 
 
-def test_what_is_refused_whatever_the_state_is_in_no_entry() -> None:
+@pytest.mark.guarantee("G7")
+async def test_a_paused_leader_does_not_expire_the_world() -> None:
+    """An hour's pause is told by the clock and counted as two seconds by the machine; the rest is lost."""
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        scene.clock.advance(3_600_000)
+        await scene.commit("acquire", Acquire(1, ("a",)))
+        assert scene.journal.begun[1].elapsed_ms == 3_600_000
+        assert scene.leader.machine.now_at == 2_000
+        assert scene.told.kinds()["acquire"] is Granted
+        await scene.commit("again", Acquire(1, ("a",)))
+        assert scene.leader.machine.now_at == 2_000
+        assert scene.told.kinds()["again"] is Queued
+
+
+async def test_stopping_answers_what_was_taken_and_takes_no_more() -> None:
+    """All that came before the stop is appended and answered, all after it refused; then the leader is done."""
+    async with leading(Bounds(commands_per_entry_max=1)) as scene:
+        scene.submit("under way", Break("a"))
+        await settle()
+        scene.submit("queued", Break("a"))
+        scene.submit("behind it", Break("a"))
+        scene.leader.renew(7, scene.told.by("renewal"))
+        scene.leader.ask(_fence, scene.told.reply("asked"))
+        scene.leader.stop()
+        scene.submit("late", Break("a"))
+        scene.leader.renew(7, scene.told.by("late renewal"))
+        scene.leader.ask(_fence, scene.told.reply("late"))
+        assert scene.told.names == ["late", "late renewal"]
+        while scene.journal.begun and not scene.leading.done():
+            await scene.journal.complete()
+        await scene.leading
+        assert scene.told.names[2:] == ["under way", "renewal", "queued", "behind it"]
+        assert [name for name, _ in scene.told.replies] == ["late", "asked"]
+
+
+async def test_stopping_ends_though_nothing_is_alive() -> None:
+    """After the last command was answered a stopping leader waits for nothing, not even for a tick."""
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        scene.submit("close", CloseSession(1))
+        scene.leader.stop()
+        await settle()
+        await scene.journal.complete()
+        assert scene.leading.done()
+        assert scene.told.names == ["open", "close"]
+
+
+async def test_stopping_with_nothing_to_do_writes_nothing() -> None:
+    """An idle leader that is told to stop appends no entry first."""
+    async with leading() as scene:
+        scene.leader.stop()
+        await settle()
+        assert scene.leading.done()
+        assert scene.journal.begun == []
+
+
+async def test_answers_come_in_the_order_of_the_commands() -> None:
+    """Whatever their outcomes, the answers of one entry come in the order the commands were given in."""
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        scene.submit("granted", Acquire(1, ("a",)))
+        scene.submit("nobody", Acquire(5, ("a",)))
+        scene.submit("queued", Acquire(1, ("a",)))
+        await settle()
+        await scene.journal.complete()
+        assert list(scene.told.kinds().items())[1:] == [
+            ("granted", Granted),
+            ("nobody", NoSession),
+            ("queued", Queued),
+        ]
+        assert {at_ms for _, _, at_ms in scene.told.answers} == {0}
+
+
+async def test_the_time_of_day_is_told_when_it_must_be() -> None:
+    """The first entry of a leader tells it, and later one that would show it wrong by more than a second."""
+    async with leading() as scene:
+
+        async def told(*, passed_ms: float = 100, set_to: float = 0) -> int:
+            scene.clock.advance(passed_ms)
+            if set_to:
+                scene.clock.set(set_to)
+            await scene.commit("break", Break("a"))
+            return scene.journal.begun[-1].unix_ms
+
+        assert await told() == NOON + 100
+        assert await told(passed_ms=1_500) == 0
+        assert await told(set_to=NOON + 2_700) == 0
+        assert await told(set_to=NOON + 2_801) == NOON + 2_801
+        # Not looked at again so soon.
+        assert await told(passed_ms=99, set_to=NOON) == 0
+        assert await told(set_to=NOON - 60_000) == NOON - 60_000
+        assert await told(passed_ms=100) == 0
+        # Logical time goes on by no more than two seconds at once.
+        assert await told(passed_ms=60_000) == NOON + 100
+        assert await told(set_to=-1) == 0
+
+
+async def test_the_time_of_day_makes_no_entry_by_itself() -> None:
+    """A clock that is set is nothing to write about until there is something else."""
+    async with leading() as scene:
+        await scene.commit("break", Break("a"))
+        scene.clock.set(NOON + 3_600_000)
+        scene.leader.tick()
+        await settle()
+        assert len(scene.journal.begun) == 1
+
+
+async def test_what_is_refused_whatever_the_state_is_in_no_entry() -> None:
     """Too long a name, too many, a ttl that is none: told at once, though an append is under way."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            scene.submit("under way", Break("a"))
-            await settle()
-            long, many = 60_000 * "x", tuple(map(str, range(5_000)))
-            refused: tuple[Command, ...] = (
-                Acquire(1, (long,)),
-                Acquire(1, many),
-                Acquire(1, ("a",), ttl_ms=1 << 50),
-                Acquire(1, ("a",), meta=long),
-                Release(1, (long,), 1),
-                Release(1, many, 1),
-                Extend(1, many, 1, 5),
-                Break(long),
-                Break("a", by=long),
-                OpenSession(0),
-                OpenSession(5_000, meta=long),
-            )
-            for number, command in enumerate(refused):
-                scene.submit(str(number), command)
-            assert scene.told.names == ["open", *map(str, range(11))]
-            await scene.journal.complete()
-            assert scene.journal.commands == [1, 1]
-
-    run(scenario())
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        scene.submit("under way", Break("a"))
+        await settle()
+        long, many = 60_000 * "x", tuple(map(str, range(5_000)))
+        refused: tuple[Command, ...] = (
+            Acquire(1, (long,)),
+            Acquire(1, many),
+            Acquire(1, ("a",), ttl_ms=1 << 50),
+            Acquire(1, ("a",), meta=long),
+            Release(1, (long,), 1),
+            Release(1, many, 1),
+            Extend(1, many, 1, 5),
+            Break(long),
+            Break("a", by=long),
+            OpenSession(0),
+            OpenSession(5_000, meta=long),
+        )
+        for number, command in enumerate(refused):
+            scene.submit(str(number), command)
+        assert scene.told.names == ["open", *map(str, range(11))]
+        await scene.journal.complete()
+        assert scene.journal.commands == [1, 1]
 
 
-def test_a_request_that_was_answered_before_is_answered_the_same_under_other_limits() -> None:
+async def test_a_request_that_was_answered_before_is_answered_the_same_under_other_limits() -> None:
     """A limit that was lowered since makes no refusal of a grant."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            await scene.commit("open", OpenSession(30_000))
-            await scene.commit("acquire", Acquire(1, ("long name",), request=1))
-            await scene.commit("limits", SetLimits(Limits(name_bytes_max=4)))
-            await scene.commit("again", Acquire(1, ("long name",), request=1))
-            answers = {name: outcome for name, outcome, _ in scene.told.answers}
-            assert answers["again"] == answers["acquire"]
-            scene.submit("new", Acquire(1, ("long name",), request=2))
-            assert scene.told.kinds()["new"] is Refused
-
-    run(scenario())
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        await scene.commit("acquire", Acquire(1, ("long name",), request=1))
+        await scene.commit("limits", SetLimits(Limits(name_bytes_max=4)))
+        await scene.commit("again", Acquire(1, ("long name",), request=1))
+        answers = {name: outcome for name, outcome, _ in scene.told.answers}
+        assert answers["again"] == answers["acquire"]
+        scene.submit("new", Acquire(1, ("long name",), request=2))
+        assert scene.told.kinds()["new"] is Refused
 
 
-def test_what_the_state_refused_is_journaled_as_its_refusal() -> None:
+async def test_what_the_state_refused_is_journaled_as_its_refusal() -> None:
     """Sixty-four long names, one of which is held: what is written is short, and leads to the same state."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            names = tuple(f"{number:03}" + 200 * "x" for number in range(64))
-            await scene.commit("open", OpenSession(30_000))
-            await scene.commit("one", Acquire(1, names[-1:]))
-            for number in range(1, 20):
-                scene.submit(str(number), Acquire(1, names, request=number, wait_ms=0, meta=1_000 * "m"))
-            await settle()
-            assert len(encode(scene.journal.begun[-1])) < 19 * 300
-            replica = Machine()
-            for position, entry in enumerate(scene.journal.begun, start=1):
-                replica.apply(position, entry)
-            assert replica.state_hash() == scene.leader.machine.state_hash()
-
-    run(scenario())
+    async with leading() as scene:
+        names = tuple(f"{number:03}" + 200 * "x" for number in range(64))
+        await scene.commit("open", OpenSession(30_000))
+        await scene.commit("one", Acquire(1, names[-1:]))
+        for number in range(1, 20):
+            scene.submit(str(number), Acquire(1, names, request=number, wait_ms=0, meta=1_000 * "m"))
+        await settle()
+        assert len(encode(scene.journal.begun[-1])) < 19 * 300
+        replica = Machine()
+        for position, entry in enumerate(scene.journal.begun, start=1):
+            replica.apply(position, entry)
+        assert replica.state_hash() == scene.leader.machine.state_hash()
 
 
-def test_a_flood_waits_for_itself() -> None:
+async def test_a_flood_waits_for_itself() -> None:
     """One lane floods: another's command is in the very next entry, and so is each of a hundred others."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            flood, lanes = Lane(), [Lane() for _ in range(100)]
-            scene.submit("under way", Break("a"))
-            await settle()
-            for number in range(5_000):
-                scene.leader.submit(Break("a"), scene.told.by(f"flood {number}"), flood)
-            for number, lane in enumerate(lanes):
-                scene.leader.submit(Break("a"), scene.told.by(f"one {number}"), lane)
+    async with leading() as scene:
+        flood, lanes = Lane(), [Lane() for _ in range(100)]
+        scene.submit("under way", Break("a"))
+        await settle()
+        for number in range(5_000):
+            scene.leader.submit(Break("a"), scene.told.by(f"flood {number}"), flood)
+        for number, lane in enumerate(lanes):
+            scene.leader.submit(Break("a"), scene.told.by(f"one {number}"), lane)
+        await scene.journal.complete()
+        await scene.journal.complete()
+        told = scene.told.names
+        assert [name for name in told if name.startswith("one")] == [f"one {number}" for number in range(100)]
+        floods = [name for name in told if name.startswith("flood")]
+        assert floods == [f"flood {number}" for number in range(len(floods))]
+        assert len(floods) <= ALONE_MAX
+        for _ in range(5_000 // BUDGET_MIN):
+            if len(scene.told.names) == 5_101:
+                break
             await scene.journal.complete()
-            await scene.journal.complete()
-            told = scene.told.names
-            assert [name for name in told if name.startswith("one")] == [f"one {number}" for number in range(100)]
-            floods = [name for name in told if name.startswith("flood")]
-            assert floods == [f"flood {number}" for number in range(len(floods))]
-            assert len(floods) <= ALONE_MAX
-            for _ in range(5_000 // BUDGET_MIN):
-                if len(scene.told.names) == 5_101:
-                    break
-                await scene.journal.complete()
-                # From here on it is not alone.
-                scene.leader.submit(Break("a"), lambda *_: None, lanes[0])
-            assert scene.told.names[-1] == "flood 4999"
-            assert max(scene.journal.commands[3:]) <= BUDGET_MAX + 2
-
-    run(scenario())
+            # From here on it is not alone.
+            scene.leader.submit(Break("a"), lambda *_: None, lanes[0])
+        assert scene.told.names[-1] == "flood 4999"
+        assert max(scene.journal.commands[3:]) <= BUDGET_MAX + 2
 
 
-def test_questions_come_after_what_their_lane_asked_for_before() -> None:
+async def test_questions_come_after_what_their_lane_asked_for_before() -> None:
     """However long the lane is, a question sees all the commands before it."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            lane = Lane()
-            for _ in range(3_000):
-                scene.leader.submit(Break("a"), lambda *_: None, lane)
-            scene.leader.ask(_fence, scene.told.reply("asked"), lane)
-            scene.leader.submit(Break("a"), scene.told.by("after"), lane)
-            await settle()
-            while not scene.told.replies:
-                await scene.journal.complete()
-            assert scene.told.replies[0][1] >= 3_000
-
-    run(scenario())
+    async with leading() as scene:
+        lane = Lane()
+        for _ in range(3_000):
+            scene.leader.submit(Break("a"), lambda *_: None, lane)
+        scene.leader.ask(_fence, scene.told.reply("asked"), lane)
+        scene.leader.submit(Break("a"), scene.told.by("after"), lane)
+        await settle()
+        while not scene.told.replies:
+            await scene.journal.complete()
+        assert scene.told.replies[0][1] >= 3_000
 
 
-def test_the_time_of_a_stall_does_not_count() -> None:
+async def test_the_time_of_a_stall_does_not_count() -> None:
     """The event loop was kept from its ticks for longer than a session lives: that lives on all the same."""
-
-    async def scenario() -> None:
-        async with leading(Bounds(tick_s=0.01)) as scene:
-            scene.clock.goes_by_itself = True
-            scene.leader.tick()
-            await scene.commit("open", OpenSession(1_000))
-            before_ms = scene.leader.machine.now_at
-            scene.clock.advance(1_500)
-            await scene.commit("after", Break("a"))
-            assert scene.leader.machine.now_at - before_ms <= 10
-            scene.clock.advance(1_500)
-            # A tick that comes first is no reason to count it, either.
-            scene.leader.tick()
-            await settle()
-            await scene.journal.complete()
-            assert scene.leader.machine.now_at - before_ms <= 20
-            assert 1 in scene.leader.machine.state.sessions
-
-    run(scenario())
+    async with leading(Bounds(tick_s=0.01)) as scene:
+        scene.clock.goes_by_itself = True
+        scene.leader.tick()
+        await scene.commit("open", OpenSession(1_000))
+        before_ms = scene.leader.machine.now_at
+        scene.clock.advance(1_500)
+        await scene.commit("after", Break("a"))
+        assert scene.leader.machine.now_at - before_ms <= 10
+        scene.clock.advance(1_500)
+        # A tick that comes first is no reason to count it, either.
+        scene.leader.tick()
+        await settle()
+        await scene.journal.complete()
+        assert scene.leader.machine.now_at - before_ms <= 20
+        assert 1 in scene.leader.machine.state.sessions
 
 
-def test_looks_that_wait_for_an_append_have_a_bound() -> None:
+async def test_looks_that_wait_for_an_append_have_a_bound() -> None:
     """Each keeps what it found: beyond the bound one is told when to come back, and nothing is looked at."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.submit("under way", Break("a"))
-            await settle()
-            for number in range(1_000):
-                scene.leader.look(_fence, scene.told.reply(str(number)))
-            refused = [name for name, found in scene.told.replies if isinstance(found, Overloaded)]
-            assert len(refused) == 1_000 - 256
-            await scene.journal.complete()
-            assert len(scene.told.replies) == 1_000
-
-    run(scenario())
+    async with leading() as scene:
+        scene.submit("under way", Break("a"))
+        await settle()
+        for number in range(1_000):
+            scene.leader.look(_fence, scene.told.reply(str(number)))
+        refused = [name for name, found in scene.told.replies if isinstance(found, Overloaded)]
+        assert len(refused) == 1_000 - 256
+        await scene.journal.complete()
+        assert len(scene.told.replies) == 1_000
 
 
-def test_what_waits_to_be_journaled_is_held_back_as_well() -> None:
+async def test_what_waits_to_be_journaled_is_held_back_as_well() -> None:
     """Acquires that came before the room was tight are refused; what came among them goes on, in its order."""
-
-    async def scenario() -> None:
-        async with leading() as scene:
-            scene.submit("open", OpenSession(30_000))
-            await settle()
-            scene.submit("a", Acquire(1, ("a",)))
-            scene.submit("b", Acquire(1, ("b",)))
-            scene.submit("release", Release(1, ("z",), 9))
-            scene.leader.ask(lambda state: state.position, scene.told.reply("asked"))
-            scene.submit("c", Acquire(1, ("c",)))
-            scene.leader.hold_back(Overloaded("no room", retry_after_s=1))
-            scene.submit("d", Acquire(1, ("d",)))
-            assert scene.told.kinds() == {"d": Overloaded}
-            await scene.journal.complete()
-            await scene.journal.complete()
-            assert {name: scene.told.kinds()[name] for name in "abc"} == dict.fromkeys("abc", Overloaded)
-            assert (scene.journal.commands, scene.told.names[-1]) == ([1, 1], "release")
-            assert scene.told.replies == [("asked", 2)]
-            scene.leader.hold_back(None)
-            await scene.commit("e", Acquire(1, ("e",)))
-            assert scene.told.kinds()["e"] is Granted
-
-    run(scenario())
+    async with leading() as scene:
+        scene.submit("open", OpenSession(30_000))
+        await settle()
+        scene.submit("a", Acquire(1, ("a",)))
+        scene.submit("b", Acquire(1, ("b",)))
+        scene.submit("release", Release(1, ("z",), 9))
+        scene.leader.ask(lambda state: state.position, scene.told.reply("asked"))
+        scene.submit("c", Acquire(1, ("c",)))
+        scene.leader.hold_back(Overloaded("no room", retry_after_s=1))
+        scene.submit("d", Acquire(1, ("d",)))
+        assert scene.told.kinds() == {"d": Overloaded}
+        await scene.journal.complete()
+        await scene.journal.complete()
+        assert {name: scene.told.kinds()[name] for name in "abc"} == dict.fromkeys("abc", Overloaded)
+        assert (scene.journal.commands, scene.told.names[-1]) == ([1, 1], "release")
+        assert scene.told.replies == [("asked", 2)]
+        scene.leader.hold_back(None)
+        await scene.commit("e", Acquire(1, ("e",)))
+        assert scene.told.kinds()["e"] is Granted

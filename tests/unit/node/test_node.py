@@ -18,12 +18,13 @@ from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Sealed, Unavailable
 from fencehold.journal.port import Journal
+from fencehold.node import node as node_module
 from fencehold.node.leader import Bounds
 from fencehold.node.node import Node
 from fencehold.node.saver import Saver
 from fencehold.runtime.disk import Disk
 from tests.contract.engines.embedded import OneFault, OneFaultDisk
-from tests.unit.node.doubles import Ear, HandClock, HandJournal, run, settle, until
+from tests.unit.node.doubles import Ear, HandClock, HandJournal, settle, until
 
 QUICK = Bounds(tick_s=0.002)
 
@@ -64,138 +65,110 @@ async def renewed(node: Node, session: int) -> Any:
     return await answered
 
 
-def test_what_was_applied_ahead_of_a_failed_append_is_gone() -> None:
+async def test_what_was_applied_ahead_of_a_failed_append_is_gone() -> None:
     """When an append certainly failed, the state is built anew without it, and the node serves again."""
-
-    async def scenario() -> None:
-        store, faults = MemoryStore(), OneFault()
-        async with serving(MemoryJournal(store, faults=faults)) as node:
-            assert isinstance(await told(node, OpenSession(60_000, secret="s")), Opened)
-            faults.armed = ("append.before", Unavailable("out of reach"))
-            assert isinstance(await told(node, Acquire(1, ("a",))), Unavailable)
-            await until(lambda: node.leads and node.epoch == 2)
-            assert await asked(node.ask, lambda state: (state.fence, list(state.held))) == (0, [])
-            granted = await told(node, Acquire(1, ("b",)))
-            assert (granted.names, granted.fence) == (("b",), 1)
-            assert "out of reach" not in "".join(node.notes)
-
-    run(scenario())
+    store, faults = MemoryStore(), OneFault()
+    async with serving(MemoryJournal(store, faults=faults)) as node:
+        assert isinstance(await told(node, OpenSession(60_000, secret="s")), Opened)
+        faults.armed = ("append.before", Unavailable("out of reach"))
+        assert isinstance(await told(node, Acquire(1, ("a",))), Unavailable)
+        await until(lambda: node.leads and node.epoch == 2)
+        assert await asked(node.ask, lambda state: (state.fence, list(state.held))) == (0, [])
+        granted = await told(node, Acquire(1, ("b",)))
+        assert (granted.names, granted.fence) == (("b",), 1)
+        assert "out of reach" not in "".join(node.notes)
 
 
-def test_while_it_does_not_lead_it_refuses_at_once() -> None:
+async def test_while_it_does_not_lead_it_refuses_at_once() -> None:
     """Between a failure and the next leading every command, renewal, question and look is refused, none lost."""
-
-    async def scenario() -> None:
-        faults = OneFault()
-        async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
-            faults.armed = ("append.before", Unavailable("out of reach"))
-            assert isinstance(await told(node, Break("a")), Unavailable)
-            for _ in range(20):
-                answers = await asyncio.wait_for(
-                    asyncio.gather(
-                        told(node, Break("a")),
-                        renewed(node, 1),
-                        asked(node.ask, lambda _: 0),
-                        asked(node.look, lambda _: 0),
-                    ),
-                    1,
-                )
-                if node.leads:
-                    break
-                assert {type(answer) for answer in answers} == {Unavailable}
-                await asyncio.sleep(0.001)
-            await until(lambda: node.leads)
-
-    run(scenario())
+    faults = OneFault()
+    async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
+        faults.armed = ("append.before", Unavailable("out of reach"))
+        assert isinstance(await told(node, Break("a")), Unavailable)
+        for _ in range(20):
+            answers = await asyncio.wait_for(
+                asyncio.gather(
+                    told(node, Break("a")),
+                    renewed(node, 1),
+                    asked(node.ask, lambda _: 0),
+                    asked(node.look, lambda _: 0),
+                ),
+                1,
+            )
+            if node.leads:
+                break
+            assert {type(answer) for answer in answers} == {Unavailable}
+            await asyncio.sleep(0.001)
+        await until(lambda: node.leads)
 
 
-def test_a_journal_that_fails_when_opened_is_tried_again() -> None:
+async def test_a_journal_that_fails_when_opened_is_tried_again() -> None:
     """Once it has led, a node does not give up a journal that is out of reach for a while."""
-
-    async def scenario() -> None:
-        faults = OneFault()
-        journal = MemoryJournal(MemoryStore(), faults=faults)
-        async with serving(journal) as node:
-            faults.armed = ("append.before", Unavailable("out of reach"))
-            assert isinstance(await told(node, Break("a")), Unavailable)
-            faults.armed = ("lead.before", Unavailable("still out of reach"))
-            await until(lambda: faults.armed is None and node.leads)
-            assert isinstance(await told(node, Break("a")), Broken)
-
-    run(scenario())
+    faults = OneFault()
+    journal = MemoryJournal(MemoryStore(), faults=faults)
+    async with serving(journal) as node:
+        faults.armed = ("append.before", Unavailable("out of reach"))
+        assert isinstance(await told(node, Break("a")), Unavailable)
+        faults.armed = ("lead.before", Unavailable("still out of reach"))
+        await until(lambda: faults.armed is None and node.leads)
+        assert isinstance(await told(node, Break("a")), Broken)
 
 
-def test_a_journal_that_cannot_be_had_at_the_start_ends_the_node() -> None:
+async def test_a_journal_that_cannot_be_had_at_the_start_ends_the_node() -> None:
     """A node that never led says why, rather than try for ever with nobody watching."""
-
-    async def scenario() -> None:
-        faults = OneFault()
-        faults.armed = ("lead.before", Unavailable("out of reach"))
-        node = Node(MemoryJournal(MemoryStore(), faults=faults), HandClock())
-        with pytest.raises(Unavailable, match="out of reach"):
-            await node.run()
-        assert not node.leads
-
-    run(scenario())
+    faults = OneFault()
+    faults.armed = ("lead.before", Unavailable("out of reach"))
+    node = Node(MemoryJournal(MemoryStore(), faults=faults), HandClock())
+    with pytest.raises(Unavailable, match="out of reach"):
+        await node.run()
+    assert not node.leads
 
 
 @pytest.mark.parametrize("point", ["append.stored", "lead.stored"])
-def test_an_unknown_outcome_on_a_shared_journal_is_read_up(point: str) -> None:
+async def test_an_unknown_outcome_on_a_shared_journal_is_read_up(point: str) -> None:
     """Where the journal can be read to find out, the node does, and what was there after all is in its state."""
-
-    async def scenario() -> None:
-        faults = OneFault()
-        async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
-            faults.armed = ("append.stored", OutcomeUnknown("the reply was lost"))
-            assert isinstance(await told(node, Break("a")), OutcomeUnknown)
-            if point == "lead.stored":
-                faults.armed = ("lead.stored", OutcomeUnknown("the reply was lost"))
-            await until(lambda: node.leads and faults.armed is None)
-            assert await asked(node.ask, lambda state: state.fence) == 1
-
-    run(scenario())
+    faults = OneFault()
+    async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
+        faults.armed = ("append.stored", OutcomeUnknown("the reply was lost"))
+        assert isinstance(await told(node, Break("a")), OutcomeUnknown)
+        if point == "lead.stored":
+            faults.armed = ("lead.stored", OutcomeUnknown("the reply was lost"))
+        await until(lambda: node.leads and faults.armed is None)
+        assert await asked(node.ask, lambda state: state.fence) == 1
 
 
 @pytest.mark.guarantee("G9")
-def test_who_waited_hears_of_a_grant_whose_entry_was_thought_lost() -> None:
+async def test_who_waited_hears_of_a_grant_whose_entry_was_thought_lost() -> None:
     """A notice in an entry of unknown outcome reaches its listener once the entry is read again, and only once."""
-
-    async def scenario() -> None:
-        faults, ear = OneFault(), Ear()
-        async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
-            for _ in range(2):
-                await told(node, OpenSession(60_000, secret="s"))
-            await told(node, Acquire(1, ("a",)))
-            assert isinstance(await told(node, Acquire(2, ("a",))), Queued)
-            node.routes.attach(2, ear)
-            faults.armed = ("append.stored", OutcomeUnknown("the reply was lost"))
-            assert isinstance(await told(node, Release(1, ("a",), 1)), OutcomeUnknown)
-            assert ear.notices == []
-            await until(lambda: node.leads)
-            await told(node, Break("z"))
-            [notice] = ear.notices
-            assert isinstance(notice, WaitEnded)
-            assert isinstance(notice.answer, Granted)
-
-    run(scenario())
+    faults, ear = OneFault(), Ear()
+    async with serving(MemoryJournal(MemoryStore(), faults=faults)) as node:
+        for _ in range(2):
+            await told(node, OpenSession(60_000, secret="s"))
+        await told(node, Acquire(1, ("a",)))
+        assert isinstance(await told(node, Acquire(2, ("a",))), Queued)
+        node.routes.attach(2, ear)
+        faults.armed = ("append.stored", OutcomeUnknown("the reply was lost"))
+        assert isinstance(await told(node, Release(1, ("a",), 1)), OutcomeUnknown)
+        assert ear.notices == []
+        await until(lambda: node.leads)
+        await told(node, Break("z"))
+        [notice] = ear.notices
+        assert isinstance(notice, WaitEnded)
+        assert isinstance(notice.answer, Granted)
 
 
-def test_an_unknown_outcome_on_a_file_ends_the_node(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_on_a_file_ends_the_node(tmp_path: Path) -> None:
     """A sync that failed is never tried again: the node ends with it, and refuses from then on."""
-
-    async def scenario() -> None:
-        disk = OneFaultDisk()
-        node = Node(FileJournal(tmp_path / "journal", disk=disk), HandClock(), bounds=Bounds(tick_s=60))
-        running = asyncio.create_task(node.run())
-        await asyncio.wait_for(node.ready(), 10)
-        assert isinstance(await told(node, OpenSession(60_000, secret="s")), Opened)
-        disk.sync_fails = True
-        assert isinstance(await told(node, Acquire(1, ("a",))), OutcomeUnknown)
-        with pytest.raises(OutcomeUnknown, match="syncing"):
-            await running
-        assert isinstance(await told(node, Acquire(1, ("a",))), Unavailable)
-
-    run(scenario())
+    disk = OneFaultDisk()
+    node = Node(FileJournal(tmp_path / "journal", disk=disk), HandClock(), bounds=Bounds(tick_s=60))
+    running = asyncio.create_task(node.run())
+    await asyncio.wait_for(node.ready(), 10)
+    assert isinstance(await told(node, OpenSession(60_000, secret="s")), Opened)
+    disk.sync_fails = True
+    assert isinstance(await told(node, Acquire(1, ("a",))), OutcomeUnknown)
+    with pytest.raises(OutcomeUnknown, match="syncing"):
+        await running
+    assert isinstance(await told(node, Acquire(1, ("a",))), Unavailable)
 
 
 class SnapshotDisk(Disk):
@@ -214,195 +187,160 @@ class SnapshotDisk(Disk):
         super().sync_dir(path)
 
 
-def test_a_snapshot_of_unknown_outcome_on_a_file_ends_the_node(tmp_path: Path) -> None:
+async def test_a_snapshot_of_unknown_outcome_on_a_file_ends_the_node(tmp_path: Path) -> None:
     """A sync that failed while saving is no more to be tried again than one of an append."""
-
-    async def scenario() -> None:
-        disk = SnapshotDisk()
-        journal = FileJournal(tmp_path / "journal", disk=disk)
-        node = Node(journal, HandClock(), bounds=QUICK)
-        node._saver = Saver(journal, commands_max=5)
-        running = asyncio.create_task(node.run())
-        await asyncio.wait_for(node.ready(), 10)
-        assert isinstance(await told(node, Break("a")), Broken)
-        disk.armed = True
-        answers = [await told(node, Break("a")) for _ in range(4)]
-        assert {type(answer) for answer in answers} == {Broken}
-        await until(lambda: node._saver.failure is not None)
-        assert isinstance(await told(node, Break("a")), Unavailable)
-        with pytest.raises(Unavailable):
-            await running
-
-    run(scenario())
+    disk = SnapshotDisk()
+    journal = FileJournal(tmp_path / "journal", disk=disk)
+    node = Node(journal, HandClock(), bounds=QUICK)
+    node._saver = Saver(journal, commands_max=5)
+    running = asyncio.create_task(node.run())
+    await asyncio.wait_for(node.ready(), 10)
+    assert isinstance(await told(node, Break("a")), Broken)
+    disk.armed = True
+    answers = [await told(node, Break("a")) for _ in range(4)]
+    assert {type(answer) for answer in answers} == {Broken}
+    await until(lambda: node._saver.failure is not None)
+    assert isinstance(await told(node, Break("a")), Unavailable)
+    with pytest.raises(Unavailable):
+        await running
 
 
-def test_limits_are_journaled_once() -> None:
+async def test_limits_are_journaled_once() -> None:
     """Limits that differ from the journal's are an entry of the next leader; the same again are none."""
-
-    async def scenario() -> None:
-        store, limits = MemoryStore(), Limits(name_bytes_max=5)
-        async with serving(MemoryJournal(store), limits=limits) as node:
-            await told(node, OpenSession(60_000, secret="s"))
-            assert isinstance(await told(node, Acquire(1, ("too long",))), Refused)
-        position = store.end
-        # Without ticks, which a busy machine may get in between.
-        async with serving(MemoryJournal(store), limits=limits, bounds=Bounds(tick_s=60)) as node:
-            assert node.replica.machine.state.limits == limits
-            await settle()
-            assert store.end == position
-        async with serving(MemoryJournal(store)) as node:
-            assert isinstance(await told(node, Acquire(1, ("not too long",))), Granted)
-
-    run(scenario())
+    store, limits = MemoryStore(), Limits(name_bytes_max=5)
+    async with serving(MemoryJournal(store), limits=limits) as node:
+        await told(node, OpenSession(60_000, secret="s"))
+        assert isinstance(await told(node, Acquire(1, ("too long",))), Refused)
+    position = store.end
+    # Without ticks, which a busy machine may get in between.
+    async with serving(MemoryJournal(store), limits=limits, bounds=Bounds(tick_s=60)) as node:
+        assert node.replica.machine.state.limits == limits
+        await settle()
+        assert store.end == position
+    async with serving(MemoryJournal(store)) as node:
+        assert isinstance(await told(node, Acquire(1, ("not too long",))), Granted)
 
 
-def test_notices_go_to_who_is_attached() -> None:
+async def test_notices_go_to_who_is_attached() -> None:
     """What happens to a session is told to its newest listener, and to nobody once that is gone."""
-
-    async def scenario() -> None:
-        clock, first, second = HandClock(), Ear(), Ear()
-        async with serving(MemoryJournal(MemoryStore()), clock=clock) as node:
-            for _ in range(2):
-                await told(node, OpenSession(1_000, secret="s"))
-            assert node.routes.attach(1, first) is None
-            assert node.routes.attach(1, first) is None
-            assert node.routes.attach(1, second) is first
-            assert not node.routes.detach(1, first)
-            await told(node, Acquire(2, ("a",)))
-            await told(node, Acquire(1, ("a",), wait_ms=100))
-            clock.advance(150)
-            await until(lambda: second.notices)
-            assert first.notices == []
-            assert isinstance(second.notices[0], WaitEnded)
-            assert node.routes.is_attached(1)
-            assert node.routes.detach(1, second)
-            assert not node.routes.is_attached(1)
-            clock.advance(1_000)
-            await until(lambda: not node.replica.machine.state.sessions)
-            assert not any(isinstance(notice, SessionEnded) for notice in second.notices)
-
-    run(scenario())
+    clock, first, second = HandClock(), Ear(), Ear()
+    async with serving(MemoryJournal(MemoryStore()), clock=clock) as node:
+        for _ in range(2):
+            await told(node, OpenSession(1_000, secret="s"))
+        assert node.routes.attach(1, first) is None
+        assert node.routes.attach(1, first) is None
+        assert node.routes.attach(1, second) is first
+        assert not node.routes.detach(1, first)
+        await told(node, Acquire(2, ("a",)))
+        await told(node, Acquire(1, ("a",), wait_ms=100))
+        clock.advance(150)
+        await until(lambda: second.notices)
+        assert first.notices == []
+        assert isinstance(second.notices[0], WaitEnded)
+        assert node.routes.is_attached(1)
+        assert node.routes.detach(1, second)
+        assert not node.routes.is_attached(1)
+        clock.advance(1_000)
+        await until(lambda: not node.replica.machine.state.sessions)
+        assert not any(isinstance(notice, SessionEnded) for notice in second.notices)
 
 
-def test_watchers_are_woken_by_what_is_durable() -> None:
+async def test_watchers_are_woken_by_what_is_durable() -> None:
     """Who looks on is woken after each entry until it looks on no more."""
+    woken: list[int] = []
+    async with serving(MemoryJournal(MemoryStore())) as node:
 
-    async def scenario() -> None:
-        woken: list[int] = []
-        async with serving(MemoryJournal(MemoryStore())) as node:
+        def wake() -> None:
+            woken.append(node.ring.lost_up_to)
 
-            def wake() -> None:
-                woken.append(node.ring.lost_up_to)
-
-            node.routes.watch(wake)
-            await told(node, Break("a"))
-            node.routes.unwatch(wake)
-            node.routes.unwatch(wake)
-            await told(node, Break("a"))
-            assert len(woken) == 1
-
-    run(scenario())
+        node.routes.watch(wake)
+        await told(node, Break("a"))
+        node.routes.unwatch(wake)
+        node.routes.unwatch(wake)
+        await told(node, Break("a"))
+        assert len(woken) == 1
 
 
 @pytest.mark.guarantee("G10")
-def test_a_node_sealed_by_a_newer_epoch_answers_nothing_any_more() -> None:
+async def test_a_node_sealed_by_a_newer_epoch_answers_nothing_any_more() -> None:
     """From the moment another leads, the old leader gives no grant, no reading and no renewal, and then ends."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        old = Node(MemoryJournal(store), HandClock(), bounds=Bounds(tick_s=60))
-        running = asyncio.create_task(old.run())
-        await old.ready()
-        await told(old, OpenSession(60_000, secret="s"))
-        async with serving(MemoryJournal(store)) as new:
-            answers = await asyncio.gather(
-                told(old, Acquire(1, ("a",))),
-                renewed(old, 1),
-                asked(old.ask, lambda state: state.fence),
-            )
-            assert [isinstance(answer, OutcomeUnknown | Unavailable) for answer in answers] == [True] * 3
-            with pytest.raises(Sealed):
-                await running
-            assert isinstance(await told(old, Acquire(1, ("a",))), Unavailable)
-            assert isinstance(await renewed(old, 1), Unavailable)
-            assert isinstance(await asked(old.look, lambda state: state.fence), Unavailable)
-            assert not old.leads
-            granted = await told(new, Acquire(1, ("a",)))
-            assert (granted.fence, new.epoch) == (1, 2)
-
-    run(scenario())
+    store = MemoryStore()
+    old = Node(MemoryJournal(store), HandClock(), bounds=Bounds(tick_s=60))
+    running = asyncio.create_task(old.run())
+    await old.ready()
+    await told(old, OpenSession(60_000, secret="s"))
+    async with serving(MemoryJournal(store)) as new:
+        answers = await asyncio.gather(
+            told(old, Acquire(1, ("a",))),
+            renewed(old, 1),
+            asked(old.ask, lambda state: state.fence),
+        )
+        assert [isinstance(answer, OutcomeUnknown | Unavailable) for answer in answers] == [True] * 3
+        with pytest.raises(Sealed):
+            await running
+        assert isinstance(await told(old, Acquire(1, ("a",))), Unavailable)
+        assert isinstance(await renewed(old, 1), Unavailable)
+        assert isinstance(await asked(old.look, lambda state: state.fence), Unavailable)
+        assert not old.leads
+        granted = await told(new, Acquire(1, ("a",)))
+        assert (granted.fence, new.epoch) == (1, 2)
 
 
-def test_its_position_is_of_durable_entries_only() -> None:
+async def test_its_position_is_of_durable_entries_only() -> None:
     """What is applied but still under way does not count."""
-
-    async def scenario() -> None:
-        journal = HandJournal()
-        async with serving(journal) as node:
-            node.submit(Break("a"), lambda *_: None)
-            await until(lambda: journal.begun)
-            assert (node.replica.machine.position, node.position) == (1, 0)
-            await journal.complete()
-            assert (node.replica.machine.position, node.position) == (1, 1)
-
-    run(scenario())
+    journal = HandJournal()
+    async with serving(journal) as node:
+        node.submit(Break("a"), lambda *_: None)
+        await until(lambda: journal.begun)
+        assert (node.replica.machine.position, node.position) == (1, 0)
+        await journal.complete()
+        assert (node.replica.machine.position, node.position) == (1, 1)
 
 
-def test_a_client_is_known_while_its_end_is_under_way_and_after() -> None:
+async def test_a_client_is_known_while_its_end_is_under_way_and_after() -> None:
     """Its session ends in an entry that is not durable yet: what is told meanwhile of what it did names it."""
-
-    async def scenario() -> None:
-        journal = HandJournal()
-        async with serving(journal, bounds=Bounds(tick_s=60)) as node:
-            for command in (OpenSession(60_000, meta="billing"), CloseSession(1)):
-                node.submit(command, lambda *_: None)
-                await settle()
-                assert node.position < node.replica.machine.position
-                assert [event.session_meta for event in _events(node)] == ["billing"] * node.position
-                await journal.complete()
-            assert not node.replica.machine.state.sessions
-            assert {event.session_meta for event in _events(node)} == {"billing"}
-            assert node.meta_of(1) == "billing"
-            assert node.meta_of(2) == ""
-
-    run(scenario())
+    journal = HandJournal()
+    async with serving(journal, bounds=Bounds(tick_s=60)) as node:
+        for command in (OpenSession(60_000, meta="billing"), CloseSession(1)):
+            node.submit(command, lambda *_: None)
+            await settle()
+            assert node.position < node.replica.machine.position
+            assert [event.session_meta for event in _events(node)] == ["billing"] * node.position
+            await journal.complete()
+        assert not node.replica.machine.state.sessions
+        assert {event.session_meta for event in _events(node)} == {"billing"}
+        assert node.meta_of(1) == "billing"
+        assert node.meta_of(2) == ""
 
 
-def test_what_is_broken_is_told_once_it_is_durable() -> None:
+async def test_what_is_broken_is_told_once_it_is_durable() -> None:
     """Who had it, and who broke it; what ends by itself, or breaks nothing, is not."""
-
-    async def scenario() -> None:
-        heard: list[Event] = []
-        async with serving(MemoryJournal(MemoryStore())) as node:
-            node.on_broken = heard.append
-            await told(node, OpenSession(60_000, secret="s", meta="billing"))
-            await told(node, Acquire(1, ("a",)))
-            await told(node, Acquire(1, ("a",), request=1))
-            await told(node, Break("a", by="alice"))
-            await told(node, Release(1, ("a",), 3))
-            await told(node, Break("a", by="bob"))
-        assert [(event.names, event.fence, event.by) for event in heard] == [(("a",), 1, "alice")]
-        assert heard[0].session_meta == "billing"
-
-    run(scenario())
+    heard: list[Event] = []
+    async with serving(MemoryJournal(MemoryStore())) as node:
+        node.on_broken = heard.append
+        await told(node, OpenSession(60_000, secret="s", meta="billing"))
+        await told(node, Acquire(1, ("a",)))
+        await told(node, Acquire(1, ("a",), request=1))
+        await told(node, Break("a", by="alice"))
+        await told(node, Release(1, ("a",), 3))
+        await told(node, Break("a", by="bob"))
+    assert [(event.names, event.fence, event.by) for event in heard] == [(("a",), 1, "alice")]
+    assert heard[0].session_meta == "billing"
 
 
-def test_a_stop_while_it_waits_to_try_again_is_heard_at_once() -> None:
+async def test_a_stop_while_it_waits_to_try_again_is_heard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause before the next try ends with the stop."""
-
-    async def scenario() -> None:
-        faults = OneFault()
-        node = Node(MemoryJournal(MemoryStore(), faults=faults), HandClock(), bounds=QUICK)
-        running = asyncio.create_task(node.run())
-        await node.ready()
-        faults.armed = ("append.before", Unavailable("out of reach"))
-        await told(node, Break("a"))
-        await settle()
-        assert not running.done()
-        node.stop()
-        await asyncio.wait_for(running, 0.04)
-
-    run(scenario())
+    monkeypatch.setattr(node_module, "_RETRY_S", (3_600.0,))
+    faults = OneFault()
+    node = Node(MemoryJournal(MemoryStore(), faults=faults), HandClock(), bounds=QUICK)
+    running = asyncio.create_task(node.run())
+    await node.ready()
+    faults.armed = ("append.before", Unavailable("out of reach"))
+    await told(node, Break("a"))
+    await settle()
+    assert not running.done()
+    node.stop()
+    await running
 
 
 def _events(node: Node) -> Iterator[Event]:

@@ -207,19 +207,15 @@ def test_the_application_connects_by_itself() -> None:
     play(scene)
 
 
-def test_blocking_and_async_clients_share_a_service() -> None:
+async def test_blocking_and_async_clients_share_a_service() -> None:
     """A client of either kind meets those of the other."""
-
-    async def scene() -> None:
-        with Service() as service:
-            blocking = service.connect()
-            hold = await asyncio.to_thread(blocking.lock("orders").acquire)
-            assert hold is not None
-            async with service.aio_connect() as client:
-                assert await client.lock("orders").acquire(timeout=0) is None
-                await service.aio.pause(blocking, for_=40)
-                async with client.lock("orders", timeout=0):
-                    pass
-            assert hold.state is State.LOST
-
-    asyncio.run(scene())
+    with Service() as service:
+        blocking = service.connect()
+        hold = await asyncio.to_thread(blocking.lock("orders").acquire)
+        assert hold is not None
+        async with service.aio_connect() as client:
+            assert await client.lock("orders").acquire(timeout=0) is None
+            await service.aio.pause(blocking, for_=40)
+            async with client.lock("orders", timeout=0):
+                pass
+        assert hold.state is State.LOST

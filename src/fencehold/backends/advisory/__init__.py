@@ -1,11 +1,12 @@
 """`postgresql+advisory://`: advisory locks of one session, which the server frees when its connection ends."""
 
-from fencehold.backends.advisory.store import AdvisoryStore, place_of
-from fencehold.backends.leasing import Leasing
+from fencehold.backends.advisory.store import SCHEME, AdvisoryStore
+from fencehold.backends.lease.backend import LeaseBackend
 from fencehold.backends.port import Ask, Backend, Settings
+from fencehold.drivers.postgres.address import PostgresAddress
 
 
-class Advisory(Leasing):
+class Advisory(LeaseBackend):
     """As any store's, but what is held can be lost all at once, and that is told at once."""
 
     def __init__(self, store: AdvisoryStore, settings: Settings) -> None:
@@ -13,15 +14,15 @@ class Advisory(Leasing):
         self._advisory = store
         store.on_gone = self._on_gone
 
-    def withdraw(self, ask: Ask, ttl: float) -> None:
+    def withdraw_later(self, ask: Ask, ttl: float) -> None:
         # Nothing here runs out by itself: what is withdrawn is withdrawn now. When the client is closed, all is.
         if self._is_open:
-            self._advisory.forsake(ask)
+            self._advisory.drop(ask)
 
     def _on_gone(self, token: str, reason: str) -> None:
-        for lease in self.keeping.leases:
+        for lease in self.keeper.leases:
             if not token or lease.ask.token == token:
-                self.keeping.leases.lose(lease, reason)
+                self.keeper.leases.lose(lease, reason)
 
 
 def backend(url: str, settings: Settings) -> Backend:
@@ -30,4 +31,4 @@ def backend(url: str, settings: Settings) -> Backend:
     Raises:
         UsageError: the URL cannot be read; the message says what to write instead.
     """
-    return Advisory(AdvisoryStore(place_of(url), settings), settings)
+    return Advisory(AdvisoryStore(PostgresAddress.parse(url, SCHEME), settings), settings)

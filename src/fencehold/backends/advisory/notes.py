@@ -107,7 +107,7 @@ class Notes:
 
     @property
     def sweep(self) -> bytes:
-        """Remove what sessions left that are no more, and whoever had the number of this one before."""
+        """Remove what sessions left that are no more, and those of a session that had this one's number before."""
         return (
             f"DELETE FROM {self.name} WHERE pid = pg_backend_pid() "
             "OR pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity WHERE pid IS NOT NULL))"

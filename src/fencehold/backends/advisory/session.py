@@ -15,20 +15,18 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fencehold.backends.advisory.notes import Notes
-from fencehold.drivers.postgres.address import Address
-from fencehold.drivers.postgres.dial import dial, told
+from fencehold.drivers.postgres.address import PostgresAddress
 from fencehold.drivers.postgres.failures import Rejected
-from fencehold.drivers.postgres.line import Line
-from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, Unsupported
+from fencehold.drivers.postgres.pipeline import Pipeline, ask_safely, open_pipeline
+from fencehold.drivers.postgres.pool import Reconnect
+from fencehold.errors import FenceholdError, PermissionDenied, Unsupported
 
 PING = b"SELECT 1"
 _POOLED = (
     "there is a pooler in between, and with one that lends connections to others after each transaction locks are "
-    "held by whoever comes next: connect to the server itself; or, if it keeps a connection for each client, say "
+    "held by the next client: connect to the server itself; or, if it keeps a connection for each client, say "
     "pooler=session in the URL"
 )
-_PAUSE_S = 0.05
-_PAUSE_S_MAX = 1.0
 
 
 class Patience(NamedTuple):
@@ -76,112 +74,90 @@ class Session:
     """Made when needed, and made anew when lost. Belongs to the event loop it was made on."""
 
     def __init__(
-        self, address: Address, notes: Notes, patience: Patience, connect_s: float, *, is_pooled: bool
+        self, address: PostgresAddress, notes: Notes, patience: Patience, connect_s: float, *, is_pooled: bool
     ) -> None:
         self._address = address
         self._notes = notes
         self._patience = patience
         self._connect_s = connect_s
         self._is_pooled = is_pooled
-        self._line: Line | None = None
-        self._making: asyncio.Task[Line] | None = None
+        self._pipeline: Pipeline | None = None
+        self._reconnect = Reconnect(self._made)
         self._beating: asyncio.Task[None] | None = None
-        self._pause_s = 0.0
-        self._not_before = 0.0
-        self._failure: FenceholdError = Unavailable("the client is closed")
-        """Why the last attempt failed."""
         self.on_word: Callable[[str], None] = _nothing
         self.on_end: Callable[[str], None] = _nothing
         self.needed: Callable[[], bool] = _never
         """Whether anything is held: only then a sign of life is asked for."""
 
     @property
-    def current(self) -> Line | None:
+    def current(self) -> Pipeline | None:
         """The connection, if there is one now."""
-        return self._line
+        return self._pipeline
 
-    async def line(self) -> Line:
+    async def pipeline(self) -> Pipeline:
         """The connection.
 
         Raises:
             Unavailable, PermissionDenied, Unsupported: there is none.
         """
-        if self._line is not None:
-            return self._line
-        if self._making is None:
-            if asyncio.get_running_loop().time() < self._not_before:
-                raise type(self._failure)(str(self._failure))
-            self._making = asyncio.create_task(self._made())
-            self._making.add_done_callback(self._on_made)
-        # Others wait for the same one, and go on if this one is cancelled.
-        return await asyncio.shield(self._making)
+        return self._pipeline or await self._reconnect.pipeline()
 
     async def close(self) -> None:
-        for task in (self._making, self._beating):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        if self._line is not None:
-            line = self._line
+        await self._reconnect.close()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._pipeline is not None:
+            pipeline = self._pipeline
             with suppress(FenceholdError, Rejected):
-                await line.ask(self._notes.farewell)
-            line.end("the client was closed")
+                await pipeline.ask(self._notes.farewell)
+            pipeline.end("the client was closed")
 
-    async def _made(self) -> Line:
-        line, greeting = await dial(self._address, self._connect_s, self._patience.answer_s)
+    async def _made(self) -> Pipeline:
+        pipeline, facts, is_pooled = await open_pipeline(self._address, self._connect_s, self._patience.answer_s)
         try:
-            if greeting.is_pooled and not self._is_pooled:
+            if is_pooled and not self._is_pooled:
                 raise Unsupported(f"{self._address}: {_POOLED}")
-            await self._begin(line, greeting.pid)
+            await self._begin(pipeline, facts.pid)
         except BaseException:
-            line.end("it was not wanted")
+            pipeline.end("it was not wanted")
             raise
-        line.on_notify, line.on_end = self.on_word, self._on_end
-        self._line = line
+        pipeline.on_notify, pipeline.on_end = self.on_word, self._on_end
+        self._pipeline = pipeline
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat())
-        return line
+        return pipeline
 
-    async def _begin(self, line: Line, pid: int) -> None:
+    async def _begin(self, pipeline: Pipeline, pid: int) -> None:
         values = ", ".join(f"('{name}', '{value}')" for name, value in self._patience.settings.items())
         setting = f"SELECT set_config(name, asked.value, false) FROM (VALUES {values}) AS asked (name, value) "
-        await told(line, self._address, f"{setting} JOIN pg_settings USING (name)".encode())
-        await self._make_table(line)
-        await told(line, self._address, self._notes.sweep)
-        await told(line, self._address, f'LISTEN "{self._notes.channel}{pid}"'.encode())
+        await ask_safely(pipeline, self._address, f"{setting} JOIN pg_settings USING (name)".encode())
+        await self._make_table(pipeline)
+        await ask_safely(pipeline, self._address, self._notes.sweep)
+        await ask_safely(pipeline, self._address, f'LISTEN "{self._notes.channel}{pid}"'.encode())
 
-    async def _make_table(self, line: Line) -> None:
-        ((there,),) = await told(line, self._address, self._notes.is_made)
+    async def _make_table(self, pipeline: Pipeline) -> None:
+        ((there,),) = await ask_safely(pipeline, self._address, self._notes.is_made)
         if there == b"t":
             return
         try:
-            await told(line, self._address, self._notes.making)
+            await ask_safely(pipeline, self._address, self._notes.making)
         except PermissionDenied as error:
             raise PermissionDenied(
-                f"{error}; the table {self._notes.name} is not there, and this user may not make it: have whoever "
-                f"may run this, and grant its use:\n{self._notes.script}"
+                f"{error}; the table {self._notes.name} is not there, and this user may not make it: have "
+                f"somebody who may run this, and grant its use:\n{self._notes.script}"
             ) from error
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._patience.ttl / 3)
-            if self._line is not None and self.needed():
-                # The line ends if there is no answer; nothing else is to be known.
-                self._line.ask(PING)
+            if self._pipeline is not None and self.needed():
+                # The pipeline ends if there is no answer; nothing else is to be known.
+                self._pipeline.ask(PING)
 
     def _on_end(self, why: str) -> None:
-        self._line = None
+        self._pipeline = None
         self.on_end(why)
-
-    def _on_made(self, task: "asyncio.Task[Line]") -> None:
-        self._making = None
-        error = None if task.cancelled() else task.exception()
-        if error is None:
-            self._pause_s = 0.0
-            return
-        self._failure = error if isinstance(error, FenceholdError) else Unavailable(str(error))
-        self._pause_s = min(max(_PAUSE_S, 2 * self._pause_s), _PAUSE_S_MAX)
-        self._not_before = asyncio.get_running_loop().time() + self._pause_s
 
 
 def _nothing(_: str) -> None:

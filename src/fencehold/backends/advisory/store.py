@@ -13,16 +13,16 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import NamedTuple
 
 from fencehold.backends.advisory.notes import Notes
 from fencehold.backends.advisory.session import PING, Session, patience
+from fencehold.backends.lease.explanation import SeenHolder, explanation, holder, stamp
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import Seen, explanation, holder, stamp
-from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.postgres.address import Address, parse
+from fencehold.drivers.address import Scheme, identifier, word
+from fencehold.drivers.postgres.address import FORM, PostgresAddress
 from fencehold.drivers.postgres.failures import Rejected, refusal
-from fencehold.drivers.postgres.line import Line, Param, Row
+from fencehold.drivers.postgres.pipeline import Param, Pipeline, Row
 from fencehold.errors import OutcomeUnknown, Refused, Unavailable, Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.views import Explanation
@@ -31,37 +31,23 @@ SCHEMA = "fencehold"
 TABLE = "advisory"
 CLOCKS = "durations by the client's monotonic clock, and by the server's kernel for a client that is gone"
 
-_OPTIONS = ("schema", "table", "pooler")
-_POOLERS = ("detect", "session")
+SCHEME = Scheme(
+    names=("postgresql+advisory",),
+    form=FORM.replace("postgresql", "postgresql+advisory"),
+    port=5432,
+    options=(
+        # Together they are part of the name of a channel, which may have 63 characters.
+        identifier("schema", SCHEMA, length_max=20),
+        identifier("table", TABLE, length_max=20),
+        word("pooler", ("detect", "session")),
+    ),
+    hosts_min=0,
+    has_usual_host=True,
+)
 _FAR_S = 5.0
 _BREAK = "break "
 _BREAKING_S = 1.0
 _BREAKING_PAUSE_S = 0.02
-
-
-class Place(NamedTuple):
-    """Where the locks are."""
-
-    address: Address
-    schema: str
-    table: str
-    pooler: str
-
-
-def place_of(url: str) -> Place:
-    """Read a URL.
-
-    Raises:
-        UsageError: it cannot be read; the message says what to write instead.
-    """
-    address = parse(url, ("postgresql+advisory",), _OPTIONS)
-    return Place(
-        address,
-        # Together they are part of the name of a channel, which may have 63 characters.
-        address.name("schema", SCHEMA, 20),
-        address.name("table", TABLE, 20),
-        address.word("pooler", _POOLERS),
-    )
 
 
 def key_of(name: str) -> int:
@@ -72,15 +58,15 @@ def key_of(name: str) -> int:
 class AdvisoryStore:
     """Belongs to the event loop it was opened on."""
 
-    asker = None
+    thread_store = None
 
-    def __init__(self, place: Place, settings: Settings) -> None:
+    def __init__(self, address: PostgresAddress, settings: Settings) -> None:
         self.on_wake: Callable[[str, str], None] = _nobody
         self.on_gone: Callable[[str, str], None] = _nobody
         """Called with a token, or "" for all, and a reason: it is not held any more."""
-        self._place = place
+        self._address = address
         self._settings = settings
-        self._notes = Notes(place.schema, place.table)
+        self._notes = Notes(address.options["schema"], address.options["table"])
         self._patience = patience(settings.ttl, settings.connect_timeout)
         self._asks: dict[str, Ask] = {}
         """By token: whatever is held, wanted or asked for."""
@@ -106,18 +92,17 @@ class AdvisoryStore:
         )
 
     async def open(self) -> None:
-        place = self._place
         self._session = Session(
-            place.address,
+            self._address,
             self._notes,
             self._patience,
             self._settings.connect_timeout,
-            is_pooled=place.pooler == "session",
+            is_pooled=self._address.options["pooler"] == "session",
         )
         self._session.on_word, self._session.on_end = self._on_word, self._on_end
         self._session.needed = lambda: bool(self._held)
         try:
-            await self._session.line()
+            await self._session.pipeline()
         except BaseException:
             await self._session.close()
             raise
@@ -170,18 +155,18 @@ class AdvisoryStore:
                 self._end_in(lease.ask, ttl)
         return there
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         key, token = key_of(lease.ask.name), lease.ask.token
         if token not in self._held.get(key, ()):
             return False
-        answer = self._free(await self._session.line(), key, lease.ask)
+        answer = self._free(await self._session.pipeline(), key, lease.ask)
         ((was_there, _),) = await self._answered(answer)
         return was_there == b"t"
 
-    async def leave(self, ask: Ask) -> None:
-        self.forsake(ask)
+    async def withdraw(self, ask: Ask) -> None:
+        self.drop(ask)
 
-    def forsake(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """Take out whatever an ask has. What is asked next comes after it; and if the session ends before that is
         sent, all it had ends with it. So nobody needs to wait for it."""
         key = key_of(ask.name)
@@ -194,7 +179,7 @@ class AdvisoryStore:
     # Seeing.
 
     async def look(self, name: str) -> Explanation:
-        holders: list[Seen] = []
+        holders: list[SeenHolder] = []
         for stamped, mode, since_s, pid, _, application in await self._ask(self._notes.look, key_of(name)):
             said = stamped.decode() if stamped is not None else _stranger(pid, application)
             kind = "S" if mode == b"ShareLock" else "X"
@@ -203,7 +188,8 @@ class AdvisoryStore:
         return explanation(name, holders)
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Who holds it is told to let go; if it does not, its connection is ended, and all it holds with it."""
+        """Who holds it is told to release it; if it does not, its connection is ended, and all it holds with
+        it."""
         asked = await self._holders(name)
         for pid, token in asked:
             await self._ask(b"SELECT pg_notify($1, $2)", f"{self._notes.channel}{pid}", f"{_BREAK}{token}")
@@ -260,37 +246,37 @@ class AdvisoryStore:
         notes, shared = self._notes, ask.terms.shared
         stamped = stamp(self._settings.who, ask.owner, ask.terms.meta)
         try:
-            line = await self._session.line()
+            pipeline = await self._session.pipeline()
             statement = notes.take_shared if shared else notes.take
-            ((ok,),) = await line.ask(statement, key, ask.token, stamped, waits)
+            ((ok,),) = await pipeline.ask(statement, key, ask.token, stamped, waits)
         except Rejected as error:
             # What a statement takes stays taken, also if it fails later.
-            line.ask(notes.undo_shared if shared else notes.undo, key)
-            raise refusal(error, self._place.address) from error
-        if line.ended.is_set():
-            raise OutcomeUnknown(f"{self._place.address}: the connection was lost: {line.why}")
+            pipeline.ask(notes.undo_shared if shared else notes.undo, key)
+            raise refusal(error, self._address) from error
+        if pipeline.ended.is_set():
+            raise OutcomeUnknown(f"{self._address}: the connection was lost: {pipeline.why}")
         return ok == b"t"
 
-    def _free(self, line: Line, key: int, ask: Ask) -> "asyncio.Future[list[Row]]":
-        answer = line.ask(self._notes.free, key, ask.token)
+    def _free(self, pipeline: Pipeline, key: int, ask: Ask) -> "asyncio.Future[list[Row]]":
+        answer = pipeline.ask(self._notes.free, key, ask.token)
         self._asks.pop(ask.token, None)
         self._unheld(key, ask)
         return answer
 
     async def _ask(self, statement: bytes, *params: Param) -> list[Row]:
-        return await self._answered((await self._session.line()).ask(statement, *params))
+        return await self._answered((await self._session.pipeline()).ask(statement, *params))
 
     async def _answered(self, answer: "asyncio.Future[list[Row]]") -> list[Row]:
         try:
             return await answer
         except Rejected as error:
-            raise refusal(error, self._place.address) from error
+            raise refusal(error, self._address) from error
 
     # What happens.
 
     def _end_in(self, ask: Ask, ttl: float) -> None:
         self._cancel_timer(ask.token)
-        self._timers[ask.token] = asyncio.get_running_loop().call_later(ttl, self.forsake, ask)
+        self._timers[ask.token] = asyncio.get_running_loop().call_later(ttl, self.drop, ask)
 
     def _cancel_timer(self, token: str) -> None:
         timer = self._timers.pop(token, None)
@@ -302,7 +288,7 @@ class AdvisoryStore:
         ask = self._asks.get(token)
         if ask is not None and is_broken:
             self.on_gone(token, "it was taken away by an operator")
-            self.forsake(ask)
+            self.drop(ask)
         elif ask is not None:
             self.on_wake(ask.name, token)
 

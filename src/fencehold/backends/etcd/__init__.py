@@ -8,14 +8,14 @@ Under the prefix of the URL there is
     clients/<client>/                       the witness of a client: gone when its lease is
     clients/<client>/<token>                a notice: an operator has taken that hold away
 
-and all of a client's keys go with its one lease. `keys` says where things are, `records` how they look, `queues`
-who is next; `batches` carries asks together, `watches` hears of changes, `session` is a client's lease, `turns` is
-one ask; `looking` shows names, `sweeping` finds what is not as it should be, and `locking` is the port.
+and all of a client's keys go with its one lease. `queues` says where things are, how they look and who is next;
+`calls` carries transactions together and hears of changes, `session` is a client's lease, `queue_entry` is one
+ask; `inspection` shows names, and `backend` is the port.
 """
 
-from fencehold.backends.etcd.locking import EtcdBackend
+from fencehold.backends.etcd.backend import EtcdBackend
 from fencehold.backends.port import Settings
-from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.address import LOCKS, EtcdAddress
 
 __all__ = ["EtcdBackend", "backend"]
 
@@ -26,4 +26,4 @@ def backend(url: str, settings: Settings) -> EtcdBackend:
     Raises:
         UsageError: the URL says something else; the message says what to write.
     """
-    return EtcdBackend(parse(url, compacts=False), settings)
+    return EtcdBackend(EtcdAddress.parse(url, LOCKS), settings)

@@ -1,20 +1,29 @@
-"""Who is next. etcd's revisions are the queue: whose key was made first comes first; its revision is the fence.
+"""The queue of a name: the keys it is made of, how an ask looks in one, and who is next.
 
-1. *A key that was made later never comes before.* So those before an ask only grow fewer, and what was once seen
-   of them, however old the sight, is at most too many.
-2. *A plain lock is had by the first of all.* One transaction says so: its key is still the one that was made, and
+1. A name is one segment, whatever is in it: `%` and `/` are written as in a URL. So the range of a name has the
+   keys of that name, and of no other that begins alike. The last segment says whose it is, which ask, and how many
+   permits: who is next is decided by keys alone.
+2. etcd's revisions are the queue: whose key was made first comes first; its revision is the fence. *A key that was
+   made later never comes before.* So those before an ask only grow fewer, and what was once seen of them, however
+   old the sight, is at most too many.
+3. *A plain lock is held by the first of all.* One transaction says so: its key is still the one that was made, and
    none in the range was made before it. It is a writing one, which etcd's members agree upon, and not a mere read.
-3. *A permit is had by one with fewer before it than there are permits, and no plain lock among them.* Whoever saw
-   that makes sure, by a writing transaction, that its own key is still there: by law 1 nothing else can be wrong.
-4. *A key that went with its lease is not there*, so who waited on a lease that is gone has nothing to win with.
-5. *A tombstone is made with the key of its ask*, at the same revision: it is before all who come later, and never
-   before its own ask. Once the name is had it is on a lease of its own, which lasts for the least time.
+4. *A permit is held by one with fewer before it than there are permits, and no plain lock among them.* Who saw
+   that makes sure, by a writing transaction, that its own key is still there: by law 2 nothing else can be wrong.
+5. *A key that went with its lease is not there*, so who waited on a lease that is gone has nothing to win with.
+6. *A tombstone keeps a name for a least time*: a key beside that of the ask, made at the same revision. So it is
+   before all who come later, and never before its own ask. Once the name is granted it is on a lease of its own,
+   which lasts for the least time.
+7. The value of a key is one line of JSON, to be shown and for nothing else. Its instants are by the asker's time
+   of day, so they are as good as two such clocks agree; nothing is decided by them.
 """
 
+import time
 from typing import NamedTuple
 
-from fencehold.backends.etcd.batches import Told
-from fencehold.backends.etcd.keys import Span, limit_in, tombstone
+import msgspec
+
+from fencehold.backends.etcd.calls import KeyRange, TransactionResult, WatchedKeys
 from fencehold.drivers.etcd.transactions import (
     Message,
     delete,
@@ -30,8 +39,102 @@ from fencehold.drivers.etcd.transactions import (
     transaction,
 )
 
+_TOMBSTONE = b".kept"
+_SLASH_END = b"0"
+"""What follows the slash: the range of a segment ends there."""
 
-class Seen(NamedTuple):
+
+class LockKeys:
+    """The keys under one prefix."""
+
+    __slots__ = ("_clients", "locks")
+
+    def __init__(self, prefix: str) -> None:
+        root = prefix.encode()
+        self.locks = root + b"locks/"
+        self._clients = root + b"clients/"
+
+    def queue(self, name: str) -> KeyRange:
+        """All asks for a name."""
+        root = self.locks + name.replace("%", "%25").replace("/", "%2F").encode()
+        return KeyRange(root + b"/", root + _SLASH_END)
+
+    def client(self, client: int) -> KeyRange:
+        """The witness of a client, by which it begins, and its notices."""
+        root = self._clients + b"%016x" % client
+        return KeyRange(root + b"/", root + _SLASH_END)
+
+    def notice(self, client: int, token: str) -> bytes:
+        """Where a client is told that a hold was taken away."""
+        return self.client(client).start + token.encode()
+
+
+def entry_key(queue: KeyRange, client: int, token: str, limit: int) -> bytes:
+    """The key of one ask."""
+    return queue.start + b"%016x.%s.%d" % (client, token.encode(), limit)
+
+
+def tombstone(key: bytes) -> bytes:
+    """The key beside that of an ask that keeps its name for a least time."""
+    return key + _TOMBSTONE
+
+
+def is_tombstone(key: bytes) -> bool:
+    return key.endswith(_TOMBSTONE)
+
+
+def client_in(key: bytes) -> int:
+    """Whose ask it is, by the number of its session's lease; 0 if it is none of ours."""
+    text = key.rpartition(b"/")[2].partition(b".")[0]
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0
+
+
+def limit_in(key: bytes) -> int:
+    """How many permits the ask counts on; 0 for a plain lock."""
+    text = key.rpartition(b".")[2]
+    return int(text) if text.isdigit() else 0
+
+
+def token_in(key: bytes) -> str:
+    """The token of the ask, or of a notice."""
+    words = key.rpartition(b"/")[2].split(b".")
+    return words[min(1, len(words) - 1)].decode("utf-8", "replace")
+
+
+class EntryRecord(NamedTuple):
+    """What is shown of an ask."""
+
+    stamp: str
+    """Whose it is, as `seen.stamp` says it."""
+    since: float
+    """When it was asked for, or granted if it had to wait."""
+    ends: float | None = None
+    """When it ends by itself."""
+
+
+_NOBODY = EntryRecord("", 0.0)
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(tuple[str, float, float | None])
+
+
+def encode_entry(stamp: str, ttl: float | None) -> bytes:
+    """The value of an ask as of now."""
+    now = time.time()
+    return _encoder.encode((stamp, now, None if ttl is None else now + ttl))
+
+
+def decode_entry(value: bytes) -> EntryRecord:
+    """What a value says; nobody's, if it is none of ours."""
+    try:
+        return EntryRecord(*_decoder.decode(value))
+    except msgspec.DecodeError:
+        return _NOBODY
+
+
+class QueueSight(NamedTuple):
     """A queue as one ask saw it."""
 
     mine: int
@@ -44,17 +147,7 @@ class Seen(NamedTuple):
     """Who came first of all, if that was looked at."""
 
 
-class Await(NamedTuple):
-    """What to watch until it is worth looking again."""
-
-    span: Span
-    among: frozenset[bytes]
-    """Only the end of one of these matters; empty: whatever happens there does."""
-    changes: bool
-    """Not only deletions: a key is touched when its ask is granted."""
-
-
-def enter_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
+def enter_keeping(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
     """As `enter`, with a tombstone; where it stands in the queue must be looked for.
 
     Sent twice, and late, it must not put a tombstone back on the session's lease that has one of its own.
@@ -63,7 +156,7 @@ def enter_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
     return transaction([is_empty(*queue)], mine, [nested(transaction([is_absent(tombstone(key))], mine))])
 
 
-def attempt_keeping(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
+def attempt_keeping(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
     """As `attempt`, with a tombstone."""
     return transaction([is_empty(*queue)], [put(each, value, lease) for each in (key, tombstone(key))])
 
@@ -79,47 +172,47 @@ def remove(key: bytes, *, with_tombstone: bool) -> list[Message]:
     return [delete(key), delete(tombstone(key))] if with_tombstone else [delete(key)]
 
 
-def enter(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
+def enter(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
     """Have the name if nobody else has or wants it, else stand in its queue."""
     mine, limit = put(key, value, lease), limit_in(key)
     seen = [newest(*queue, limit + 2), oldest(*queue)] if limit else [newest(*queue, 2)]
     return transaction([is_empty(*queue)], [mine], [mine, *seen])
 
 
-def attempt(queue: Span, key: bytes, value: bytes, lease: int) -> Message:
+def attempt(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
     """Have a plain lock if nobody else has or wants it, else nothing."""
     return transaction([is_empty(*queue)], [put(key, value, lease)])
 
 
-def entered(told: Told, key: bytes) -> Seen:
+def entered(told: TransactionResult, key: bytes) -> QueueSight:
     """What came of either. `mine` is 0 where it must be looked for: it was sent twice, and others came."""
     revision = told.revision
     if told.succeeded:
-        return Seen(revision, (), revision)
+        return QueueSight(revision, (), revision)
     latest, *first = [keys_in(each) for each in told.responses[1:]] or [[]]
     if not latest or latest[0][0] != key:
-        return Seen(0, (), revision)
+        return QueueSight(0, (), revision)
     before = tuple(each for each, _ in latest[1:])
-    return Seen(latest[0][1], before, revision, first[0][0][0] if first else b"")
+    return QueueSight(latest[0][1], before, revision, first[0][0][0] if first else b"")
 
 
-def decide(queue: Span, key: bytes, mine: int, value: bytes, lease: int) -> Message:
+def decide(queue: KeyRange, key: bytes, mine: int, value: bytes, lease: int) -> Message:
     """Have a plain lock, if all before it are gone; else see who is there."""
     so = [is_created_at(key, mine), has_none_before(*queue, mine)]
     return transaction(so, [put(key, value, lease)], [newest(key, b"", 1), newest(*queue, 2, before=mine)])
 
 
-def look(queue: Span, key: bytes, mine: int) -> Message:
+def look(queue: KeyRange, key: bytes, mine: int) -> Message:
     """See who is before a permit."""
     limit = limit_in(key) or 1
     return transaction(then=[newest(key, b"", 1), newest(*queue, limit + 1, before=mine)])
 
 
-def looked(answer: Message, mine: int) -> Seen:
+def looked(answer: Message, mine: int) -> QueueSight:
     """What `decide` saw, if it did not have it, or `look`."""
     own, before = (keys_in(each) for each in answer.responses)
     is_there = bool(own) and own[0][1] == mine
-    return Seen(mine if is_there else 0, tuple(key for key, _ in before), answer.header.revision)
+    return QueueSight(mine if is_there else 0, tuple(key for key, _ in before), answer.header.revision)
 
 
 def touch(key: bytes, mine: int, value: bytes, lease: int) -> Message:
@@ -132,24 +225,24 @@ def make_sure(key: bytes, mine: int) -> Message:
     return transaction([is_created_at(key, mine)], [], [delete(key)])
 
 
-def is_had(seen: Seen, limit: int) -> bool:
+def is_granted(seen: QueueSight, limit: int) -> bool:
     """Whether those before an ask leave it a permit, or the lock."""
     return len(seen.before) < (limit or 1) and not any(limit_in(key) != limit for key in seen.before)
 
 
-def awaited(queue: Span, seen: Seen, limit: int) -> Await:
-    """What to wait for, where `is_had` says no."""
+def awaited(queue: KeyRange, seen: QueueSight, limit: int) -> WatchedKeys:
+    """What to wait for, where `is_granted` says no."""
     latest = seen.before[0]
     if not limit:
-        return Await(_alone(latest), frozenset(), changes=False)
+        return WatchedKeys(_alone(latest), frozenset(), changes=False)
     for key in seen.before:
         if limit_in(key) != limit:
-            return Await(_alone(key), frozenset(), changes=False)
+            return WatchedKeys(_alone(key), frozenset(), changes=False)
     if len(seen.before) == limit:
-        return Await(queue, frozenset(seen.before), changes=False)
+        return WatchedKeys(queue, frozenset(seen.before), changes=False)
     # The one before waits, too: it matters when it is granted, or gives up.
-    return Await(_alone(latest), frozenset(), changes=True)
+    return WatchedKeys(_alone(latest), frozenset(), changes=True)
 
 
-def _alone(key: bytes) -> Span:
-    return Span(key, b"")
+def _alone(key: bytes) -> KeyRange:
+    return KeyRange(key, b"")

@@ -3,26 +3,31 @@
 1. *Trust counts from when a renewal was sent* that was answered with a time to live.
 2. *An answer is not believed by itself.* A member that led once, and was cut off or paused, may answer a renewal
    of a lease that is long gone. So a transaction follows, which etcd's members must agree upon: it finds the
-   client's witness there, and was answered by the same member in the same term as the renewal. Then whoever
-   renewed the lease was the leader still after it had done so.
+   client's witness there, and was answered by the same member in the same term as the renewal. Then the member
+   that renewed the lease was the leader still after it had done so.
 3. *A session that is over stays over*: its lease was revoked or has expired, or the trust in it ran out. Its lease
-   is revoked then, so that what it had is free as soon as etcd hears of it. A hold is never taken anew; whoever
+   is revoked then, so that what it had is free as soon as etcd hears of it. A hold is never taken anew; who
    asks next has another session.
 4. *The end is heard of at once*, by a watch on the witness, which goes with the lease; and so is a hold that an
    operator takes away, by a notice beside it.
+5. *Each time the lease is renewed, what etcd has of the client is compared with what the client knows of.* A hold
+   whose key is gone is lost: somebody deleted it by hand. (A leader's memory only raises the doubt; a transaction
+   decides.) A key that nobody knows of is deleted when it is found so twice: a request that was held up on its
+   way, and arrived after its ask was withdrawn or its hold released, has put it there. Found once, it may be one
+   that is being deleted as it should be.
 """
 
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from fencehold.backends.etcd import queues
-from fencehold.backends.etcd.keys import Keys, token_in
-from fencehold.backends.etcd.queues import Await
-from fencehold.backends.etcd.watches import Watches
-from fencehold.drivers.etcd.cluster import Cluster, NoLease
+from fencehold.backends.etcd.calls import KeyWatches, WatchedKeys
+from fencehold.backends.etcd.queues import LockKeys, token_in
+from fencehold.backends.port import Lease
+from fencehold.drivers.etcd.client import EtcdClient, NoLease
 from fencehold.drivers.etcd.transactions import Message, is_absent, keys_in, newest, put, transaction
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.locks.clock import Clock
@@ -35,16 +40,16 @@ _RETRY_S = 0.05
 _NOTICES_MAX = 1_000
 
 
-class Owner(Protocol):
+class SessionOwner(Protocol):
     """Whose session it is."""
 
-    def on_over(self, session: "Session", reason: str) -> None:
+    def on_over(self, session: "EtcdSession", reason: str) -> None:
         """It is over, and all that it had is lost."""
 
-    def on_taken(self, session: "Session", token: str) -> None:
+    def on_taken(self, session: "EtcdSession", token: str) -> None:
         """A hold was taken away."""
 
-    def on_beat(self, session: "Session") -> None:
+    def on_beat(self, session: "EtcdSession") -> None:
         """It was renewed."""
 
 
@@ -53,10 +58,12 @@ def ttl_s_of(ttl: float) -> int:
     return max(TTL_S_MIN, math.ceil(ttl))
 
 
-class Session:
+class EtcdSession:
     """One lease."""
 
-    def __init__(self, cluster: Cluster, watches: Watches, keys: Keys, owner: Owner, clock: Clock) -> None:
+    def __init__(
+        self, cluster: EtcdClient, watches: KeyWatches, keys: LockKeys, owner: SessionOwner, clock: Clock
+    ) -> None:
         self.id = secrets.randbits(62) + 1
         self.trust = Trust(0.0, 0.0)
         self.ending = ""
@@ -168,7 +175,7 @@ class Session:
     # Hearing.
 
     async def _hear(self, revision: int) -> None:
-        wanted = Await(self._span, frozenset(), changes=True)
+        wanted = WatchedKeys(self._span, frozenset(), changes=True)
         while not self.ending:
             watch = self._watches.open(wanted, revision + 1)
             try:
@@ -202,28 +209,28 @@ class Session:
             self.end("its lease is gone: it had expired, or was revoked")
 
 
-class Sessions:
+class EtcdSessions:
     """The session of a client: one at a time, made when it is needed."""
 
-    def __init__(self, make: Callable[[], Awaitable[Session]]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[EtcdSession]]) -> None:
         self._make = make
-        self._session: Session | None = None
-        self._making: asyncio.Task[Session] | None = None
+        self._session: EtcdSession | None = None
+        self._making: asyncio.Task[EtcdSession] | None = None
 
     @property
-    def living(self) -> Session | None:
+    def living(self) -> EtcdSession | None:
         return self._session if self._session is not None and not self._session.ending else None
 
-    async def have(self) -> Session:
+    async def have(self) -> EtcdSession:
         """The one there is, or another.
 
         Raises:
-            Unavailable: there is none to be had.
+            Unavailable: there is none, and none can be made.
         """
         while (session := self.living) is None:
             if self._making is None:
                 self._making = asyncio.create_task(self._made())
-            # One for all who ask; whoever of them stops waiting does not stop it.
+            # One for all who ask; that one of them stops waiting does not stop it.
             making = self._making
             await asyncio.wait({making})
             if making.cancelled():
@@ -233,7 +240,7 @@ class Sessions:
                 break
         return session
 
-    async def close(self) -> Session | None:
+    async def close(self) -> EtcdSession | None:
         """Leave nothing running; returns the session that there was."""
         if self._making is not None:
             self._making.cancel()
@@ -243,7 +250,7 @@ class Sessions:
             await self._session.close()
         return session
 
-    async def _made(self) -> Session:
+    async def _made(self) -> EtcdSession:
         try:
             if self._session is not None:
                 await self._session.close()
@@ -256,3 +263,36 @@ class Sessions:
 def _voice(answer: Message) -> tuple[int, int]:
     """Who said it, and in which term."""
     return answer.header.member_id, answer.header.raft_term
+
+
+class Sweeper:
+    """Of one client."""
+
+    def __init__(self, cluster: EtcdClient, root: bytes, is_known: Callable[[bytes], bool]) -> None:
+        self._cluster = cluster
+        self._root = root
+        """What all keys begin with that asks have."""
+        self._is_known = is_known
+        self._strays: set[bytes] = set()
+
+    async def sweep(self, lease: int, held: Sequence[tuple[bytes, Lease]]) -> list[Lease]:
+        """Delete what nobody knows of; returns the holds that are gone.
+
+        Raises:
+            Unavailable, OutcomeUnknown: nothing is known to be gone.
+        """
+        there = set(await self._cluster.keys_of_lease(lease))
+        strays = {key for key in there if key.startswith(self._root) and not self._is_known(key)}
+        for key in strays & self._strays:
+            await self._cluster.delete(key, b"")
+        self._strays = strays
+        return await self._gone((key, each) for key, each in held if key not in there)
+
+    async def _gone(self, doubted: Iterable[tuple[bytes, Lease]]) -> list[Lease]:
+        gone = []
+        for key, lease in doubted:
+            if not lease.ending:
+                answer = await self._cluster.transact(queues.make_sure(key, lease.fence))
+                if not answer.message.succeeded:
+                    gone.append(lease)
+        return gone

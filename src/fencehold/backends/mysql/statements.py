@@ -7,8 +7,8 @@
    not touch it. A new counter begins at the time of day in microseconds: tables that were lost do not set it back.
 3. What has expired is deleted *before* it is counted who is there. A renewal that comes at the same moment either
    is seen, or finds its lease gone.
-4. An ask that may yet arrive, though nobody waits for it any more, finds a *grave* where its place in the queue
-   would be, and is not granted. A grave is a place behind everybody: it is in nobody's way.
+4. An ask that may yet arrive, though nobody waits for it any more, finds a *tombstone* where its place in the
+   queue would be, and is not granted. A tombstone is a place behind everybody: it is in nobody's way.
 5. Times are the server's, in microseconds of UTC. The time of a step is that at which it began to wait for locks:
    too early, if anything, which ends a lease of its own earlier and those of others later.
 6. Values are numbers, or bytes written in hexadecimal: there is nothing to escape.
@@ -18,13 +18,13 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fencehold.backends.turns import ALIVE_S
+from fencehold.backends.lease.queue_order import ALIVE_S
 
 US = 1_000_000
 COUNTERS = 16
 NAME_BYTES_MAX = 1_024
-_GRAVE = (1 << 63) - 1
-_GRAVE_S = 300
+_TOMBSTONE = (1 << 63) - 1
+_TOMBSTONE_S = 300
 _PURGED_MAX = 200
 
 _NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -54,7 +54,7 @@ SESSION = (
 )
 
 
-class Wanted(NamedTuple):
+class WantedLease(NamedTuple):
     """What one acquire wants."""
 
     name: str
@@ -66,14 +66,14 @@ class Wanted(NamedTuple):
     waits: bool
 
 
-def take(asks: Sequence[Wanted]) -> str:
+def take(asks: Sequence[WantedLease]) -> str:
     """Grant names, or have asks stand in the queue. Each gives one row: the fence or 0, how many are ahead, and
     another limit, with commas between."""
     steps = [step for wanted in asks for step in _take(wanted)]
     return ";\n".join(["START TRANSACTION", *steps, "COMMIT"])
 
 
-def _take(wanted: Wanted) -> list[str]:
+def _take(wanted: WantedLease) -> list[str]:
     name, token, ttl, stamp = _bytes(wanted.name), _bytes(wanted.token), _us(wanted.ttl), _bytes(wanted.stamp)
     place = f"(SELECT ticket FROM fencehold_queue WHERE token = {token} AND alive > @now)"
     queues = f"@mine IS NULL AND NOT @grant AND @other = 0 AND {int(wanted.waits)}"
@@ -85,7 +85,7 @@ def _take(wanted: Wanted) -> list[str]:
         "INTO @mine, @ticket, @held, @locks, @limit, @ahead, @locks_ahead, @limit_ahead FROM "
         f"(SELECT {_counted(wanted.permits)} FROM fencehold_holds WHERE name = {name}) AS held, "
         f"(SELECT {_counted(wanted.permits)} FROM fencehold_queue WHERE name = {name} AND alive > @now "
-        f"AND ticket < COALESCE({place}, {_GRAVE})) AS ahead",
+        f"AND ticket < COALESCE({place}, {_TOMBSTONE})) AS ahead",
         f"SET @other = GREATEST(@limit, @limit_ahead), @grant = @mine IS NULL AND {_is_turn(wanted.permits)}",
         f"UPDATE fencehold_fences SET fence = @fence + 1 WHERE counter = {counter(wanted.name)} "
         f"AND (@grant OR ({queues} AND @ticket IS NULL))",
@@ -120,7 +120,7 @@ def stay(tokens: Iterable[str]) -> str:
     """Keep places in the queue."""
     return (
         f"UPDATE fencehold_queue SET alive = {_NOW} + {_ALIVE} "
-        f"WHERE token IN ({_list(tokens)}) AND alive > {_NOW} AND ticket < {_GRAVE}"
+        f"WHERE token IN ({_list(tokens)}) AND alive > {_NOW} AND ticket < {_TOMBSTONE}"
     )
 
 
@@ -138,31 +138,29 @@ def renew(tokens: Iterable[str], ttl: float) -> str:
     )
 
 
-def give(name: str, token: str, *, is_doubted: bool = False) -> str:
+def release(name: str, token: str, *, is_doubted: bool = False) -> str:
     """Free a name. Its first answer says whether it was had, its last who is next."""
     free = f"DELETE FROM fencehold_holds WHERE token = {_bytes(token)} AND expires > {_NOW}"
-    return ";\n".join([free, *(_buried(name, token) if is_doubted else ()), _next(name)])
+    return ";\n".join([free, *(_with_tombstone(name, token) if is_doubted else ()), _next(name)])
 
 
-def leave(name: str, token: str, *, is_doubted: bool = False) -> str:
+def withdraw(name: str, token: str, *, is_doubted: bool = False) -> str:
     """Take out all that an ask has. Its last answer says who is next."""
     if is_doubted:
-        return ";\n".join([*_buried(name, token), _next(name)])
+        return ";\n".join([*_with_tombstone(name, token), _next(name)])
     mine = f"WHERE token = {_bytes(token)}"
-    no_grave = f"ticket < {_GRAVE}"
-    return (
-        f"DELETE FROM fencehold_holds {mine};\nDELETE FROM fencehold_queue {mine} AND {no_grave};\n{_next(name)}"
-    )
+    place = f"{mine} AND ticket < {_TOMBSTONE}"
+    return f"DELETE FROM fencehold_holds {mine};\nDELETE FROM fencehold_queue {place};\n{_next(name)}"
 
 
-def _buried(name: str, token: str) -> list[str]:
-    until = f"@now + {_us(_GRAVE_S)}"
+def _with_tombstone(name: str, token: str) -> list[str]:
+    until = f"@now + {_us(_TOMBSTONE_S)}"
     return [
         "START TRANSACTION",
         _locked(name),
         f"DELETE FROM fencehold_holds WHERE token = {_bytes(token)}",
-        f"INSERT INTO fencehold_queue VALUES ({_bytes(token)}, {_bytes(name)}, 0, {_GRAVE}, @now, {until}, '') "
-        f"ON DUPLICATE KEY UPDATE ticket = {_GRAVE}, alive = {until}",
+        f"INSERT INTO fencehold_queue VALUES ({_bytes(token)}, {_bytes(name)}, 0, {_TOMBSTONE}, @now, {until}, '')"
+        f" ON DUPLICATE KEY UPDATE ticket = {_TOMBSTONE}, alive = {until}",
         "COMMIT",
     ]
 
@@ -191,7 +189,7 @@ def look(name: str) -> str:
         f"SELECT stamp, permits, fence, {_NOW} - since, expires - {_NOW} FROM fencehold_holds "
         f"WHERE {where} AND expires > {_NOW} ORDER BY fence; "
         f"SELECT stamp, permits, ticket, {_NOW} - since, alive - {_NOW} FROM fencehold_queue "
-        f"WHERE {where} AND alive > {_NOW} AND ticket < {_GRAVE} ORDER BY ticket"
+        f"WHERE {where} AND alive > {_NOW} AND ticket < {_TOMBSTONE} ORDER BY ticket"
     )
 
 
@@ -227,19 +225,19 @@ def _counted(permits: int) -> str:
 
 
 def _is_turn(permits: int) -> str:
-    """The rule of `turns`; and what is buried has none."""
+    """The rule of `queue_order`; and what has a tombstone is never next."""
     if not permits:
         rule = "@held = 0 AND @ahead = 0"
     else:
         limit = f"GREATEST(@limit, @limit_ahead) = 0 AND @held + @ahead < {permits}"
         rule = f"@locks = 0 AND @locks_ahead = 0 AND {limit}"
-    return f"COALESCE(@ticket, 0) < {_GRAVE} AND {rule}"
+    return f"COALESCE(@ticket, 0) < {_TOMBSTONE} AND {rule}"
 
 
 def _next(name: str) -> str:
     return (
         f"SELECT token FROM fencehold_queue WHERE name = {_bytes(name)} AND alive > {_NOW} "
-        f"AND ticket < {_GRAVE} ORDER BY ticket LIMIT 1"
+        f"AND ticket < {_TOMBSTONE} ORDER BY ticket LIMIT 1"
     )
 
 

@@ -1,8 +1,9 @@
 """`postgresql://`: a row for each name that is held, and the database's clock."""
 
-from fencehold.backends.leasing import Leasing
+from fencehold.backends.lease.backend import LeaseBackend
 from fencehold.backends.port import Backend, Settings
-from fencehold.backends.postgres.store import PostgresStore, place_of
+from fencehold.backends.postgres.store import SCHEME, PostgresStore
+from fencehold.drivers.postgres.address import PostgresAddress
 
 
 def backend(url: str, settings: Settings) -> Backend:
@@ -11,4 +12,4 @@ def backend(url: str, settings: Settings) -> Backend:
     Raises:
         UsageError: the URL cannot be read; the message says what to write instead.
     """
-    return Leasing(PostgresStore(place_of(url), settings), settings)
+    return LeaseBackend(PostgresStore(PostgresAddress.parse(url, SCHEME), settings), settings)

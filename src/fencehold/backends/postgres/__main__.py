@@ -1,4 +1,5 @@
-"""Prints what the backend needs in the database: for whoever may create it, if the program that locks may not."""
+"""Prints what the backend needs in the database: for an administrator, if the program that locks may not create
+it."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """The store: each step is one call of a function in the database; see `tables`.
 
-1. What an ask has sent and nobody waits for any more is withdrawn on the same line, so after it.
+1. What an ask has sent and nobody waits for any more is withdrawn on the same pipeline, so after it.
 2. A step that the database undid because of another one is tried again.
 3. Where a pooler may have each statement run on another connection nobody listens, and who waits tries again now
    and then instead.
@@ -12,19 +12,18 @@ import random
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from fencehold.backends.lease.explanation import SeenHolder, explanation, holder, stamp_of, waiting
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.postgres.lines import Lines
-from fencehold.backends.postgres.listening import Listening
 from fencehold.backends.postgres.tables import VERSION, is_made, making
-from fencehold.backends.seen import Seen, explanation, holder, stamp_of, waiting
-from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.postgres.address import POOLERS, Address, parse
-from fencehold.drivers.postgres.dial import Greeting, dial, told
+from fencehold.drivers.address import Scheme, identifier, whole, word
+from fencehold.drivers.postgres.address import FORM, POOLERS, PostgresAddress
 from fencehold.drivers.postgres.failures import AGAIN, Rejected, refusal
-from fencehold.drivers.postgres.line import Line, Param, Row
+from fencehold.drivers.postgres.pipeline import Param, Pipeline, Row, ask_safely, open_pipeline
+from fencehold.drivers.postgres.pool import Listener, PipelinePool
+from fencehold.drivers.postgres.server import ServerFacts
 from fencehold.errors import FenceholdError, PermissionDenied, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.views import Explanation, Waiting
@@ -37,76 +36,64 @@ CLOCKS = (
     "are still trusted, set back it makes them last longer; trust by the client's monotonic clock"
 )
 
-_OPTIONS = ("schema", "table", "connections", "replication", "pooler")
-_CONNECTIONS = 4
 _TRIES = 4
 _NAME_BYTES_MAX = 2_000
 """What goes into an index of Postgres beside a token."""
 _SWEEP_S = 60.0
 
 
-class Place(NamedTuple):
-    """Where the locks are."""
-
-    address: Address
-    schema: str
-    table: str
-    connections: int
-    replication: str
-    pooler: str
-
-    def function(self, name: str) -> str:
-        """A function of ours, as a statement names it."""
-        return f"{self.schema}.{self.table}_{name}_{VERSION}"
-
-
-def place_of(url: str) -> Place:
-    """Read a URL.
-
-    Raises:
-        UsageError: it cannot be read; the message says what to write instead.
-    """
-    address = parse(url, ("postgresql", "postgres"), _OPTIONS)
-    return Place(
-        address,
+SCHEME = Scheme(
+    names=("postgresql", "postgres"),
+    form=FORM,
+    port=5432,
+    options=(
         # Together they are part of names, which Postgres cuts at 63 characters.
-        address.name("schema", SCHEMA, 63),
-        address.name("table", TABLE, 40),
-        address.number("connections", _CONNECTIONS, 64),
-        address.word("replication", REPLICATIONS),
-        address.word("pooler", POOLERS),
-    )
+        identifier("schema", SCHEMA, length_max=63),
+        identifier("table", TABLE, length_max=40),
+        whole("connections", 4, most=64),
+        word("replication", REPLICATIONS),
+        word("pooler", POOLERS),
+    ),
+    hosts_min=0,
+    has_usual_host=True,
+)
 
 
 class PostgresStore:
     """Belongs to the event loop it was opened on."""
 
-    asker = None
+    thread_store = None
 
-    def __init__(self, place: Place, settings: Settings) -> None:
+    def __init__(self, address: PostgresAddress, settings: Settings) -> None:
         self.on_wake: Callable[[str, str], None] = _nobody
-        self._place = place
+        self._address = address
+        self._options = address.options
+        self._schema, self._table = address.options["schema"], address.options["table"]
         self._settings = settings
         self._answer_s = settings.connect_timeout
         self._waiting: dict[str, str] = {}
         """The names that are waited for, by token."""
-        self._unanswered: WeakValueDictionary[str, Line] = WeakValueDictionary()
+        self._unanswered: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
         """Where something was sent for an ask that nobody waits for any more."""
         self._is_pooled = False
         self._sweeping: asyncio.Task[None] | None = None
-        call = place.function
+
+        def call(step: str) -> str:
+            """A function of ours, as a statement names it."""
+            return f"{self._schema}.{self._table}_{step}_{VERSION}"
+
         self._take = f"SELECT * FROM {call('take')}($1, $2, $3, $4, $5, $6, $7, $8)".encode()
         self._renew = f"SELECT {call('renew')}($1, $2)".encode()
         self._give = f"SELECT {call('give')}($1, $2)".encode()
         self._leave = f"SELECT {call('leave')}($1, $2)".encode()
         self._break = f"SELECT {call('break')}($1, $2)".encode()
         self._sweep = f"SELECT {call('sweep')}()".encode()
-        self._look = _LOOK.format(table=f"{place.schema}.{place.table}").encode()
+        self._look = _LOOK.format(table=f"{self._schema}.{self._table}").encode()
 
     @property
     def guarantees(self) -> Guarantees:
         # With an asynchronous standby a promotion takes back the last commits: grants, and the fences they drew.
-        keeps = self._place.replication == "synchronous"
+        keeps = self._options["replication"] == "synchronous"
         return Guarantees(
             backend="postgresql",
             linearizable=keeps,
@@ -122,26 +109,28 @@ class PostgresStore:
         )
 
     async def open(self) -> None:
-        line, greeting = await dial(self._place.address, self._settings.connect_timeout, self._answer_s)
+        first, facts, is_pooled = await open_pipeline(
+            self._address, self._settings.connect_timeout, self._answer_s
+        )
         try:
-            self._check(greeting)
-            await self._make_tables(line)
+            self._check(facts)
+            await self._make_tables(first)
         except BaseException:
-            line.end("it was not wanted")
+            first.end("it was not wanted")
             raise
-        pooler = self._place.pooler
-        self._is_pooled = pooler == "transaction" or (pooler == "detect" and greeting.is_pooled)
-        self._lines = Lines(self._dial, self._place.connections, line)
+        pooler = self._options["pooler"]
+        self._is_pooled = pooler == "transaction" or (pooler == "detect" and is_pooled)
+        self._pool = PipelinePool(self._connect, self._options["connections"], first)
         channel = f"fencehold_{secrets.token_hex(8)}"
-        self._listening = Listening(self._dial, channel, self._on_word, self._wake_all)
+        self._listener = Listener(self._connect, channel, self._on_word, self._wake_all)
         self._sweeping = asyncio.create_task(self._sweep_now_and_then())
 
     async def close(self) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
-        await self._listening.close()
-        await self._lines.close()
+        await self._listener.close()
+        await self._pool.close()
 
     # Steps.
 
@@ -149,7 +138,7 @@ class PostgresStore:
         terms = ask.terms
         mode = "P" if terms.limit else "S" if terms.shared else "X"
         stamped = stamp_of(self._settings.who, ask)
-        channel = self._listening.channel
+        channel = self._listener.channel
         words = (_checked(ask.name), ask.token, mode, terms.limit, ttl, waits, channel, stamped)
         if waits:
             self._waiting[ask.token] = ask.name
@@ -164,7 +153,7 @@ class PostgresStore:
             self._waiting.pop(ask.token, None)
             return Taken(int(fence))
         if waits and not self._is_pooled:
-            self._listening.begin()
+            self._listener.begin()
         return Busy(float(retry_s or 0) if channel else None)
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
@@ -173,18 +162,18 @@ class PostgresStore:
         there = {_text(token) for (token,) in rows}
         return [lease.ask.token in there for lease in leases]
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         token = lease.ask.token
         ((was_there,),) = await self._step(self._give, lease.ask.name, token, token=token)
         return was_there == b"t"
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         self._waiting.pop(ask.token, None)
-        line = self._unanswered.pop(ask.token, None)
-        await self._step(self._leave, ask.name, ask.token, line=line)
+        pipeline = self._unanswered.pop(ask.token, None)
+        await self._step(self._leave, ask.name, ask.token, pipeline=pipeline)
 
     async def look(self, name: str) -> Explanation:
-        holders: list[Seen] = []
+        holders: list[SeenHolder] = []
         queue: list[Waiting] = []
         for what, stamped, fence, mode, limit, since_s, left_s, _ in await self._step(self._look, _checked(name)):
             text, kind, since, left = _text(stamped), _text(mode), float(since_s or 0), float(left_s or 0)
@@ -200,19 +189,19 @@ class PostgresStore:
         return int(above or 0)
 
     async def _step(
-        self, statement: bytes, *params: Param, line: Line | None = None, token: str = ""
+        self, statement: bytes, *params: Param, pipeline: Pipeline | None = None, token: str = ""
     ) -> list[Row]:
         for turn in range(1, _TRIES + 1):
-            if line is None or line.ended.is_set():
-                line = await self._lines.pick()
+            if pipeline is None or pipeline.ended.is_set():
+                pipeline = await self._pool.pick()
             try:
-                return await line.ask(statement, *params)
+                return await pipeline.ask(statement, *params)
             except Rejected as error:
                 if error.sqlstate not in AGAIN or turn == _TRIES:
-                    raise refusal(error, self._place.address) from error
+                    raise refusal(error, self._address) from error
             except asyncio.CancelledError:
                 if token:
-                    self._unanswered[token] = line
+                    self._unanswered[token] = pipeline
                 raise
         raise AssertionError("unreachable")
 
@@ -229,41 +218,41 @@ class PostgresStore:
 
     # Connections.
 
-    async def _dial(self) -> Line:
-        line, greeting = await dial(self._place.address, self._settings.connect_timeout, self._answer_s)
+    async def _connect(self) -> Pipeline:
+        made, facts, _ = await open_pipeline(self._address, self._settings.connect_timeout, self._answer_s)
         try:
-            self._check(greeting)
+            self._check(facts)
         except FenceholdError:
-            line.end("it was not wanted")
+            made.end("it was not wanted")
             raise
-        return line
+        return made
 
-    def _check(self, greeting: Greeting) -> None:
-        if self._place.replication == "asynchronous":
+    def _check(self, facts: ServerFacts) -> None:
+        if self._options["replication"] == "asynchronous":
             return
-        if not greeting.keeps:
+        if not facts.syncs:
             raise UsageError(
-                f"{self._place.address}: fsync is off, so a crash takes back what was granted, and fences: switch "
+                f"{self._address}: fsync is off, so a crash takes back what was granted, and fences: switch "
                 "it on; or say replication=asynchronous in the URL, and use tier EFFICIENCY"
             )
-        if self._place.address.host_count > 1 and not greeting.is_replicated:
+        if self._address.host_count > 1 and not facts.is_replicated:
             raise UsageError(
-                f"{self._place.address}: several servers are named, but commits wait for no standby "
+                f"{self._address}: several servers are named, but commits wait for no standby "
                 "(synchronous_standby_names is empty), so a promotion takes back what was granted, and fences: "
                 "name the standbys there; or say replication=asynchronous in the URL, and use tier EFFICIENCY"
             )
 
-    async def _make_tables(self, line: Line) -> None:
-        place = self._place
-        ((there,),) = await told(line, place.address, is_made(place.schema, place.table))
+    async def _make_tables(self, pipeline: Pipeline) -> None:
+        schema, table = self._schema, self._table
+        ((there,),) = await ask_safely(pipeline, self._address, is_made(schema, table))
         if there == b"t":
             return
         try:
-            await told(line, place.address, making(place.schema, place.table))
+            await ask_safely(pipeline, self._address, making(schema, table))
         except PermissionDenied as error:
             raise PermissionDenied(
-                f"{error}; the tables are not there, and this user may not make them: have whoever may run what "
-                f"this prints: python -m fencehold.backends.postgres {place.schema} {place.table}"
+                f"{error}; the tables are not there, and this user may not make them: have somebody who may run "
+                f"what this prints: python -m fencehold.backends.postgres {schema} {table}"
             ) from error
 
     async def _sweep_now_and_then(self) -> None:

@@ -10,12 +10,12 @@
    there is on disk.
 5. *The queue goes by tickets.* A name that is free belongs to the first in the queue who is alive: who has been
    heard of in the last ten seconds, or in the last five after it was told that it is its turn. Who is not, is
-   removed by whoever comes next.
+   removed by the next one to come.
 6. *A release tells nobody unless somebody waits*: notifications go one commit at a time in all of a server.
 7. Nothing depends on what a session has set: whether commits wait for the disk is set in each transaction, and
    the functions refuse any isolation but READ COMMITTED.
 
-`python -m fencehold.backends.postgres [schema [table]]` prints it, for whoever may create it.
+`python -m fencehold.backends.postgres [schema [table]]` prints it, for an administrator who may create it.
 """
 
 from importlib.resources import files

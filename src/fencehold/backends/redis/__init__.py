@@ -1,9 +1,9 @@
 """`redis://`: locks in one Redis, or in the master that Sentinel names. See `store` for the rules it obeys."""
 
-from fencehold.backends.leasing import Leasing
+from fencehold.backends.lease.backend import LeaseBackend
 from fencehold.backends.port import Backend, Settings
-from fencehold.backends.redis.address import parse
 from fencehold.backends.redis.store import RedisStore
+from fencehold.drivers.resp.address import RedisAddress
 
 
 def backend(url: str, settings: Settings) -> Backend:
@@ -12,4 +12,4 @@ def backend(url: str, settings: Settings) -> Backend:
     Raises:
         UsageError: the URL makes no sense; the message says what to write instead.
     """
-    return Leasing(RedisStore(parse(url), settings), settings)
+    return LeaseBackend(RedisStore(RedisAddress.parse(url), settings), settings)

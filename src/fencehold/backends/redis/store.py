@@ -3,7 +3,7 @@
 1. *A lock is a key of that name*, set only if it is absent, with the ask's token in it and a time after which
    Redis deletes it: other libraries that lock the same key so exclude us, and we them.
 2. *Every step is one script*, so it is done whole or not at all, in one round trip.
-3. *Those who wait stand in a queue in Redis.* A name that is free is granted to the first of them only; whoever
+3. *Those who wait stand in a queue in Redis.* A name that is free is granted to the first of them only; who
    frees it calls that one, by a message on the one channel of its client, on the connection that carries its
    commands, too. Who is not connected any more is passed over then. One who hangs is after two seconds, by the
    next who asks; those who wait ask every two seconds. So one that died costs the next nothing, and one that hangs
@@ -17,35 +17,66 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from fencehold.backends.lease import explanation as seen
+from fencehold.backends.lease.explanation import stamp
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.backends.redis import scripts
-from fencehold.backends.redis.address import Address
-from fencehold.backends.redis.asker import RedisAsker, Step, Steps
-from fencehold.backends.redis.records import explained
-from fencehold.backends.seen import stamp
-from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.resp.dial import Dial, SentinelDial, answer, dial
-from fencehold.drivers.resp.line import Line, Word
-from fencehold.drivers.resp.link import Link, Script
+from fencehold.backends.redis.thread_store import RedisThreadStore, ScriptCall, ScriptCalls
+from fencehold.drivers.resp.address import RedisAddress
+from fencehold.drivers.resp.client import RespClient, Script
+from fencehold.drivers.resp.connection import Connect, RespConnection, SentinelConnect, Word, ask, connect
 from fencehold.errors import QueueFull, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.terms import ms_of
-from fencehold.locks.views import Explanation
+from fencehold.locks.views import Explanation, Waiting
 
-_stamp = lru_cache(maxsize=1_024)(stamp)
-"""Who asks once asks again."""
+_HOLDER_WORDS = 4
+_WAITER_WORDS = 5
 _TOKEN_CHARS = 32
 _RENEWED_AT_ONCE = 256
 """One script renews no more: Redis does nothing else while it runs."""
 _ANSWER_S_MIN = 0.25
 _JITTER = 1.25
-"""Whoever waits adds up to a quarter to what it is told: so that it is not late, it is told less."""
+"""Who waits adds up to a quarter to what it is told, as jitter: so that it is not late, it is told less."""
+
+
+def _explained(name: str, reply: Any) -> Explanation:
+    """Read the answer of the script that looks."""
+    at, limit, holders, queue = reply
+    return seen.explanation(
+        name,
+        [_holder(value.decode("utf-8", "replace"), left, at, int(limit)) for value, left in holders],
+        [_waiting(place, record.decode(), at, name, int(limit)) for place, record in enumerate(queue) if record],
+    )
+
+
+def _holder(value: str, left_ms: int, at_ms: int, limit: int) -> seen.SeenHolder:
+    words = value.split(" ", _HOLDER_WORDS - 1)
+    left = left_ms / 1000 if left_ms >= 0 else None
+    mode = "P" if limit else "X"
+    if len(words) < _HOLDER_WORDS or not (words[1].isdecimal() and words[2].isdecimal()):
+        # Of another library: who it is, it does not say.
+        return seen.holder("", fence=0, mode=mode, limit=limit, held_for=None, left=left)
+    _, fence, granted, stamp = words
+    held_for = max(0.0, (at_ms - int(granted)) / 1000)
+    return seen.holder(stamp, fence=int(fence), mode=mode, limit=limit, held_for=held_for, left=left)
+
+
+def _waiting(place: int, record: str, at_ms: int, name: str, limit: int) -> Waiting:
+    _, _, since, _, stamp = record.split(" ", _WAITER_WORDS - 1)
+    waited_for = max(0.0, (at_ms - int(since)) / 1000)
+    return seen.waiting(place, stamp, mode="P" if limit else "X", name=name, waited_for=waited_for, left=None)
+
+
+_stamp = lru_cache(maxsize=1_024)(stamp)
+"""Who asks once asks again."""
 
 
 class RedisStore:
     """A store in the sense of `store`."""
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: RedisAddress, settings: Settings) -> None:
         self._address = address
         self._settings = settings
         self._prefix = address.prefix
@@ -55,7 +86,7 @@ class RedisStore:
         self._waiting: dict[str, str] = {}
         """The names of those who wait, by token."""
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
-        self.asker = self._make_asker()
+        self.thread_store = self._make_thread_store()
         """For threads that ask by themselves; not where sentinels know whom to ask."""
 
     @property
@@ -74,17 +105,19 @@ class RedisStore:
         )
 
     async def open(self) -> None:
-        self._link = Link(self._dial(), str(self._address), greet=self._subscribe, on_message=self._on_message)
-        self._link.start()
+        self._client = RespClient(
+            self._connector(), str(self._address), greet=self._subscribe, on_message=self._on_message
+        )
+        self._client.start()
         try:
-            await self._link.reached()
+            await self._client.reached()
         except BaseException:
-            await self._link.close()
+            await self._client.close()
             raise
-        self._link.on_again = self._on_again
+        self._client.on_again = self._on_again
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     # Steps.
 
@@ -92,9 +125,9 @@ class RedisStore:
         if waits:
             self._waiting[ask.token] = ask.name
         try:
-            reply = await self._link.run(*self._taking(ask, ttl, waits=waits))
+            reply = await self._client.run(*self._taking(ask, ttl, waits=waits))
         except BaseException:
-            # Whoever waits on tries again soon without being told.
+            # Who goes on waiting tries again soon without being told.
             self._waiting.pop(ask.token, None)
             raise
         return self._taken(ask, reply)
@@ -108,18 +141,18 @@ class RedisStore:
                 kept |= zip(some, await self._renew(script, some, ttl), strict=True)
         return [kept[lease] for lease in leases]
 
-    async def give(self, lease: Lease) -> bool:
-        return bool(await self._link.run(*self._freeing(lease.ask)))
+    async def release(self, lease: Lease) -> bool:
+        return bool(await self._client.run(*self._freeing(lease.ask)))
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         self._waiting.pop(ask.token, None)
-        await self._link.run(*self._freeing(ask))
+        await self._client.run(*self._freeing(ask))
 
     async def look(self, name: str) -> Explanation:
-        return explained(name, await self._link.run(scripts.LOOK, self._keys(name), ()))
+        return _explained(name, await self._client.run(scripts.LOOK, self._keys(name), ()))
 
     async def break_hold(self, name: str, fence: int) -> int:
-        return int(await self._link.run(scripts.BREAK, self._keys(name), (fence, name)))
+        return int(await self._client.run(scripts.BREAK, self._keys(name), (fence, name)))
 
     # Inside.
 
@@ -133,15 +166,15 @@ class RedisStore:
             *self._counter,
         )
 
-    def _taking(self, ask: Ask, ttl: float, *, waits: bool = False) -> Step:
+    def _taking(self, ask: Ask, ttl: float, *, waits: bool = False) -> ScriptCall:
         """A take."""
         terms = ask.terms
         words: list[Word] = [ask.token, ms_of(ttl), int(waits), self._channel, ask.name]
         words.append(_stamp(self._settings.who, ask.owner, terms.meta, terms.at_least))
         if not terms.limit:
-            return Step(scripts.TAKE, self._keys(ask.name), words)
+            return ScriptCall(scripts.TAKE, self._keys(ask.name), words)
         words.append(terms.limit)
-        return Step(scripts.TAKE_PERMIT, self._keys(ask.name), words)
+        return ScriptCall(scripts.TAKE_PERMIT, self._keys(ask.name), words)
 
     def _taken(self, ask: Ask, reply: Any) -> Taken | Busy:
         """What the answer to it says."""
@@ -161,34 +194,34 @@ class RedisStore:
         for lease in leases:
             name, _, _, permits, *_ = self._keys(lease.ask.name)
             keys += (name, permits) if lease.terms.limit else (name,)
-        kept = await self._link.run(script, keys, (ms_of(ttl), *(lease.ask.token for lease in leases)))
+        kept = await self._client.run(script, keys, (ms_of(ttl), *(lease.ask.token for lease in leases)))
         return [bool(each) for each in kept]
 
-    def _freeing(self, ask: Ask) -> Step:
+    def _freeing(self, ask: Ask) -> ScriptCall:
         """A release, or a withdrawal."""
         script = scripts.FREE_PERMIT if ask.terms.limit else scripts.FREE
-        return Step(script, self._keys(ask.name), (ask.token, ask.name))
+        return ScriptCall(script, self._keys(ask.name), (ask.token, ask.name))
 
-    # The link.
+    # The client.
 
-    def _make_asker(self) -> RedisAsker | None:
+    def _make_thread_store(self) -> RedisThreadStore | None:
         if self._address.sentinels:
             return None
-        steps = Steps(self._taking, self._taken, self._freeing)
-        return RedisAsker(self._address.server, steps, self._settings.connect_timeout, self._answer_s())
+        steps = ScriptCalls(self._taking, self._taken, self._freeing)
+        return RedisThreadStore(self._address.server, steps, self._settings.connect_timeout, self._answer_s())
 
     def _answer_s(self) -> float:
         return min(self._settings.connect_timeout, max(self._settings.ttl / 3, _ANSWER_S_MIN))
 
-    def _dial(self) -> Dial:
+    def _connector(self) -> Connect:
         address, connect_s, answer_s = self._address, self._settings.connect_timeout, self._answer_s()
         if address.sentinels:
-            return SentinelDial(address.sentinels, address.service, address.server, connect_s, answer_s)
-        return lambda: dial(address.server, connect_s, answer_s)
+            return SentinelConnect(address.sentinels, address.service, address.server, connect_s, answer_s)
+        return lambda: connect(address.server, connect_s, answer_s)
 
-    async def _subscribe(self, line: Line) -> None:
+    async def _subscribe(self, connection: RespConnection) -> None:
         # To subscribe is answered with a message, if it is allowed: that it is done, the answer after it tells.
-        await answer(line, ("SUBSCRIBE", self._channel), ("PING",))
+        await ask(connection, ("SUBSCRIBE", self._channel), ("PING",))
 
     def _on_message(self, payload: bytes) -> None:
         self.on_wake(payload[_TOKEN_CHARS:].decode(), payload[:_TOKEN_CHARS].decode())

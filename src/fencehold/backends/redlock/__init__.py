@@ -1,9 +1,9 @@
 """`redlock://`: locks in the majority of several Redises that know nothing of one another. See `store`."""
 
-from fencehold.backends.leasing import Leasing
+from fencehold.backends.lease.backend import LeaseBackend
 from fencehold.backends.port import Backend, Settings
-from fencehold.backends.redlock.address import parse
 from fencehold.backends.redlock.store import RedlockStore
+from fencehold.drivers.resp.address import RedlockAddress
 
 
 def backend(url: str, settings: Settings) -> Backend:
@@ -12,4 +12,4 @@ def backend(url: str, settings: Settings) -> Backend:
     Raises:
         UsageError: the URL makes no sense; the message says what to write instead.
     """
-    return Leasing(RedlockStore(parse(url), settings), settings)
+    return LeaseBackend(RedlockStore(RedlockAddress.parse(url), settings), settings)

@@ -1,7 +1,7 @@
 """Locks in the majority of several Redises: the algorithm that is known as Redlock.
 
-1. *A name is had by whoever has it in a majority.* All are asked at once, each for a time that is small against
-   the ttl, and nobody waits for those who are late once a majority has decided.
+1. *A name is held by the client that has it in a majority.* All are asked at once, each for a time that is small
+   against the ttl, and nobody waits for those who are late once a majority has decided.
 2. *A grant is trusted for its ttl from before the first was asked, less what clocks may drift*: a hundredth and
    two milliseconds, as published, and a little more, as everywhere here.
 3. *An attempt that failed is taken back from all*, also from those who did not answer, before the next; and the
@@ -19,26 +19,24 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from fencehold.backends import seen
+from fencehold.backends.lease import explanation as seen
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.redlock import scripts
-from fencehold.backends.redlock.address import Address
-from fencehold.backends.redlock.firsts import Firsts
-from fencehold.backends.redlock.poll import Poll, Question, Votes, failure
-from fencehold.backends.store import Busy, Taken
-from fencehold.drivers.resp.dial import dial
+from fencehold.backends.redlock import quorum
+from fencehold.backends.redlock.quorum import QuorumPoll, QuorumQuestion, Votes, failure
+from fencehold.drivers.resp.address import RedlockAddress
+from fencehold.drivers.resp.client import RespClient
+from fencehold.drivers.resp.connection import connect
 from fencehold.drivers.resp.failures import final_among
-from fencehold.drivers.resp.link import Link
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.guarantees import Guarantees
+from fencehold.locks.clock import Clock, clock
 from fencehold.locks.terms import ms_of
 from fencehold.locks.trust import margin
 from fencehold.locks.views import Explanation
 
-_stamp = lru_cache(maxsize=1_024)(seen.stamp)
-"""Who asks once asks again."""
 _RENEWED_AT_ONCE = 256
 _RETRY_S_MIN, _RETRY_S_MAX = 0.01, 0.2
 _ALIVE_S = 5 * _RETRY_S_MAX
@@ -50,21 +48,70 @@ _ANSWER_S_MIN = 0.25
 _VALUE_WORDS = 4
 
 
+class _FrontWaiter(NamedTuple):
+    token: str
+    asked_at: float
+
+
+class FrontWaiters:
+    """Those of one client."""
+
+    def __init__(self, alive_s: float, clock: Clock = clock) -> None:
+        self._alive_s = alive_s
+        self._clock = clock
+        self._firsts: dict[str, _FrontWaiter] = {}
+        self._asked: set[str] = set()
+        self._silent: set[str] = set()
+        """The tokens of those who wait: who has asked, and who never has."""
+
+    def may_ask(self, ask: Ask) -> bool:
+        """Whether an ask is the first for its name, or becomes it."""
+        now = self._clock()
+        first = self._firsts.get(ask.name)
+        if first is not None and first.token != ask.token and now - first.asked_at < self._alive_s:
+            if ask.token not in self._asked:
+                self._silent.add(ask.token)
+            return False
+        self._firsts[ask.name] = _FrontWaiter(ask.token, now)
+        self._silent.discard(ask.token)
+        return True
+
+    def asks(self, ask: Ask) -> bool:
+        """An ask that waits asks now; says whether it does so for the first time."""
+        is_new = ask.token not in self._asked
+        self._asked.add(ask.token)
+        return is_new
+
+    def leave(self, ask: Ask) -> bool:
+        """An ask waits no more; says whether it may have asked."""
+        first = self._firsts.get(ask.name)
+        if first is not None and first.token == ask.token:
+            del self._firsts[ask.name]
+        was_silent = ask.token in self._silent
+        self._silent.discard(ask.token)
+        self._asked.discard(ask.token)
+        return not was_silent
+
+
+_stamp = lru_cache(maxsize=1_024)(seen.stamp)
+"""Who asks once asks again."""
+
+
 class RedlockStore:
     """A store in the sense of `store`."""
 
-    asker = None
+    thread_store = None
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: RedlockAddress, settings: Settings) -> None:
         self._address = address
         self._settings = settings
         self._size = len(address.servers)
         self._quorum = self._size // 2 + 1
         self._node_s = address.node_s or min(max(settings.ttl / _NODES_PER_TTL, _NODE_S_MIN), _NODE_S_MAX)
-        self._links: list[Link] = []
+        self._clients: list[RespClient] = []
         self._late: set[asyncio.Task[None]] = set()
         """What some have yet to hear, who cannot be reached just now."""
-        self._firsts = Firsts(_ALIVE_S + 2 * self._node_s)
+        self._firsts = FrontWaiters(_ALIVE_S + 2 * self._node_s)
         self._attempts = itertools.count(1)
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
 
@@ -87,11 +134,12 @@ class RedlockStore:
     async def open(self) -> None:
         connect_s = self._settings.connect_timeout
         answer_s = min(connect_s, max(self._settings.ttl / 3, _ANSWER_S_MIN))
-        self._links = [
-            Link(partial(dial, server, connect_s, answer_s), str(server)) for server in self._address.servers
+        self._clients = [
+            RespClient(partial(connect, server, connect_s, answer_s), str(server))
+            for server in self._address.servers
         ]
-        for link in self._links:
-            link.start()
+        for client in self._clients:
+            client.start()
         try:
             await self._reach_quorum()
         except BaseException:
@@ -102,7 +150,7 @@ class RedlockStore:
         for task in tuple(self._late):
             task.cancel()
         await asyncio.gather(*self._late, return_exceptions=True)
-        await asyncio.gather(*(link.close() for link in self._links))
+        await asyncio.gather(*(client.close() for client in self._clients))
 
     # Steps.
 
@@ -128,7 +176,7 @@ class RedlockStore:
         terms = ask.terms
         stamped = _stamp(self._settings.who, ask.owner, terms.meta, terms.at_least)
         words = (ask.token, attempt, ms_of(ttl), stamped)
-        votes = await self._poll(Question(scripts.TAKE, (self._key(ask.name),), words), self._is_settled)
+        votes = await self._poll(QuorumQuestion(quorum.TAKE, (self._key(ask.name),), words), self._is_settled)
         if votes.yes() >= self._quorum:
             return Taken(validity=ttl - max(margin(ttl), drift(ttl)))
         await self._take_back(ask, attempt, votes.yes())
@@ -142,19 +190,19 @@ class RedlockStore:
             kept += await self._renew(leases[at : at + _RENEWED_AT_ONCE], ttl)
         return kept
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         votes = await self._free(lease.ask, lease.ask.token, self._is_settled)
         if not self._is_settled(votes.answers):
             raise failure(votes, self._quorum)
         return votes.yes() >= self._quorum
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         if not self._firsts.leave(ask):
             return
         self._has_most(await self._free(ask, ask.token, lambda _: False))
 
     async def look(self, name: str) -> Explanation:
-        votes = self._has_most(await self._poll(Question(scripts.LOOK, (self._key(name),)), lambda _: False))
+        votes = self._has_most(await self._poll(QuorumQuestion(quorum.LOOK, (self._key(name),)), lambda _: False))
         owners = Counter(_owner(value) for _, _, value in votes.answers if value)
         for owner, count in owners.items():
             if count >= self._quorum:
@@ -163,7 +211,7 @@ class RedlockStore:
         return seen.explanation(name, [])
 
     async def break_hold(self, name: str, fence: int) -> int:
-        self._has_most(await self._poll(Question(scripts.BREAK, (self._key(name),)), lambda _: False))
+        self._has_most(await self._poll(QuorumQuestion(quorum.BREAK, (self._key(name),)), lambda _: False))
         return 0
 
     # Inside.
@@ -176,13 +224,13 @@ class RedlockStore:
         yes = sum(1 for each in answers if each)
         return yes >= self._quorum or len(answers) - yes > self._size - self._quorum
 
-    async def _poll(self, question: Question, is_decided: Callable[[list[Any]], bool]) -> Votes:
-        return await Poll(self._links, question, is_decided).result(self._node_s)
+    async def _poll(self, question: QuorumQuestion, is_decided: Callable[[list[Any]], bool]) -> Votes:
+        return await QuorumPoll(self._clients, question, is_decided).result(self._node_s)
 
     async def _free(self, ask: Ask, begins: str, is_decided: Callable[[list[Any]], bool]) -> Votes:
         """Have the name free in all, if what is there begins so: a token, or that and an attempt."""
-        question = Question(scripts.FREE, (self._key(ask.name),), (begins,))
-        return await Poll(self._links, question, is_decided, self._late).result(self._node_s)
+        question = QuorumQuestion(quorum.FREE, (self._key(ask.name),), (begins,))
+        return await QuorumPoll(self._clients, question, is_decided, self._late).result(self._node_s)
 
     async def _take_back(self, ask: Ask, attempt: int, count: int) -> None:
         """Free what an attempt got, and wait until those have done it who said that they gave it."""
@@ -208,7 +256,7 @@ class RedlockStore:
         def is_decided(answers: list[Any]) -> bool:
             return len(answers) >= self._quorum and all(map(self._is_settled, per_lease(answers)))
 
-        votes = await self._poll(Question(scripts.RENEW, keys, words), is_decided)
+        votes = await self._poll(QuorumQuestion(quorum.RENEW, keys, words), is_decided)
         if not is_decided(votes.answers):
             raise failure(votes, self._quorum)
         return [sum(each) >= self._quorum for each in per_lease(votes.answers)]
@@ -219,7 +267,7 @@ class RedlockStore:
         Raises:
             FenceholdError: it will not be, as things are.
         """
-        reaching = [asyncio.ensure_future(link.reached()) for link in self._links]
+        reaching = [asyncio.ensure_future(client.reached()) for client in self._clients]
         errors: list[FenceholdError] = []
         try:
             for each in asyncio.as_completed(reaching):
@@ -227,7 +275,7 @@ class RedlockStore:
                     await each
                 except FenceholdError as error:
                     errors.append(error)
-                if sum(link.line is not None for link in self._links) >= self._quorum:
+                if sum(client.connection is not None for client in self._clients) >= self._quorum:
                     return
         finally:
             for task in reaching:
@@ -255,7 +303,7 @@ def _owner(value: bytes) -> bytes:
     return value.partition(b" ")[0]
 
 
-def _holder(seen_by: list[Any], quorum: int) -> seen.Seen:
+def _holder(seen_by: list[Any], quorum: int) -> seen.SeenHolder:
     """Whom a majority has under a name. It is free as soon as a majority has it no more."""
     left_ms = sorted((left for _, left, _ in seen_by), reverse=True)[quorum - 1]
     at_ms, _, value = seen_by[0]

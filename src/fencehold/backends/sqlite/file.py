@@ -1,4 +1,5 @@
-"""The file: one connection to it, opened when it is needed, and what is read and written there.
+"""The file: its URL, one connection to it, what is read and written there, and what its errors say about the
+world.
 
 1. What was committed is on disk when it is answered (`synchronous=FULL`): a grant, and with it a fence, is not
    lost when the power is.
@@ -7,36 +8,120 @@
    said once; then the file that is there now is opened.
 4. A file in which another start of the machine wrote last is emptied of all that was held, when it is opened. One
    in which it does so *later* is used by two machines, and serves neither.
+5. What fails before the commit is rolled back: certainly nothing happened. A commit that fails may have written
+   all that makes it one, and be found by the next who reads the file: its outcome is unknown.
 """
 
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
 
-from fencehold.backends.sqlite import machine
-from fencehold.backends.sqlite.address import Address
-from fencehold.backends.sqlite.book import FORMAT, TABLES, Book
-from fencehold.backends.sqlite.failures import doubt, failure, is_locked
-from fencehold.errors import FenceholdError, Unavailable, Unsupported, UsageError
+from fencehold.backends.sqlite import boot_clock
+from fencehold.backends.sqlite.rows import FORMAT, TABLES, LeaseRows
+from fencehold.drivers.address import Scheme, refusal, seconds
+from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported, UsageError
 
-Part: TypeAlias = Callable[[Book], Any]
-"""A part of a transaction."""
-Outcome: TypeAlias = tuple[Any, FenceholdError | None]
-
+SCHEME = Scheme(
+    names=("sqlite",),
+    form="write sqlite:///file.db for a path from here, or sqlite:////var/lib/app/locks.db for one from the root",
+    options=(seconds("timeout", 2.0, most=60.0),),
+    takes_tls=False,
+    hosts_min=0,
+    hosts_max=0,
+)
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_FOREIGN = (sqlite3.SQLITE_NOTADB,)
 _PURGE_EVERY = 256
 """Transactions."""
 _RETRY_S = 0.005
 
 
-class File:
+class SqliteAddress(NamedTuple):
+    """What a URL says."""
+
+    path: Path
+    timeout: float = 2.0
+    """Seconds."""
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read `sqlite:///path/to/file.db[?timeout=2]`.
+
+        Three slashes begin a path from where the process was started, four one from the root, as everywhere.
+        `timeout` is how long another process may keep the file to itself before a call is given up.
+
+        Raises:
+            UsageError: it is none; the message says what to write instead.
+        """
+        if url.partition("?")[0].removeprefix("sqlite://") in ("", "/", "/:memory:", ":memory:"):
+            why = f"it needs a file that processes share; for one process, use memory://. Else {SCHEME.form}"
+            raise refusal(url, why)
+        said = SCHEME.parse(url)
+        if "\0" in said.path:
+            raise said.refusal(f"a path has no NUL in it: {SCHEME.form}")
+        # Made whole now: a process that goes to another folder later must not find another file.
+        return cls(Path(said.path).absolute(), said.options["timeout"])
+
+    def __str__(self) -> str:
+        return f"sqlite:///{self.path}"
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """The kind of an error, without its details."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_locked(error: sqlite3.Error) -> bool:
+    """Whether another connection has what was wanted."""
+    return code_of(error) in _LOCKED
+
+
+def failure(error: sqlite3.Error, path: Path) -> FenceholdError:
+    """What it means that a step failed before its commit."""
+    code = code_of(error)
+    if code in _LOCKED:
+        return Unavailable(f"{path} is locked by another process that does not end its transaction ({error})")
+    if code in _FORBIDDEN:
+        return PermissionDenied(f"{path} cannot be written to by this user ({error})")
+    if code in _FOREIGN:
+        return UsageError(f"{path} is there, and is no SQLite database: name another file")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return unopened(path)
+    return Unavailable(f"{path}: SQLite said: {error}")
+
+
+def unopened(path: Path) -> FenceholdError:
+    """Why a file cannot be opened."""
+    if path.is_dir():
+        return UsageError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        return Unavailable(f"the folder {path.parent} is not there: make it first")
+    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        return PermissionDenied(f"{path} cannot be written to by this user: it needs the file and its folder")
+    return Unavailable(f"{path} cannot be opened")
+
+
+def doubt(error: sqlite3.Error, path: Path) -> OutcomeUnknown:
+    """What it means that a commit failed."""
+    return OutcomeUnknown(f"{path}: whether it was written is unknown: {error}")
+
+
+Part: TypeAlias = Callable[[LeaseRows], Any]
+"""A part of a transaction."""
+Outcome: TypeAlias = tuple[Any, FenceholdError | None]
+
+
+class LeaseFile:
     """Used by one thread at a time."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: SqliteAddress) -> None:
         self._path = address.path
         self._timeout = address.timeout
-        self._life = machine.life()
+        self._life = boot_clock.life()
         self._db: sqlite3.Connection | None = None
         self._identity: tuple[int, int] = (0, 0)
         self._transactions = 0
@@ -48,7 +133,7 @@ class File:
             FenceholdError: as `failures` has it.
         """
         try:
-            return part(Book(self._opened(), machine.now()))
+            return part(LeaseRows(self._opened(), boot_clock.now()))
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
@@ -73,7 +158,7 @@ class File:
         return outcomes
 
     def close(self) -> None:
-        """Let go of the file. It is opened again when it is needed."""
+        """Close the file. It is opened again when it is needed."""
         db, self._db = self._db, None
         if db is not None:
             db.close()
@@ -82,12 +167,12 @@ class File:
         fence, life = db.execute("SELECT fence, life FROM fencehold_state").fetchone()
         if life != self._life:
             raise Unavailable(f"{self._path} is used by another machine, too: that cannot be (boot id {life})")
-        book = Book(db, machine.now(), fence)
-        outcomes = [_outcome(part, book) for part in parts]
+        rows = LeaseRows(db, boot_clock.now(), fence)
+        outcomes = [_outcome(part, rows) for part in parts]
         self._transactions += 1
         if self._transactions % _PURGE_EVERY == 0:
-            book.purge()
-        book.save()
+            rows.purge()
+        rows.save()
         return outcomes
 
     def _roll_back(self) -> None:
@@ -115,8 +200,8 @@ class File:
         return self._db
 
     def _open(self) -> sqlite3.Connection:
-        machine.check_is_local(self._path)
-        # Used by its thread only; but closed by whoever forks.
+        boot_clock.check_is_local(self._path)
+        # Used by its thread only; but closed by a thread that forks.
         self._db = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._patiently(self._prepare, self._db)
@@ -186,8 +271,8 @@ class File:
         return found.st_dev, found.st_ino
 
 
-def _outcome(part: Part, book: Book) -> Outcome:
+def _outcome(part: Part, rows: LeaseRows) -> Outcome:
     try:
-        return part(book), None
+        return part(rows), None
     except FenceholdError as error:
         return None, error

@@ -5,13 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
+from fencehold.backends.lease.explanation import explanation, holder, stamp_of, waiting
+from fencehold.backends.lease.store import Busy, Taken
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import explanation, holder, stamp_of, waiting
-from fencehold.backends.sqlite.address import Address
-from fencehold.backends.sqlite.book import NS, Book, Row, Wanted
-from fencehold.backends.sqlite.file import File
-from fencehold.backends.sqlite.worker import Worker
-from fencehold.backends.store import Busy, Taken
+from fencehold.backends.sqlite.file import LeaseFile, SqliteAddress
+from fencehold.backends.sqlite.rows import NS, LeaseRows, SeenRow, WantedLease
+from fencehold.backends.sqlite.worker import SqliteWorker
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.guarantees import Guarantees
 from fencehold.locks.views import Explanation
@@ -25,12 +24,12 @@ _SLACK_S = 3.0
 class SqliteStore:
     """One file, one thread."""
 
-    asker = None
+    thread_store = None
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: SqliteAddress, settings: Settings) -> None:
         self._address = address
         self._who = settings.who
-        self._worker: Worker | None = None
+        self._worker: SqliteWorker | None = None
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
         self.guarantees = Guarantees(
             backend="sqlite",
@@ -46,9 +45,9 @@ class SqliteStore:
         )
 
     async def open(self) -> None:
-        worker = Worker(File(self._address), self._address.timeout + _SLACK_S)
+        worker = SqliteWorker(LeaseFile(self._address), self._address.timeout + _SLACK_S)
         try:
-            await worker.do(glance=lambda book: book.next_token(""))
+            await worker.do(glance=lambda rows: rows.next_token(""))
         except BaseException:
             await asyncio.shield(worker.end())
             raise
@@ -61,7 +60,7 @@ class SqliteStore:
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         seen = stamp_of(self._who, ask)
-        wanted = Wanted(ask.name, ask.token, ask.terms.limit, int(ttl * NS), seen, waits)
+        wanted = WantedLease(ask.name, ask.token, ask.terms.limit, int(ttl * NS), seen, waits)
         outcome = await self._at.do(partial(_take, wanted), glance=partial(_glance, wanted))
         return cast("Taken | Busy", outcome)
 
@@ -75,17 +74,17 @@ class SqliteStore:
                 raise OutcomeUnknown(f"only {begin} leases were renewed: {error}") if begin else error from error
         return kept
 
-    async def give(self, lease: Lease) -> bool:
+    async def release(self, lease: Lease) -> bool:
         name = lease.ask.name
         was_there, next_token = await self._at.do(partial(_give, name, lease.ask.token))
         self._wake(name, next_token)
         return bool(was_there)
 
-    async def leave(self, ask: Ask) -> None:
+    async def withdraw(self, ask: Ask) -> None:
         self._wake(ask.name, await self._at.do(partial(_leave, ask.name, ask.token)))
 
     async def look(self, name: str) -> Explanation:
-        holders, queue = await self._at.do(glance=lambda book: (book.holders(name), book.queue(name)))
+        holders, queue = await self._at.do(glance=lambda rows: (rows.holders(name), rows.queue(name)))
         return explanation(
             name,
             [
@@ -111,7 +110,7 @@ class SqliteStore:
         return int(above)
 
     @property
-    def _at(self) -> Worker:
+    def _at(self) -> SqliteWorker:
         if self._worker is None:
             raise Unavailable("the client is closed")
         return self._worker
@@ -121,30 +120,30 @@ class SqliteStore:
             self.on_wake(name, token)
 
 
-def _glance(wanted: Wanted, book: Book) -> Busy | None:
-    return book.glance(wanted)
+def _glance(wanted: WantedLease, rows: LeaseRows) -> Busy | None:
+    return rows.glance(wanted)
 
 
-def _take(wanted: Wanted, book: Book) -> Taken | Busy:
-    return book.take(wanted)
+def _take(wanted: WantedLease, rows: LeaseRows) -> Taken | Busy:
+    return rows.take(wanted)
 
 
-def _renew(some: Sequence[tuple[str, str]], ttl_ns: int, book: Book) -> list[bool]:
-    return [book.renew(name, token, ttl_ns) for name, token in some]
+def _renew(some: Sequence[tuple[str, str]], ttl_ns: int, rows: LeaseRows) -> list[bool]:
+    return [rows.renew(name, token, ttl_ns) for name, token in some]
 
 
-def _give(name: str, token: str, book: Book) -> tuple[bool, str]:
-    return book.give(name, token), book.next_token(name)
+def _give(name: str, token: str, rows: LeaseRows) -> tuple[bool, str]:
+    return rows.release(name, token), rows.next_token(name)
 
 
-def _leave(name: str, token: str, book: Book) -> str:
-    book.leave(name, token)
-    return book.next_token(name)
+def _leave(name: str, token: str, rows: LeaseRows) -> str:
+    rows.withdraw(name, token)
+    return rows.next_token(name)
 
 
-def _break(name: str, fence: int, book: Book) -> tuple[int, str]:
-    return book.break_hold(name, fence), book.next_token(name)
+def _break(name: str, fence: int, rows: LeaseRows) -> tuple[int, str]:
+    return rows.break_hold(name, fence), rows.next_token(name)
 
 
-def _mode(row: Row) -> str:
+def _mode(row: SeenRow) -> str:
     return "P" if row.permits else "X"

@@ -18,7 +18,7 @@ from threading import Lock, Thread
 from typing import Any
 from weakref import WeakSet
 
-from fencehold.backends.sqlite.file import File, Part
+from fencehold.backends.sqlite.file import LeaseFile, Part
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 
 _TOGETHER_MAX = 128
@@ -40,17 +40,17 @@ class _Work:
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Whoever is first decides: the thread, that it is done; or the caller, that it never is."""
+        """Who is first decides: the thread, that it is done; or the caller, that it never is."""
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
 
-class Worker:
+class SqliteWorker:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, file: File, bound_s: float) -> None:
+    def __init__(self, file: LeaseFile, bound_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._file = file
         self._bound_s = bound_s
@@ -164,14 +164,14 @@ class _Workers:
 
     def __init__(self) -> None:
         self._changing = Lock()
-        self._workers: WeakSet[Worker] = WeakSet()
-        self._at_rest: list[Worker] = []
+        self._workers: WeakSet[SqliteWorker] = WeakSet()
+        self._at_rest: list[SqliteWorker] = []
 
-    def add(self, worker: Worker) -> None:
+    def add(self, worker: SqliteWorker) -> None:
         with self._changing:
             self._workers.add(worker)
 
-    def remove(self, worker: Worker) -> None:
+    def remove(self, worker: SqliteWorker) -> None:
         with self._changing:
             self._workers.discard(worker)
 

@@ -1,13 +1,16 @@
 """`zookeeper://`: locks in a ZooKeeper ensemble, without a server of ours.
 
-One queue of ephemeral znodes for each name: `places` says who is granted, `queueing` how one comes to stand there,
-`leaving` how nothing is left behind, `standing` for how long a session can be trusted, `session` and `link` how
-one gets it by kazoo, and `backend` puts them together.
+One queue of ephemeral znodes for each name: `queue` says who is granted, `acquisition` how an ask comes to stand
+there and how nothing is left behind, `session` for how long a session can be trusted, `session_keeper` how there
+is always one, `inspection` shows a name, and `backend` puts them together. kazoo is in
+`fencehold.drivers.zookeeper`.
 """
 
 from fencehold.backends.port import Settings
-from fencehold.backends.zookeeper.address import Address
 from fencehold.backends.zookeeper.backend import ZookeeperBackend
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+
+ROOT = "/fencehold-locks"
 
 
 def backend(url: str, settings: Settings) -> ZookeeperBackend:
@@ -16,4 +19,4 @@ def backend(url: str, settings: Settings) -> ZookeeperBackend:
     Raises:
         UsageError: the URL makes no sense.
     """
-    return ZookeeperBackend(Address.parse(url), settings)
+    return ZookeeperBackend(ZookeeperAddress.parse(url, ROOT), settings)

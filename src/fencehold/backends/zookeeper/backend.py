@@ -1,34 +1,33 @@
 """The backend: a name is a queue of znodes, each of which lasts as long as the session it was made in.
 
 1. *An ask is one round trip*: its place is made, and the queue is read behind it. It is granted if nobody stands
-   in its way (see `places`); else it watches whom it must outlast.
+   in its way (see `queue`); else it watches whom it must outlast.
 2. *The fence is the transaction that made the place.* Places are granted in the order in which they were made, so
    fences grow from grant to grant; those who share a name got it in that order, too.
 3. *An ask whose answer was lost is looked for by its token*, behind a write, and goes on from where it is. If its
    session has ended, its place has, too: it begins anew, at the end of the queue. It is never granted by a place
    of a session that is not certainly kept.
-4. *A hold lives with its session*, and is trusted for as long as that is (see `standing`). One with a ttl of its
-   own is ended by its client when it has let go; if that dies, by the end of the session.
+4. *A hold lives with its session*, and is trusted for as long as that is (see `session`). One with a ttl of its
+   own is ended by its client when its trust is over; if that dies, by the end of the session.
 5. *A holder watches its own place*, from when it has held it for a moment: who breaks it is noticed at once.
-6. *Whatever ends without a grant, or is lost, leaves its place* (see `leaving`).
+6. *Whatever ends without a grant, or is lost, leaves its place* (see `acquisition`).
 """
 
 import asyncio
 from functools import partial
 from math import inf
 
-from fencehold.backends.leases import Leases
+from fencehold.backends.lease.explanation import stamp
+from fencehold.backends.lease.keeper import LeaseSet
 from fencehold.backends.port import Ask, Lease, Settings
-from fencehold.backends.seen import stamp
-from fencehold.backends.zookeeper.address import Address
-from fencehold.backends.zookeeper.entry import Entry
-from fencehold.backends.zookeeper.leaving import Leaving
-from fencehold.backends.zookeeper.link import Link
-from fencehold.backends.zookeeper.looking import break_holders, explained
-from fencehold.backends.zookeeper.places import part_of
-from fencehold.backends.zookeeper.queueing import Queueing
-from fencehold.backends.zookeeper.requests import Answer, Lost, create, delete, exists, get, proof
-from fencehold.backends.zookeeper.session import Session
+from fencehold.backends.zookeeper.acquisition import Acquisition, Removal
+from fencehold.backends.zookeeper.inspection import break_holders, explained
+from fencehold.backends.zookeeper.queue import QueueEntry, part_of
+from fencehold.backends.zookeeper.session import ZookeeperSession
+from fencehold.backends.zookeeper.session_keeper import SessionKeeper
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.kazoo_client import ZookeeperAnswer
+from fencehold.drivers.zookeeper.requests import AnswerLost, create, delete, exists, get, proof
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.clock import Clock, clock
@@ -41,16 +40,16 @@ _GONE = "its place was removed: it was taken away, or its session was ended"
 _OVER = "the session it lived with has ended"
 
 
-class _Holds(Leases):
-    """Leases that leave their place when they are lost."""
+class _Holds(LeaseSet):
+    """LeaseSet that leave their place when they are lost."""
 
-    def __init__(self, clock: Clock, leaving: Leaving) -> None:
+    def __init__(self, clock: Clock, removal: Removal) -> None:
         super().__init__(clock)
-        self._leaving = leaving
+        self._removal = removal
 
     def lose(self, lease: Lease, reason: str) -> None:
         super().lose(lease, reason)
-        self._leaving.leave(entry_of(lease))
+        self._removal.remove(entry_of(lease))
 
 
 class ZookeeperBackend:
@@ -59,7 +58,7 @@ class ZookeeperBackend:
     at_once = None
     """Threads ask by way of the loop: the session is kept there."""
 
-    def __init__(self, address: Address, settings: Settings, clock: Clock = clock) -> None:
+    def __init__(self, address: ZookeeperAddress, settings: Settings, clock: Clock = clock) -> None:
         self._address = address
         self._settings = settings
         self._clock = clock
@@ -83,19 +82,19 @@ class ZookeeperBackend:
     async def open(self) -> None:
         if self._is_open:
             return
-        link = Link(self._address, self._settings, self._clock)
+        sessions = SessionKeeper(self._address, self._settings, self._clock)
         try:
-            session = await link.ready(self._settings.connect_timeout)
+            session = await sessions.ready(self._settings.connect_timeout)
             self._check_timeout(session)
             await self._make_root(session)
         except BaseException:
-            await link.close()
+            await sessions.close()
             raise
-        self._link = link
-        self._leaving = Leaving(self._address.root, self._settings.connect_timeout)
-        self._leases = _Holds(self._clock, self._leaving)
-        self._queueing = Queueing(link, self._settings, self._clock)
-        link.on_over, link.on_back = self._on_over, self._on_back
+        self._sessions = sessions
+        self._removal = Removal(self._address.root, self._settings.connect_timeout)
+        self._leases = _Holds(self._clock, self._removal)
+        self._acquisition = Acquisition(sessions, self._settings, self._clock)
+        sessions.on_over, sessions.on_back = self._on_over, self._on_back
         self._is_open = True
 
     async def close(self) -> None:
@@ -107,26 +106,26 @@ class ZookeeperBackend:
             self._leases.remove(lease)
             entry_of(lease).unwatch()
             lease.lose(CLOSED)
-        await self._link.close()
-        await self._leaving.chores.end()
+        await self._sessions.close()
+        await self._removal.background.end()
 
     async def acquire(self, ask: Ask) -> Lease | None:
         terms = ask.terms
-        entry = Entry(ask, self._parent(ask.name), stamp(self._settings.who, ask.owner, terms.meta).encode())
+        entry = QueueEntry(ask, self._parent(ask.name), stamp(self._settings.who, ask.owner, terms.meta).encode())
         until = inf if terms.timeout is None else self._clock() + terms.timeout
         lease: Lease | None = None
         try:
-            if await self._queueing.granted(entry, until):
+            if await self._acquisition.granted(entry, until):
                 lease = self._lease(entry)
         finally:
             if lease is None:
-                self._leaving.leave(entry)
+                self._removal.remove(entry)
         return lease
 
-    def _lease(self, entry: Entry) -> Lease:
+    def _lease(self, entry: QueueEntry) -> Lease:
         """The lease, with no await between this and the last look at the session."""
         ask, session = entry.ask, session_of(entry)
-        lease = Lease(ask, entry.fence, session.trust, ask.terms.ttl or session.standing.timeout)
+        lease = Lease(ask, entry.fence, session.trust, ask.terms.ttl or session.session_trust.timeout)
         lease.place = entry
         if ask.terms.ttl is not None:
             lease.own_end = self._clock() + ask.terms.ttl
@@ -144,7 +143,7 @@ class ZookeeperBackend:
         try:
             was_there = await self._removed(entry)
         except (FenceholdError, asyncio.CancelledError) as error:
-            self._leaving.leave(entry)
+            self._removal.remove(entry)
             if isinstance(error, Unavailable):
                 raise OutcomeUnknown(
                     f"{lease.terms.label} is freed as soon as it can be, or with its session: {error}"
@@ -154,17 +153,17 @@ class ZookeeperBackend:
             lease.ending = "it was gone when it was released: it had expired, or was taken away"
             raise lease.why()
 
-    async def _removed(self, entry: Entry) -> bool:
+    async def _removed(self, entry: QueueEntry) -> bool:
         """Remove a place, asking again if the answer was lost; says whether it was there."""
         was_asked = False
         until = self._clock() + self._settings.connect_timeout
         while entry.may_be_there:
-            session = await self._link.ready(max(until - self._clock(), 0))
+            session = await self._sessions.ready(max(until - self._clock(), 0))
             if session is not entry.session:
                 break
             try:
                 (answer,) = await session.ask(delete(entry.path), seconds=self._settings.connect_timeout)
-            except Lost:
+            except AnswerLost:
                 was_asked = True
                 if self._clock() >= until:
                     raise
@@ -197,8 +196,8 @@ class ZookeeperBackend:
         lease.own_end = end
         self._leases.moved(lease)
 
-    async def _is_there(self, entry: Entry) -> bool:
-        session = await self._link.ready(self._settings.connect_timeout)
+    async def _is_there(self, entry: QueueEntry) -> bool:
+        session = await self._sessions.ready(self._settings.connect_timeout)
         if session is not entry.session:
             return False
         seconds = self._settings.connect_timeout
@@ -206,24 +205,24 @@ class ZookeeperBackend:
         return answer.value is not None
 
     async def look(self, name: str) -> Explanation:
-        session = await self._link.ready(self._settings.connect_timeout)
+        session = await self._sessions.ready(self._settings.connect_timeout)
         try:
             return await explained(session, name, self._parent(name), self._settings.connect_timeout)
-        except Lost as error:
+        except AnswerLost as error:
             raise Unavailable(str(error)) from error
 
     async def break_hold(self, name: str, fence: int) -> int:
-        session = await self._link.ready(self._settings.connect_timeout)
+        session = await self._sessions.ready(self._settings.connect_timeout)
         return await break_holders(session, self._parent(name), fence, self._settings.connect_timeout)
 
     # What happens by itself.
 
-    def _on_over(self, session: Session) -> None:
+    def _on_over(self, session: ZookeeperSession) -> None:
         for lease in self._leases:
             if entry_of(lease).session is session:
                 self._leases.lose(lease, _OVER)
 
-    def _on_back(self, session: Session) -> None:
+    def _on_back(self, session: ZookeeperSession) -> None:
         """Watches ended with the connection: set them anew, where there were any."""
         for lease in self._leases:
             entry = entry_of(lease)
@@ -239,7 +238,7 @@ class ZookeeperBackend:
         future = session.send(get(entry.path, session.watch(entry.path, entry.told)))
         future.add_done_callback(partial(self._on_seen, lease))
 
-    def _on_seen(self, lease: Lease, future: "asyncio.Future[Answer]") -> None:
+    def _on_seen(self, lease: Lease, future: "asyncio.Future[ZookeeperAnswer]") -> None:
         if future.result().is_missing and not lease.ending:
             self._leases.lose(lease, _GONE)
 
@@ -252,7 +251,7 @@ class ZookeeperBackend:
     def _parent(self, name: str) -> str:
         return f"{self._address.root}/{part_of(name)}"
 
-    async def _make_root(self, session: Session) -> None:
+    async def _make_root(self, session: ZookeeperSession) -> None:
         root, seconds = self._address.root, self._settings.connect_timeout
         # Asked first: who may not write above the root may use one that is there.
         (there,) = await session.ask(exists(root), seconds=seconds)
@@ -261,8 +260,8 @@ class ZookeeperBackend:
             above = ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
             await session.ask(*[create(path, session.acl) for path in above], seconds=seconds)
 
-    def _check_timeout(self, session: Session) -> None:
-        agreed, asked = session.standing.timeout, self._settings.ttl
+    def _check_timeout(self, session: ZookeeperSession) -> None:
+        agreed, asked = session.session_trust.timeout, self._settings.ttl
         if agreed > asked + 0.001:
             raise UsageError(
                 f"{self._address}: its servers keep a session for {agreed:g} s at least, and cannot free names "
@@ -270,15 +269,15 @@ class ZookeeperBackend:
             )
 
 
-def entry_of(lease: Lease) -> Entry:
+def entry_of(lease: Lease) -> QueueEntry:
     """Where a lease is."""
-    if not isinstance(lease.place, Entry):
+    if not isinstance(lease.place, QueueEntry):
         raise UsageError("this lease is another backend's")
     return lease.place
 
 
-def session_of(entry: Entry) -> Session:
+def session_of(entry: QueueEntry) -> ZookeeperSession:
     """The session in which an entry has its place."""
     if entry.session is None:
-        raise Lost(f"{entry.ask.terms.label} has no place any more")
+        raise AnswerLost(f"{entry.ask.terms.label} has no place any more")
     return entry.session

@@ -1,76 +1,127 @@
-"""A session: one kazoo client, for as long as the servers keep the session it began.
+"""A session: one kazoo client, for as long as the servers keep the session it began; and until when they
+certainly do.
 
 1. The event loop never waits for kazoo. A request is handed over and answered on the loop, each within a time;
    what its caller gave up waiting for may happen all the same, but before whatever is handed over later.
 2. It is kept alive by this loop and nothing else: a request each eighth of its timeout, while kazoo's own pings
    are off. So the names of a process whose loop hangs become free. While any place is ours in it, that is a write:
-   it proves that the session is kept (see `standing`).
+   it proves that the session is kept.
 3. A server that leaves one of these unanswered for two fifths of the timeout is left for another.
 4. When it is over it stays over. Its client makes no other session, and nothing it says is heard any more. If it
    is over since the servers do not let us in, whatever was asked in vain is told that.
-5. What was seen is never unseen: a connection is made with the newest transaction that was seen before it, also by
-   earlier sessions, and a server that is behind refuses it.
+
+A session is ended by the leader, `timeout` after it last heard of it. But a client talks to any member, and what
+it is answered there proves little about the leader. What is relied on (`SessionTrust`):
+
+5. *The member a client talks to notes each request, and tells the leader with its answer to the leader's next
+   ping*, of which there are two a tick. A session lasts two ticks at least; so a quarter of its timeout after it
+   was answered, a request has been told of. Until then it is a *touch* that may be lost: the member may be cut
+   off, and go on answering reads for as long as it takes to notice.
+6. *What a member says to the leader arrives in order.* So a write that is answered, by the same connection, proves
+   that what was told before it was sent did arrive. Reads and `sync` prove nothing: the one is answered by the
+   member alone, the other by a leader that may have been deposed. A write is answered after a quorum had it; so no
+   newer leader had begun when it was sent, and one that begins later gives every session its whole timeout anew.
+7. *Beginning a session is a write of its own*, heard by the leader itself. Resuming one after a lost connection is
+   heard by the leader, too, but is no write: the next write proves it. Touches by an older connection count for
+   nothing.
+8. So a session is trusted until `timeout` after the newest touch was *sent* that a later write has proved, less a
+   margin for clocks that drift. The leader rounds up to its next tick, which is left out here.
 """
 
 import asyncio
 import contextlib
-import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, KazooException
+from kazoo.exceptions import AuthFailedError
 from kazoo.protocol.states import EventType, KazooState, KeeperState
-from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from fencehold.backends.zookeeper.address import Address
-from fencehold.backends.zookeeper.handler import PlugHandler
-from fencehold.backends.zookeeper.requests import (
-    ANSWERS,
+from fencehold.drivers.connect_errors import of_attempt
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.buffered import BufferedHandler
+from fencehold.drivers.zookeeper.kazoo_client import ANSWERS, DENIALS, ZookeeperAnswer, acl_of, close, make_client
+from fencehold.drivers.zookeeper.requests import (
     ELSEWHERE,
     REFUSALS,
-    Answer,
-    Lost,
+    AnswerLost,
     Request,
     exists,
     is_write,
     meaning,
     proof,
 )
-from fencehold.backends.zookeeper.standing import Standing
-from fencehold.drivers.troubles import of_attempt
-from fencehold.drivers.zookeeper.denials import DENIALS
 from fencehold.errors import FenceholdError
 from fencehold.locks.clock import Clock
-from fencehold.locks.trust import Trust
+from fencehold.locks.trust import NEVER, Trust, margin
 
-Told = Callable[[bool], None]
-"""Called when a watched node has changed or the connection has; says whether the node was deleted."""
-
+_TOLD_AFTER = 1 / 4
+"""Of the timeout: half a tick at the most, as a session lasts two ticks at the least."""
+_APART = 1 / 32
+"""Of the timeout: touches closer than this to the last one are not kept."""
 _BEATS = 8
 _SILENT = 0.4
 _JEOPARDY = 0.6
 """A hold is in jeopardy when less than half of this share of the timeout is left."""
-_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 0.5}
-
-_log = logging.getLogger("fencehold.backends.zookeeper.kazoo")
-_log.addHandler(logging.NullHandler())
-# To kazoo every lost connection is a handful of warnings; here it is an error with a name, or nothing at all.
-_log.setLevel(logging.CRITICAL)
-# Below this level kazoo writes out what it sends, and that includes passwords.
-_log.addFilter(lambda record: record.levelno >= logging.INFO)
 
 
-class Session:
+class SessionTrust:
+    """Of one session."""
+
+    def __init__(self) -> None:
+        self.end = NEVER
+        """Until when it is trusted, by the client's clock."""
+        self.timeout = 0.0
+        """What the servers agreed to."""
+        self._touches: deque[tuple[float, float]] = deque()
+        """When each is surely told, if a later write proves it, and when it was sent."""
+
+    def on_begun(self, sent_at: float, timeout: float) -> None:
+        """A session was asked for at `sent_at`, and is there."""
+        self.timeout = timeout
+        self.end = self._after(sent_at)
+
+    def on_resumed(self, sent_at: float, now: float, timeout: float) -> None:
+        """Another member took the session over; it may have agreed to another timeout."""
+        self.timeout = timeout
+        self.end = min(self.end, self._after(sent_at))
+        self._touches.append((now, sent_at))
+
+    def on_disconnected(self) -> None:
+        """What was not proved by now never will be."""
+        self._touches.clear()
+
+    def on_answer(self, sent_at: float, now: float, *, is_write: bool) -> None:
+        """A request that was handed over at `sent_at` was answered now."""
+        touches = self._touches
+        if is_write and touches and touches[0][0] <= sent_at:
+            proved_at = touches[0][1]
+            while touches and touches[0][0] <= sent_at:
+                proved_at = max(proved_at, touches.popleft()[1])
+            self.end = max(self.end, self._after(proved_at))
+        if not touches or sent_at - touches[-1][1] >= _APART * self.timeout:
+            touches.append((now + _TOLD_AFTER * self.timeout, sent_at))
+            # One that is so old proves nothing for any time to come.
+            while touches[0][1] < sent_at - self.timeout:
+                touches.popleft()
+
+    def _after(self, sent_at: float) -> float:
+        return sent_at + self.timeout - margin(self.timeout)
+
+
+Told = Callable[[bool], None]
+"""Called when a watched node has changed or the connection has; says whether the node was deleted."""
+
+
+class ZookeeperSession:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, address: Address, ttl: float, zxid: int, clock: Clock) -> None:
+    def __init__(self, address: ZookeeperAddress, ttl: float, zxid: int, clock: Clock) -> None:
         self.address = address
-        self.acl = [make_digest_acl(address.user, address.password, all=True)] if address.user else OPEN_ACL_UNSAFE
+        self.acl = acl_of(address)
         self.trust = Trust(0.0, 0.0)
-        self.standing = Standing()
+        self.session_trust = SessionTrust()
         self.is_connected = self.is_over = False
         self.is_admitted = False
         """Whether a server has answered anything in it."""
@@ -82,7 +133,7 @@ class Session:
         """The newest transaction it has seen, once it is over."""
         self.claims = 0
         """How many places may be ours in it."""
-        self.on_change: Callable[[Session], None] = lambda _: None
+        self.on_change: Callable[[ZookeeperSession], None] = lambda _: None
         self._has_begun = False
         """Whether the servers have made it; known to kazoo's thread alone."""
         self._clock = clock
@@ -98,24 +149,24 @@ class Session:
 
     def safe_for(self) -> float:
         """Seconds for which the servers certainly keep it."""
-        return 0.0 if self.is_over else self.standing.end - self._clock()
+        return 0.0 if self.is_over else self.session_trust.end - self._clock()
 
     # Asking.
 
-    def send(self, request: Request) -> "asyncio.Future[Answer]":
+    def send(self, request: Request) -> "asyncio.Future[ZookeeperAnswer]":
         """Hand a request over; the future is always answered, unless it is cancelled."""
         reply = _Reply(self, is_write(request))
         if self.is_over:
-            reply.future.set_result(Answer(error=self.why_over()))
+            reply.future.set_result(ZookeeperAnswer(error=self.why_over()))
         else:
             self._client._call(request, reply)
         return reply.future
 
-    async def ask(self, *requests: Request, seconds: float) -> list[Answer]:
+    async def ask(self, *requests: Request, seconds: float) -> list[ZookeeperAnswer]:
         """Hand over requests, to be done one after the other, and wait for all the answers.
 
         Raises:
-            Lost: one of them was not answered, and will not be, or not in time.
+            AnswerLost: one of them was not answered, and will not be, or not in time.
             Unavailable, PermissionDenied, Unsupported: one of them was refused; so nothing of that one was done.
         """
         futures = [self.send(request) for request in requests]
@@ -133,21 +184,21 @@ class Session:
         """Wait until it is certain that the servers keep it.
 
         Raises:
-            Lost: it is not, or was not in time.
+            AnswerLost: it is not, or was not in time.
         """
         until = self._loop.time() + seconds
         while self.safe_for() <= 0:
             if not self.is_connected or self._loop.time() >= until:
-                raise Lost(f"{self.address}: the session may have ended")
+                raise AnswerLost(f"{self.address}: the session may have ended")
             await self.ask(proof(self.address.root), seconds=seconds)
             if self.safe_for() <= 0:
-                await asyncio.sleep(self.standing.timeout / _BEATS)
+                await asyncio.sleep(self.session_trust.timeout / _BEATS)
 
     # Watching.
 
     @contextlib.contextmanager
     def watching(self, paths: Iterable[str], told: Told) -> Iterator[Callable[[Any], None]]:
-        """Have it told of these nodes, if whoever asks for them hands over the watcher that this gives."""
+        """Have it told of these nodes, if the request for them hands over the watcher that this gives."""
         for path in paths:
             self.watch(path, told)
         try:
@@ -173,11 +224,7 @@ class Session:
     async def end(self, patience_s: float) -> None:
         """End it in order, if that is possible in so many seconds, and wait until nothing of it is left."""
         self._over()
-        cut = self._loop.call_later(patience_s, self._client.handler.hang_up)
-        try:
-            await asyncio.to_thread(_close, self._client)
-        finally:
-            cut.cancel()
+        await close(self._client, patience_s)
 
     def cut(self) -> None:
         """End the connection; kazoo makes another."""
@@ -194,23 +241,13 @@ class Session:
         if self.denial is not None:
             # A new one for each: an error that several raise collects the traceback of all.
             return type(self.denial)(str(self.denial))
-        return Lost(f"{self.address}: the session has ended")
+        return AnswerLost(f"{self.address}: the session has ended")
 
     # What kazoo tells.
 
     def _made(self, ttl: float, zxid: int) -> Any:
-        address = self.address
-        handler = PlugHandler("fencehold zookeeper", address.tls)
-        client = KazooClient(
-            hosts=",".join(address.hosts),
-            timeout=ttl,
-            handler=handler,
-            auth_data=[("digest", f"{address.user}:{address.password}")] if address.user else None,
-            connection_retry=KazooRetry(**_RETRY),
-            logger=_log,
-        )
-        client.last_zxid = zxid
-        client.add_listener(partial(self._on_state, client))
+        handler = BufferedHandler("fencehold zookeeper", self.address.tls)
+        client = make_client(self.address, handler, timeout_s=ttl, zxid=zxid, on_state=self._on_state)
         handler.on_end = self._over
         connection = client._connection
         connection._connect = partial(self._connect, client, connection._connect)
@@ -248,18 +285,18 @@ class Session:
         if self.is_over:
             return
         if was_there:
-            self.standing.on_resumed(sent_at, self._clock(), timeout)
+            self.session_trust.on_resumed(sent_at, self._clock(), timeout)
         else:
-            self.standing.on_begun(sent_at, timeout)
+            self.session_trust.on_begun(sent_at, timeout)
         self.trust.ttl = timeout * _JEOPARDY
-        self.trust.end = self.standing.end
+        self.trust.end = self.session_trust.end
         self.is_connected = self.trust.attached = True
         self._beat()
         self._change()
 
     def _on_disconnected(self) -> None:
         self.is_connected = self.trust.attached = False
-        self.standing.on_disconnected()
+        self.session_trust.on_disconnected()
         self._change()
 
     def _over(self, zxid: int = 0) -> None:
@@ -286,25 +323,25 @@ class Session:
         """A request was answered by a server."""
         if not self.is_over:
             self.is_admitted = True
-            self.standing.on_answer(sent_at, self._clock(), is_write=is_write)
-            self.trust.end = self.standing.end
+            self.session_trust.on_answer(sent_at, self._clock(), is_write=is_write)
+            self.trust.end = self.session_trust.end
 
     # Keeping alive.
 
     def _beat(self) -> None:
         if self._beating is not None:
             self._beating.cancel()
-        timeout = self.standing.timeout
+        timeout = self.session_trust.timeout
         self._beating = self._loop.call_later(timeout / _BEATS, self._beat)
         if self.is_connected:
             future = self.send(proof(self.address.root) if self.claims else exists("/"))
             timer = self._loop.call_later(timeout * _SILENT, self._give_up, [future])
             future.add_done_callback(lambda _: timer.cancel())
 
-    def _give_up(self, futures: "list[asyncio.Future[Answer]]") -> None:
+    def _give_up(self, futures: "list[asyncio.Future[ZookeeperAnswer]]") -> None:
         late = [future for future in futures if not future.done()]
         for future in late:
-            future.set_result(Answer(error=Lost(f"{self.address}: no answer came in time")))
+            future.set_result(ZookeeperAnswer(error=AnswerLost(f"{self.address}: no answer came in time")))
         if late and not self.is_over:
             self.cut()
 
@@ -322,8 +359,8 @@ class _Reply:
 
     __slots__ = ("_is_write", "_sent_at", "_session", "future")
 
-    def __init__(self, session: Session, is_write: bool) -> None:
-        self.future: asyncio.Future[Answer] = session._loop.create_future()
+    def __init__(self, session: ZookeeperSession, is_write: bool) -> None:
+        self.future: asyncio.Future[ZookeeperAnswer] = session._loop.create_future()
         self._session = session
         self._is_write = is_write
         self._sent_at = session._clock()
@@ -349,15 +386,8 @@ class _Reply:
         if self.future.done():
             return
         if session.is_over:
-            self.future.set_result(Answer(error=session.why_over()))
+            self.future.set_result(ZookeeperAnswer(error=session.why_over()))
         elif is_answer:
-            self.future.set_result(Answer(value, error))
+            self.future.set_result(ZookeeperAnswer(value, error))
         else:
-            self.future.set_result(Answer(error=meaning(str(session.address), error)))
-
-
-def _close(client: Any) -> None:
-    # What cannot be ended in order is a thread that waits for a name server; it ends when that answers.
-    with contextlib.suppress(KazooException, OSError):
-        client.stop()
-        client.close()
+            self.future.set_result(ZookeeperAnswer(error=meaning(str(session.address), error)))

@@ -7,19 +7,18 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-from fencehold.client.aio.waits import LongWaits
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
-from fencehold.client.log import overloaded
-from fencehold.client.protocol import SessionProtocol
 from fencehold.drivers.resp.wire import command
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
 from fencehold.locks.carrier import check_loop
 from fencehold.locks.identity import Owners, Who
+from fencehold.locks.log import overloaded
 from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
+from fencehold.locks.waits import LongWaits
 
 
 class Channel:
@@ -29,9 +28,9 @@ class Channel:
 
     __slots__ = ("clock", "driver", "guarantees", "loop", "owners", "protocol", "waits", "watches")
 
-    def __init__(self, protocol: SessionProtocol, driver: Driver, guarantees: Guarantees) -> None:
-        self.protocol = protocol
+    def __init__(self, driver: Driver, guarantees: Guarantees) -> None:
         self.driver = driver
+        protocol = self.protocol = driver.protocol
         self.loop = driver.loop
         self.clock = driver.clock
         self.owners = Owners()
@@ -49,12 +48,12 @@ class Channel:
         try:
             return await future  # type: ignore[no-any-return]
         except BaseException:
-            self.protocol.abandon(request, self.clock())
+            self.protocol.withdraw(request, self.clock())
             self.driver.soon()
             raise
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
-        """Give a grant back. It is done whether or not the future is awaited."""
+        """Release a grant. It is done whether or not the future is awaited."""
         future = self._promise()
         self.protocol.release(grant, future, self.clock())
         self.driver.soon()
@@ -120,7 +119,7 @@ class Channel:
             await self.waits.stopped()
 
     def _promise(self) -> "asyncio.Future[Any]":
-        """Where an answer goes, for whoever asks on the loop that this belongs to."""
+        """Where an answer goes, for a caller on the loop that this belongs to."""
         # Before anything is asked: on another loop nobody would ever hear the answer.
         check_loop(self.loop, self.protocol.unusable)
         return self.loop.create_future()

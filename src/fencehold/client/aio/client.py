@@ -1,25 +1,21 @@
 """The async client: one connection, one session, and the verbs."""
 
-import os
-import ssl
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
+from fencehold.client.aio.carriers import LazyCarrier, channel_of
 from fencehold.client.aio.channel import Channel
-from fencehold.client.aio.deferred import Deferred
 from fencehold.client.aio.verbs import Verbs
 from fencehold.client.aio.watch import Watch
-from fencehold.client.aio.wrapping import channel_of
-from fencehold.client.calls import AsyncOnly, by_name
-from fencehold.client.configuring import Said, planned
+from fencehold.client.config import configured
+from fencehold.client.connect import Plan, Source, carrier_of, plan_of
 from fencehold.client.info_pages import check_limit
-from fencehold.client.plan import OnUnavailable, Plan
+from fencehold.client.options import AsyncOnly, ConnectOptions, by_name
 from fencehold.client.rules import tier_of
-from fencehold.client.sources import Source
-from fencehold.durations import Duration
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
@@ -74,7 +70,7 @@ class Client(AsyncOnly, Verbs):
         return await self._carrier_of(tier).explain(one(name)[0], limit=limit)
 
     async def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
-        """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
+        """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
@@ -117,7 +113,7 @@ class Client(AsyncOnly, Verbs):
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _carrier(self, names: tuple[str, ...], tier: Tier) -> Carrier:
+    def _route(self, names: tuple[str, ...], tier: Tier) -> Carrier:
         if self._plan.rules.rules:
             self._plan.rules.check(names, tier)
         carrier = self._carriers.get(tier)
@@ -126,24 +122,27 @@ class Client(AsyncOnly, Verbs):
         return carrier
 
     def _carrier_of(self, tier: Tier | str | None) -> Carrier:
-        return self._first if tier is None else self._carrier((), tier_of(tier))
+        return self._first if tier is None else self._route((), tier_of(tier))
 
     def _open(self, source: Source) -> Carrier:
         carrier = self._sources.get(source)
         if carrier is None:
             if self._closed:
                 raise UsageError("the client is closed")
-            carrier = self._sources[source] = Deferred(source) if self._lazy else self._made(source)
+            carrier = self._sources[source] = self._lazily(source) if self._lazy else self._made(source)
         return carrier
 
     def _made(self, source: Source) -> Carrier:
         for other in self._sources.values():
             check_loop(other.loop)
-        return source.carrier()
+        return carrier_of(source)
+
+    def _lazily(self, source: Source) -> Carrier:
+        return LazyCarrier(partial(carrier_of, source), source.guarantees)
 
     def _is_open(self) -> bool:
         first = getattr(self, "_first", None)
-        if first is None or self._closed or (isinstance(first, Deferred) and not first.is_made):
+        if first is None or self._closed or (isinstance(first, LazyCarrier) and not first.is_made):
             return False
         channel = channel_of(first)
         return channel is None or not channel.protocol.unusable
@@ -196,23 +195,6 @@ class Connecting(AsyncOnly):
             await self._client.close()
 
 
-class ConnectOptions(TypedDict, total=False):
-    """What can be said to `connect`, but for where and when."""
-
-    correctness: str | None
-    efficiency: str | None
-    rules: Mapping[str, Tier | str] | None
-    on_unavailable: OnUnavailable | None
-    ttl: Duration | None
-    grace: Duration | None
-    name: str | None
-    meta: Mapping[str, object] | None
-    connect_timeout: Duration | None
-    long_wait: Duration | None
-    tls: ssl.SSLContext | None
-    config: str | os.PathLike[str] | None
-
-
 @overload
 def connect(
     url: str | None = None, *, lazy: Literal[False] = False, **options: Unpack[ConnectOptions]
@@ -227,19 +209,8 @@ def connect(url: str | None = None, *, lazy: Literal[True], **options: Unpack[Co
 def connect(
     url: str | None = None,
     *,
-    correctness: str | None = None,
-    efficiency: str | None = None,
-    rules: Mapping[str, Tier | str] | None = None,
-    on_unavailable: OnUnavailable | None = None,
-    ttl: Duration | None = None,
-    grace: Duration | None = None,
-    name: str | None = None,
-    meta: Mapping[str, object] | None = None,
-    connect_timeout: Duration | None = None,
-    long_wait: Duration | None = None,
-    tls: ssl.SSLContext | None = None,
-    config: str | os.PathLike[str] | None = None,
     lazy: bool = False,
+    **options: Unpack[ConnectOptions],
 ) -> Connecting | Client:
     """Connect to a service: ``async with connect(…) as client`` or ``client = await connect(…)``.
 
@@ -272,8 +243,5 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: on entering; no node was reached in time.
     """
-    said = Said(
-        url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout, long_wait
-    )
-    plan = planned(said, config, tls)
+    plan = plan_of(configured(url, **options))
     return Client(plan, lazy=True) if lazy else Connecting(plan)

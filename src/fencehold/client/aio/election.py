@@ -1,26 +1,20 @@
 """Elections: one leader at a time for a name. The fence of a leader's hold is the epoch of its term."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Self, cast, overload
+from typing import Generic, Self, overload
 
-from fencehold.client.admission import admit
 from fencehold.client.aio.hold import Claim, Hold
-from fencehold.client.aio.lock import Held
-from fencehold.client.candidacy import AWAY, UNSURE, Pauses, is_loss_of
-from fencehold.client.current import Body
-from fencehold.client.log import campaign_failed
+from fencehold.client.aio.lock import Held, acquire_as
+from fencehold.client.aio.routes import Carrier, Route, Routed, current_task, pause
+from fencehold.client.candidacy import AWAY, CLOSED, UNSURE, Pauses, is_another, is_loss_of
 from fencehold.durations import Duration
-from fencehold.errors import NotOwner, SessionExpired, UsageError
-from fencehold.locks.carrier import Carrier, current_task
-from fencehold.locks.terms import Forever, Terms
+from fencehold.errors import NotOwner, UsageError
+from fencehold.locks.hold import Body
+from fencehold.locks.log import campaign_failed
+from fencehold.locks.terms import Forever, Terms, admit
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import A_FEW, Holder
-
-CLOSED = (UsageError, SessionExpired)
-"""What asking who leads raises when the client is, or is being, closed."""
 
 
 class Leadership(Hold):
@@ -35,8 +29,11 @@ class Leadership(Hold):
 
 
 class Turn(Claim):
-    """A term of `Election.terms`, to be entered with `async with`: losing it cancels the body, and leaving it
-    resigns. That it was lost is not raised: the loop campaigns again."""
+    """A term of `Election.terms`, to be entered with `async with`: leaving it resigns.
+
+    Losing it cancels the body of an async one; a blocking one finds out by `check`. That it was lost is not raised
+    beyond the body: the loop campaigns again.
+    """
 
     __slots__ = ("_body",)
 
@@ -49,9 +46,13 @@ class Turn(Claim):
             raise UsageError(f"this term of {self.name!r} was entered before: the loop gives the next one")
         if self._grant.ending == "released":
             raise self._grant.why()
-        self._enter_body(current_task())
-        self._body = Body(self)
-        self._body.enter()
+        self._enter_body(current_task())  # ASYNC
+        body = self._body = Body(self)
+        try:
+            body.enter()
+        except BaseException:
+            body.leave()
+            raise
         return self
 
     async def __aexit__(
@@ -59,19 +60,29 @@ class Turn(Claim):
     ) -> bool:
         """Resign. A loss of this term is swallowed, anything else goes on."""
         assert self._body is not None
-        self._body.leave()
         try:
+            self._body.leave()
             await self._leave(error)
         except UNSURE:
             # Raised for a body that ended well, or was cancelled for the loss only.
             return True
+        except BaseException:
+            # Interrupted, whatever that kept from being done.
+            self._body.leave()
+            self._on_interrupted()
+            raise
         return is_loss_of(self._grant, error)
 
     async def _end(self) -> None:
         """Resign, if that was not done."""
-        with suppress(*UNSURE):
+        try:
             if not self._grant.ending:
                 await self.release()
+        except UNSURE:
+            pass
+        except BaseException:
+            self._on_interrupted()
+            raise
 
 
 class Term(Turn, Leadership):
@@ -80,14 +91,14 @@ class Term(Turn, Leadership):
     __slots__ = ()
 
 
-class Election(Generic[Held]):
+class Election(Routed, Generic[Held]):
     """One leader at a time for a name, and a way to see who it is."""
 
-    __slots__ = ("_carrier", "_held", "_is_closed", "_term", "_terms", "name")
+    __slots__ = ("_held", "_is_closed", "_term", "_terms", "name")
 
-    def __init__(self, carrier: Carrier, terms: Terms, held: type[Held], is_closed: Callable[[], bool]) -> None:
-        admit(terms, carrier.guarantees)
-        self._carrier = carrier
+    def __init__(self, route: Route, terms: Terms, held: type[Held], is_closed: Callable[[], bool]) -> None:
+        admit(terms, route.guarantees)
+        super().__init__(route)
         self._terms = terms
         self._held = held
         self._is_closed = is_closed
@@ -102,10 +113,9 @@ class Election(Generic[Held]):
 
     async def campaign(self, *, timeout: Duration | None = None) -> Held | None:
         """Wait to be elected; None if that did not happen in time. Resign, or lose it, to end the term."""
-        grant = await self._carrier.acquire(self._terms.waiting(timeout), current_task())
-        if grant is None:
-            return None
-        term = self._term = self._held(self._carrier, grant)
+        term = await acquire_as(self._carrier, self._held, self._terms.waiting(timeout))
+        if term is not None:
+            self._term = term
         return term
 
     @overload
@@ -117,8 +127,8 @@ class Election(Generic[Held]):
     async def terms(self) -> AsyncGenerator[Turn, None]:
         """Campaign again and again: ``async for term in election.terms():`` with ``async with term:``.
 
-        Losing a term cancels the body, and the loop goes on; so it does when the body ends. What else the body
-        raises ends the loop. It ends by itself when the client is closed.
+        A body whose term is lost ends, and the loop goes on; so it does when the body ends by itself. What else
+        the body raises ends the loop. It ends by itself when the client is closed.
 
         Raises:
             Unavailable: at the beginning; once it was reached, a service that is away is waited for.
@@ -128,25 +138,28 @@ class Election(Generic[Held]):
         while (term := await self._next_term(pauses)) is not None:
             try:
                 yield term
-            finally:
-                await term._end()
+            except BaseException:
+                await term._end()  # ASYNC
+                # BLOCKING: term._release_soon()
+                raise
+            await term._end()
 
     async def _next_term(self, pauses: Pauses) -> Turn | None:
         """The next term of this candidate; None if the client is closed."""
-        kind = Term if issubclass(self._held, Leadership) else Turn
+        kind: type[Turn] = Term if issubclass(self._held, Leadership) else Turn
         while not self._is_closed():
             try:
-                grant = await self._carrier.acquire(self._terms, current_task())
+                term = await acquire_as(self._carrier, kind, self._terms)
             except AWAY as error:
                 if not self._is_closed():
                     campaign_failed(self.name, error)
-                    await asyncio.sleep(pauses.next())
+                    await pause(self._carrier, pauses.next())
             except UsageError:
                 if not self._is_closed():
                     raise
             else:
                 pauses.reset()
-                term = self._term = kind(self._carrier, cast(Grant, grant))
+                self._term = term
                 return term
         return None
 
@@ -157,10 +170,15 @@ class Election(Generic[Held]):
             NotOwner: it has none.
             HoldLost: it had lost it before.
         """
-        term, self._term = self._term, None
+        term = self._term
         if term is None:
             raise NotOwner(f"this client does not lead {self.name!r}")
-        await term.release()
+        try:
+            await term.release()
+        finally:
+            # Not if an interrupt came first: then it leads still.
+            if term._grant.ending and self._term is term:
+                self._term = None
 
     async def leader(self) -> Holder | None:
         """Who leads at this moment; None if nobody does."""
@@ -179,8 +197,3 @@ class Election(Generic[Held]):
                 if is_another(leader, seen):
                     seen = leader
                     yield seen
-
-
-def is_another(leader: Holder | None, seen: Holder | None) -> bool:
-    """Whether another term has begun, or one has ended."""
-    return (leader and (leader.fence, leader.party)) != (seen and (seen.fence, seen.party))

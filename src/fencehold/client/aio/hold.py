@@ -1,20 +1,20 @@
 """A claim, and a hold: names, a fence, and how long they may be trusted. It, and not a task, is the owner.
 
-1. Nothing is given back by forgetting it: an abandoned hold warns, and lives as long as its session.
+1. Nothing is released by forgetting it: a forgotten hold warns, and lives as long as its session.
 2. Inside `async with`, losing the hold cancels the body, as `asyncio.timeout` does: once, and told apart from any
    other cancellation.
-3. A release that was sent is done, whoever stops waiting for its answer.
+3. A release that was sent is done, whether or not anyone waits for its answer.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from fencehold.client.holding import Claiming, Holding
-from fencehold.client.log import claim_lost, hold_lost
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
 from fencehold.locks.carrier import Carrier, check_loop
+from fencehold.locks.hold import Claiming, Holding
+from fencehold.locks.log import claim_lost, hold_lost
 from fencehold.locks.terms import ttl_of, wait_of
 from fencehold.locks.trust import Grant
 
@@ -65,7 +65,7 @@ class Claim(Claiming):
         await self._carrier.extend(self._grant, ttl_of(ttl))
 
     async def release(self) -> None:
-        """Give the names back. Done even if the caller is cancelled while waiting for the answer.
+        """Release the names. Done even if the caller is cancelled while waiting for the answer.
 
         Raises:
             HoldLost: it was lost before; what was done under it may not have been alone.
@@ -86,12 +86,19 @@ class Claim(Claiming):
             # Lost on the way here. In a turn of its own: the task is cancelled where it waits, not where it runs.
             self._carrier.loop.call_soon(self._cancel_body)
 
-    async def _leave(self, error: BaseException | None) -> None:
+    def _leave(self, error: BaseException | None) -> Awaitable[None]:
         """The body is over: release. Never hides the body's own error.
 
         Raises:
             HoldLost: it was lost, and the body raised nothing, or was cancelled for that only.
         """
+        if error is None and not self._grant.ending:
+            self._task = None
+            return self._carrier.release(self._grant)
+        return self._leave_failed(error)
+
+    async def _leave_failed(self, error: BaseException | None) -> None:
+        """The same, for a body that raised something, or whose hold is no longer held."""
         stopped = self._stop_guarding() and isinstance(error, asyncio.CancelledError)
         try:
             if self._grant.ending != "released":
@@ -103,12 +110,9 @@ class Claim(Claiming):
                 raise failure from error
             error.add_note(str(failure))
 
-    def _leave_held(self) -> Awaitable[None] | None:
-        """The body is over and raised nothing: release what is still held; None if it is not, see `_leave`."""
-        if self._grant.ending:
-            return None
-        self._task = None
-        return self._carrier.release(self._grant)
+    def _on_interrupted(self) -> None:
+        """The end of a body did not come to its end. Here that changes nothing: a task stops only where it waits,
+        and a release that was asked for is done."""
 
     def _stop_guarding(self) -> bool:
         """Says whether the body was cancelled for the loss, and for nothing else."""

@@ -4,49 +4,59 @@ A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no 
 remembers whose holds it made, so that `release` and the end of an `async with` find the right one.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from fencehold.client.admission import admit
+from fencehold.client.aio.decorator import Decorator, Given, Job, Result
 from fencehold.client.aio.hold import Claim
-from fencehold.client.calls import AsyncOnly
-from fencehold.client.current import Body
-from fencehold.client.decoration import check_async
-from fencehold.client.made import Bodies, Holds
+from fencehold.client.aio.routes import Carrier, Route, Routed, current_task, release_soon
+
+# BLOCKING: from fencehold.client.decoration import ran
+from fencehold.client.options import AsyncOnly
+from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
-from fencehold.guarantees import Guarantees
 from fencehold.locks import views
-from fencehold.locks.carrier import Carrier, current_task
-from fencehold.locks.terms import Forever, Terms, wait_of
+from fencehold.locks.hold import Body
+from fencehold.locks.terms import Forever, Terms, admit, wait_of
+from fencehold.locks.trust import Grant
 
-OnLost: TypeAlias = Literal["cancel", "raise"]
-"""What happens to the body of an `async with` whose hold is lost: cancelled at once, or told at its end."""
+OnLost: TypeAlias = Literal["cancel", "raise"]  # ASYNC
+"""What happens to a body whose hold is lost: it is cancelled at once, or told at its end."""  # ASYNC
 
-Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, whichever way it varies
+Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, however it varies
 """What an acquire makes: a `Hold`, or a `Claim`."""
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-Job: TypeAlias = Callable[Given, Coroutine[Any, Any, Result]]
-"""A coroutine function."""
+Made = TypeVar("Made", bound=Claim)
 
 
-class Lock(AsyncOnly, Generic[Held]):
+class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
     """Names under certain terms. Use it with `async with`, by `acquire`, or as a decorator."""
 
-    __slots__ = ("_acquired", "_carrier", "_entered", "_held", "_on_lost", "_terms")
+    __slots__ = (
+        "_acquired",
+        "_entered",
+        "_held",
+        "_on_lost",  # ASYNC
+        "_terms",
+    )
 
-    def __init__(self, carrier: Carrier, terms: Terms, held: type[Held], on_lost: OnLost = "cancel") -> None:
-        if on_lost not in ("cancel", "raise"):
-            raise UsageError(f"on_lost is 'cancel' or 'raise', not {on_lost!r}")
-        admit(terms, carrier.guarantees)
-        self._carrier = carrier
+    def __init__(
+        self,
+        route: Route,
+        terms: Terms,
+        held: type[Held],
+        on_lost: OnLost = "cancel",  # ASYNC
+    ) -> None:
+        if on_lost not in ("cancel", "raise"):  # ASYNC
+            raise UsageError(f"on_lost is 'cancel' or 'raise', not {on_lost!r}")  # ASYNC
+        admit(terms, route.guarantees)
+        super().__init__(route)
         self._held = held
         self._terms = terms
-        self._on_lost = on_lost
+        self._on_lost = on_lost  # ASYNC
         self._entered: Bodies[Held] = Bodies()
         self._acquired: Holds[Held] = Holds()
 
@@ -60,11 +70,6 @@ class Lock(AsyncOnly, Generic[Held]):
         """All names asked for, in the order every client asks in."""
         return self._terms.names
 
-    @property
-    def guarantees(self) -> Guarantees:
-        """What is guaranteed by where the names are asked for."""
-        return self._carrier.guarantees
-
     @overload
     async def acquire(self, *, blocking: Literal[True] = True, timeout: Forever) -> Held: ...
 
@@ -76,7 +81,9 @@ class Lock(AsyncOnly, Generic[Held]):
     async def acquire(
         self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
     ) -> Held | None:
-        """Wait for the names; None if they were not to be had in time. Cancelling it leaves nothing behind.
+        """Wait for the names; None if they were not acquired in time.
+
+        Whatever ends the waiting, an interrupt or a cancellation, nothing stays behind.
 
         Args:
             blocking: False is the same as a timeout of 0.
@@ -91,12 +98,18 @@ class Lock(AsyncOnly, Generic[Held]):
         terms = self._terms
         if timeout is not ... or not blocking:
             terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
-        task = current_task()
-        grant = await self._carrier.acquire(terms, task)
-        if grant is None:
-            return None
-        hold = self._held(self._carrier, grant)
-        self._acquired.add(task, hold)
+        task, carrier = current_task(), self._carrier
+        grant: Grant | None = None
+        try:
+            grant = await carrier.acquire(terms, task)
+            if grant is None:
+                return None
+            hold = self._held(carrier, grant)
+            self._acquired.add(task, hold)
+        except BaseException:
+            if grant is not None:
+                release_soon(carrier, grant)
+            raise
         return hold
 
     async def release(self) -> None:
@@ -108,14 +121,17 @@ class Lock(AsyncOnly, Generic[Held]):
         """
         task = current_task()
         hold = self._acquired.last(task)
-        if hold is not None:
-            self._acquired.drop(task, hold)
-        else:
+        if hold is None:
             # Still entered: the end of its `async with` finds it released, and does nothing.
             hold = next((hold for hold in reversed(self._entered.of(task)) if not hold._grant.ending), None)
         if hold is None:
             raise NotOwner(f"this task holds nothing by this lock on {self._terms.label}")
-        await hold.release()
+        try:
+            await hold.release()
+        finally:
+            # Not if an interrupt came first: then this task has it still.
+            if hold._grant.ending:
+                self._acquired.drop(task, hold)
 
     def owned(self) -> bool:
         """Whether this task holds the names by this lock, and can trust it."""
@@ -132,8 +148,7 @@ class Lock(AsyncOnly, Generic[Held]):
 
     async def _acquire_unowned(self, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
-        grant = await self._carrier.acquire(self._terms, current_task(), owner)
-        return None if grant is None else self._held(self._carrier, grant)
+        return await acquire_as(self._carrier, self._held, self._terms, owner)
 
     async def acquire_or_raise(self, owner: bytes | None = None) -> Held:
         """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
@@ -148,49 +163,58 @@ class Lock(AsyncOnly, Generic[Held]):
 
     async def __aenter__(self) -> Held:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
-        task = current_task()
-        grant = await self._carrier.acquire(self._terms, task)
-        if grant is None:
-            raise await self._timeout()
-        hold = self._held(self._carrier, grant)
-        if self._on_lost == "cancel":
-            hold._enter_body(task)
-        self._entered.enter(task, Body(hold).enter())
+        task, carrier = current_task(), self._carrier
+        grant: Grant | None = None
+        body: Body[Held] | None = None
+        try:
+            grant = await carrier.acquire(self._terms, task)
+            if grant is None:
+                raise await self._timeout()
+            hold = self._held(carrier, grant)
+            if self._on_lost == "cancel":  # ASYNC
+                hold._enter_body(task)  # ASYNC
+            body = Body(hold)
+            self._entered.enter(task, body.enter())
+        except BaseException:
+            if body is not None:
+                self._entered.leave(task, body)
+            if grant is not None:
+                release_soon(carrier, grant)
+            raise
         return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release. Raises `HoldLost` if the hold was lost, but never hides the body's own exception."""
-        left = self._entered.last(current_task(), error)
-        if left is None:
-            return
-        self._entered.leave(*left)
-        hold = left[1].hold
-        released = hold._leave_held() if error is None else None
-        if released is None:
-            await hold._leave(error)
-        else:
-            await released
+        left: tuple[Any, Body[Held]] | None = None
+        try:
+            left = self._entered.last(current_task(), error)
+            if left is not None:
+                self._entered.leave(*left)
+                await left[1].hold._leave(error)
+        except FenceholdError:
+            raise
+        except BaseException:
+            # Interrupted, whatever that kept from being done.
+            left = left or self._entered.last(current_task(), error)
+            if left is not None:
+                self._entered.leave(*left)
+                left[1].hold._on_interrupted()
+            raise
 
-    def __call__(self, function: Callable[Given, Awaitable[Result]]) -> Job[Given, Result]:
-        """Decorate a coroutine function: each call runs under the lock.
-
-        Raises:
-            UsageError: it is not one, or an async generator, whose body would run without the lock.
-        """
-        check_async(function)
-
+    def _wrapped(self, function: Callable[Given, Awaitable[Result]]) -> Job[Given, Result]:
         @wraps(function)
         async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
             async with self:
-                return await function(*args, **kwargs)
+                return await function(*args, **kwargs)  # ASYNC
+                # BLOCKING: return ran(function, function(*args, **kwargs))
 
         return run
 
     async def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None
-        # Saying who holds it is a courtesy: the answer is that it was not to be had.
+        # Saying who holds it is a courtesy: the answer is that it was not acquired.
         with suppress(FenceholdError):
             seen = await self._carrier.explain(self.name, stale=True, limit=views.A_FEW)
         return views.not_acquired(self._terms, seen)
@@ -222,6 +246,27 @@ class UntimedLock(Untimed[Held], Lock[Held]):
     __slots__ = ()
 
 
-def lock_on(carrier: Carrier, terms: Terms, held: type[Held], on_lost: OnLost) -> Lock[Held]:
+def lock_on(
+    route: Route,
+    terms: Terms,
+    held: type[Held],
+    on_lost: OnLost,  # ASYNC
+) -> Lock[Held]:
     """The lock for these terms."""
-    return (UntimedLock if terms.timeout is None else Lock)(carrier, terms, held, on_lost)
+    kind = UntimedLock if terms.timeout is None else Lock
+    return kind(route, terms, held, on_lost)  # ASYNC
+    # BLOCKING: return kind(route, terms, held)
+
+
+async def acquire_as(
+    carrier: Carrier, kind: Callable[[Carrier, Grant], Made], terms: Terms, owner: bytes | None = None
+) -> Made | None:
+    """Acquire, and make a hold of some kind of what is granted."""
+    grant: Grant | None = None
+    try:
+        grant = await carrier.acquire(terms, current_task(), owner)
+        return None if grant is None else kind(carrier, grant)
+    except BaseException:
+        if grant is not None:
+            release_soon(carrier, grant)
+        raise

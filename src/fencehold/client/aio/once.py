@@ -1,52 +1,62 @@
 """Jobs that run once, however many processes are told to run them.
 
-1. `at_most` caps a run: the hold ends then, and the job is cancelled, even if its process would keep it alive.
+1. `at_most` caps a run: its hold ends then, even if its process would keep it alive.
 2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. It
    is part of what is asked for, and kept where the name was granted: the process may end, or be killed, meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
 
+from fencehold.client.aio.decorator import Given, Job, Result, SkippingDecorator
 from fencehold.client.aio.hold import Claim
-from fencehold.client.aio.lock import Job, Lock
-from fencehold.client.current import Body
-from fencehold.client.decoration import check_async
-from fencehold.client.jobs import Busy
-from fencehold.locks.carrier import current_task
+from fencehold.client.aio.lock import Lock
+from fencehold.client.aio.routes import current_task
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+# BLOCKING: from fencehold.client.decoration import ran
+from fencehold.client.options import Busy
+from fencehold.locks.hold import Body
 
 
-def once(
-    lock: Lock[Claim], busy: Busy
-) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
-    """Decorate a coroutine function so that one call of it runs at a time, anywhere; None is a skipped one."""
+class Once(SkippingDecorator):
+    """Decorates a job so that one call of it runs at a time, anywhere; None is a skipped one."""
 
-    def decorate(
-        function: Callable[Given, Awaitable[Result]],
-    ) -> Job[Given, Result | None]:
-        check_async(function)
+    __slots__ = ("_busy", "_lock")
 
+    def __init__(self, lock: Lock[Claim], busy: Busy) -> None:
+        self._lock = lock
+        self._busy = busy
+
+    def _wrapped(self, function: Callable[Given, Awaitable[Result]]) -> Job[Given, Result | None]:
         @wraps(function)
         async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
-            hold = await (lock._acquire_unowned() if busy == "skip" else lock.acquire_or_raise())
+            hold = await self._acquire()
             if hold is None:
                 return None
-            hold._enter_body(current_task())
-            body = Body(hold).enter()
+            body: Body[Claim] | None = None
+            failure: BaseException | None = None
             try:
-                result = await function(*args, **kwargs)
+                hold._enter_body(current_task())  # ASYNC
+                body = Body(hold)
+                body.enter()
+                return await function(*args, **kwargs)  # ASYNC
+                # BLOCKING: return ran(function, function(*args, **kwargs))
             except BaseException as error:
-                body.leave()
-                await hold._leave(error)
+                failure = error
                 raise
-            body.leave()
-            await hold._leave(None)
-            return result
+            finally:
+                try:
+                    if body is not None:
+                        body.leave()
+                    await hold._leave(failure)
+                finally:
+                    # After an interrupt, too, whatever that kept from being done.
+                    if body is not None:
+                        body.leave()
+                    hold._on_interrupted()
 
         return run
 
-    return decorate
+    async def _acquire(self) -> Claim | None:
+        lock = self._lock
+        return await (lock._acquire_unowned() if self._busy == "skip" else lock.acquire_or_raise())

@@ -1,42 +1,59 @@
 """What is made of locks: readers and writers, re-entrant locks."""
 
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
-from fencehold.client.admission import admit
+from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Held, Lock, OnLost, Untimed, UntimedLock, lock_on
-from fencehold.client.calls import AsyncOnly
-from fencehold.client.current import Body
-from fencehold.client.made import Bodies, Levels
+from fencehold.client.aio.routes import Route, Routed, current_task
+from fencehold.client.options import AsyncOnly, Options
+from fencehold.client.ownership import Bodies, Levels
 from fencehold.durations import Duration
-from fencehold.errors import NotOwner
-from fencehold.locks.carrier import Carrier, current_task
-from fencehold.locks.terms import Forever, Terms
+from fencehold.errors import FenceholdError, NotOwner
+from fencehold.locks.hold import Body
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Forever, Terms, admit
 
 
-class RWLock(Generic[Held]):
+class RWLock(Routed, Generic[Held]):
     """One name, for many readers or one writer. A waiting writer is not overtaken by later readers."""
 
-    __slots__ = ("_carrier", "_held", "_on_lost", "_reading", "_writing", "name")
+    __slots__ = (
+        "_held",
+        "_on_lost",  # ASYNC
+        "_reading",
+        "_writing",
+        "name",
+    )
 
     def __init__(
-        self, carrier: Carrier, name: str, held: type[Held], on_lost: OnLost, options: dict[str, Any]
+        self,
+        route: Route,
+        name: str,
+        held: type[Held],
+        on_lost: OnLost,  # ASYNC
+        timeout: Duration | None,
+        **options: Unpack[Options],
     ) -> None:
-        self._reading = Terms((name,), shared=True, **options)
-        self._writing = Terms((name,), **options)
-        admit(self._reading, carrier.guarantees)
-        self._carrier = carrier
+        self._reading = Terms((name,), timeout=timeout, shared=True, **options)
+        self._writing = Terms((name,), timeout=timeout, **options)
+        admit(self._reading, route.guarantees)
+        super().__init__(route)
         self._held = held
-        self._on_lost: OnLost = on_lost
+        self._on_lost: OnLost = on_lost  # ASYNC
         self.name = name
 
     def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return lock_on(self._carrier, self._reading, self._held, self._on_lost)
+        return self._lock(self._reading)
 
     def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return lock_on(self._carrier, self._writing, self._held, self._on_lost)
+        return self._lock(self._writing)
+
+    def _lock(self, terms: Terms) -> Lock[Held]:
+        return lock_on(self._route, terms, self._held, self._on_lost)  # ASYNC
+        # BLOCKING: return lock_on(self._route, terms, self._held)
 
 
 class UntimedRWLock(RWLock[Held]):
@@ -84,13 +101,17 @@ class RLock(AsyncOnly, Generic[Held]):
             HoldLost: this task had it and lost it: it must leave all levels before it asks anew.
         """
         task = current_task()
-        hold = self._levels.held(task, self.name)
+        hold, depth = self._levels.held(task, self.name), self._levels.depth(task, self.name)
         if hold is not None:
             hold.check()
         else:
             hold = await self._lock.acquire(blocking=blocking, timeout=timeout)
         if hold is not None:
-            self._levels.enter(task, self.name, hold)
+            try:
+                self._levels.enter(task, self.name, hold)
+            except BaseException:
+                self._go_back(task, hold, depth)
+                raise
         return hold
 
     async def release(self) -> None:
@@ -99,9 +120,13 @@ class RLock(AsyncOnly, Generic[Held]):
         hold, depth = self._levels.held(task, self.name), self._levels.depth(task, self.name)
         if hold is None:
             raise NotOwner(f"this task holds nothing by a re-entrant lock on {self.name!r}")
-        self._levels.go_back(task, self.name, depth - 1)
-        if depth == 1:
-            await hold.release()
+        try:
+            if depth == 1:
+                await hold.release()
+        finally:
+            # Not if an interrupt came first: then this task has it still.
+            if depth > 1 or hold._grant.ending:
+                self._levels.go_back(task, self.name, depth - 1)
 
     def owned(self) -> bool:
         """Whether this task has it, and can trust it."""
@@ -114,30 +139,62 @@ class RLock(AsyncOnly, Generic[Held]):
 
     async def __aenter__(self) -> Held:
         task = current_task()
-        hold = self._levels.held(task, self.name)
+        hold, depth = self._levels.held(task, self.name), self._levels.depth(task, self.name)
         if hold is not None:
             hold.check()
         else:
             hold = await self._lock.acquire_or_raise()
-            if self._lock._on_lost == "cancel":
-                hold._enter_body(task)
-        body = Body(hold).enter()
-        self._levels.enter(task, self.name, hold, body)
-        self._entered.enter(task, body)
+            if self._lock._on_lost == "cancel":  # ASYNC
+                hold._enter_body(task)  # ASYNC
+        body: Body[Held] | None = None
+        try:
+            body = Body(hold)
+            self._levels.enter(task, self.name, hold, body.enter())
+            self._entered.enter(task, body)
+        except BaseException:
+            if body is not None:
+                self._entered.leave(task, body)
+            self._go_back(task, hold, depth)
+            raise
         return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        entered = self._entered.last(current_task(), error)
-        if entered is None:
-            return
-        task, body = entered
-        self._entered.leave(task, body)
-        is_last = self._levels.is_last(task, self.name, body)
-        self._levels.leave(task, self.name, body)
+        entered: tuple[Any, Body[Held]] | None = None
+        is_last: bool | None = None
+        try:
+            entered = self._entered.last(current_task(), error)
+            if entered is not None:
+                who, body = entered
+                is_last = self._levels.is_last(who, self.name, body)
+                self._entered.leave(who, body)
+                self._levels.leave(who, self.name, body)
+                if is_last:
+                    await body.hold._leave(error)
+        except FenceholdError:
+            raise
+        except BaseException:
+            # Interrupted, whatever that kept from being done.
+            entered = entered or self._entered.last(current_task(), error)
+            if entered is not None:
+                self._end(*entered, is_last)
+            raise
+
+    def _end(self, who: Who, body: Body[Held], is_last: bool | None) -> None:
+        """Leave what an interrupt kept from being left; None: whether it is the last level was not found out."""
+        if is_last is None:
+            is_last = self._levels.is_last(who, self.name, body)
+        self._entered.leave(who, body)
+        self._levels.leave(who, self.name, body)
         if is_last:
-            await body.hold._leave(error)
+            body.hold._on_interrupted()
+
+    def _go_back(self, who: Who, hold: Claim, depth: int) -> None:
+        """Be no more than so many levels deep, and hold nothing if that is none."""
+        self._levels.go_back(who, self.name, depth)
+        if depth == 0:
+            hold._on_interrupted()
 
 
 class UntimedRLock(Untimed[Held], RLock[Held]):

@@ -1,48 +1,24 @@
-"""The verbs of an async client: every kind of lock, each for either tier.
+"""The verbs of a client: every kind of lock, each for either tier.
 
 With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
 Durations are seconds, a `timedelta`, or a text such as "30s".
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Iterable
+from typing import Any, Literal, Unpack, overload
 
 from fencehold.client.aio.election import Election, Leadership
 from fencehold.client.aio.hold import Claim, Hold
-from fencehold.client.aio.lock import Job, Lock, OnLost, UntimedLock, lock_on
-from fencehold.client.aio.once import once
+from fencehold.client.aio.lock import Lock, OnLost, UntimedLock
+from fencehold.client.aio.once import Once
 from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
-from fencehold.client.calls import by_name
-from fencehold.client.jobs import Busy, Runs
-from fencehold.client.made import Levels
+from fencehold.client.aio.routes import Route
+from fencehold.client.options import Busy, LockOptions, MultiOptions, Options, Runs, by_name
+from fencehold.client.ownership import Levels
 from fencehold.client.rules import tier_of
 from fencehold.durations import Duration
-from fencehold.locks.carrier import Carrier
 from fencehold.locks.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.types import CORRECTNESS, Tier
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-class Options(TypedDict, total=False):
-    """What can be said of every lock, but for its timeout and its tier, which decide what comes of it."""
-
-    ttl: Duration | None
-    meta: Meta
-    on_lost: OnLost
-
-
-class MultiOptions(Options, total=False):
-    """What can be said of a lock on several names."""
-
-    shared: bool
-
-
-class LockOptions(MultiOptions, total=False):
-    """What can be said of a lock on one name."""
-
-    delay: Duration
 
 
 class Verbs:
@@ -52,11 +28,11 @@ class Verbs:
         self._levels: dict[Tier, Levels[Any]] = {tier: Levels() for tier in Tier}
         """By tier: having a name to avoid work is not having it to protect state."""
 
-    def _carrier(self, names: tuple[str, ...], tier: Tier) -> Carrier:
-        """The carrier for names in a tier.
+    def _route(self, names: tuple[str, ...], tier: Tier) -> Route:
+        """The way to names in a tier.
 
         Raises:
-            Unsupported, UsageError: they cannot be had in it.
+            Unsupported, UsageError: they are not available in it.
         """
         raise NotImplementedError
 
@@ -71,12 +47,19 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[LockOptions],
     ) -> UntimedLock[Hold]: ...
 
     @overload
     def lock(
-        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[LockOptions]
+        self,
+        name: str,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[LockOptions],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -86,12 +69,19 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[LockOptions],
     ) -> Lock[Hold]: ...
 
     @overload
     def lock(
-        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[LockOptions]
+        self,
+        name: str,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[LockOptions],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -99,13 +89,10 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: Duration = 0,
-        on_lost: OnLost = "cancel",
         tier: Tier | str = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[LockOptions],
     ) -> Lock[Any]:
         """A lock on a name.
 
@@ -113,13 +100,14 @@ class Verbs:
             ttl: after how long the hold ends unless extended; None: it lives as long as the session.
             timeout: how long to wait for it; None or -1: for ever; 0: not at all.
             shared: hold it together with others who share it.
-            meta: shown to whoever asks who holds it. Put a trace id under `trace`.
+            meta: shown to those who ask who holds it. Put a trace id under `trace`.
             delay: how long the name stays ungranted after an unclean end, for resources that check no fence.
             on_lost: cancel the body of an `async with` when the hold is lost, or only raise at its end.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
-        terms = Terms(one(name), ttl=ttl, timeout=timeout, shared=shared, meta=meta, delay=delay)
-        return self._lock(terms, tier, on_lost)
+        terms = Terms(one(name), timeout=timeout, **options)
+        return self._lock(terms, tier, on_lost)  # ASYNC
+        # BLOCKING: return self._lock(terms, tier)
 
     @overload
     def multi(
@@ -128,12 +116,19 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[MultiOptions],
     ) -> UntimedLock[Hold]: ...
 
     @overload
     def multi(
-        self, names: Iterable[str], *, timeout: None = None, tier: Tier | str, **options: Unpack[MultiOptions]
+        self,
+        names: Iterable[str],
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[MultiOptions],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -143,12 +138,19 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[MultiOptions],
     ) -> Lock[Hold]: ...
 
     @overload
     def multi(
-        self, names: Iterable[str], *, timeout: Duration, tier: Tier | str, **options: Unpack[MultiOptions]
+        self,
+        names: Iterable[str],
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[MultiOptions],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -156,16 +158,15 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
         tier: Tier | str = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[MultiOptions],
     ) -> Lock[Any]:
         """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
-        terms = Terms(several(names), ttl=ttl, timeout=timeout, shared=shared, meta=meta)
-        return self._lock(terms, tier, on_lost)
+        terms = Terms(several(names), timeout=timeout, **options)
+        return self._lock(terms, tier, on_lost)  # ASYNC
+        # BLOCKING: return self._lock(terms, tier)
 
     @overload
     def rwlock(
@@ -174,12 +175,19 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> UntimedRWLock[Hold]: ...
 
     @overload
     def rwlock(
-        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> UntimedRWLock[Claim]: ...
 
     @overload
@@ -189,12 +197,19 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> RWLock[Hold]: ...
 
     @overload
     def rwlock(
-        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> RWLock[Claim]: ...
 
     @by_name
@@ -202,18 +217,16 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
         tier: Tier | str = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> RWLock[Any]:
         """A lock for readers and a writer: `.read()` and `.write()` are locks."""
-        names = one(name)
-        carrier = self._carrier(names, tier := tier_of(tier))
-        options = {"ttl": ttl, "timeout": timeout, "meta": meta}
+        route = self._route(one(name), tier := tier_of(tier))
         kind = UntimedRWLock if wait_of(timeout) is None else RWLock
-        return kind(carrier, name, _held(carrier, tier), on_lost, options)
+        return kind(route, name, _held(route, tier), on_lost, timeout, **options)  # ASYNC
+        # BLOCKING: return kind(route, name, _held(route, tier), timeout, **options)
 
     @overload
     def semaphore(
@@ -223,12 +236,20 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> UntimedLock[Hold]: ...
 
     @overload
     def semaphore(
-        self, name: str, limit: int, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        limit: int,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -239,12 +260,20 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> Lock[Hold]: ...
 
     @overload
     def semaphore(
-        self, name: str, limit: int, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        limit: int,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -253,15 +282,15 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
         tier: Tier | str = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> Lock[Any]:
         """A lock that `limit` may have at once. All who use the name must give the same limit."""
-        terms = Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta)
-        return self._lock(terms, tier, on_lost)
+        terms = Terms(one(name), limit=permits(limit), timeout=timeout, **options)
+        return self._lock(terms, tier, on_lost)  # ASYNC
+        # BLOCKING: return self._lock(terms, tier)
 
     @overload
     def rlock(
@@ -270,12 +299,19 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> UntimedRLock[Hold]: ...
 
     @overload
     def rlock(
-        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> UntimedRLock[Claim]: ...
 
     @overload
@@ -285,12 +321,19 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> RLock[Hold]: ...
 
     @overload
     def rlock(
-        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> RLock[Claim]: ...
 
     @by_name
@@ -298,16 +341,17 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        meta: Meta = None,
-        on_lost: OnLost = "cancel",
         tier: Tier | str = CORRECTNESS,
+        on_lost: OnLost = "cancel",  # ASYNC
+        **options: Unpack[Options],
     ) -> RLock[Any]:
         """A lock that the task which has it may take again."""
-        terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
+        terms = Terms(one(name), timeout=timeout, **options)
         kind = UntimedRLock if terms.timeout is None else RLock
-        return kind(self._lock(terms, tier, on_lost), self._levels[tier_of(tier)])
+        lock = self._lock(terms, tier, on_lost)  # ASYNC
+        # BLOCKING: lock = self._lock(terms, tier)
+        return kind(lock, self._levels[tier_of(tier)])
 
     @overload
     def election(
@@ -337,9 +381,9 @@ class Verbs:
     ) -> Election[Any]:
         """An election: campaign, observe, resign."""
         terms = Terms(one(name), meta=meta)
-        carrier = self._carrier(terms.names, tier := tier_of(tier))
-        held = Leadership if _held(carrier, tier) is Hold else Claim
-        return Election(carrier, terms, held, self._is_closed)
+        route = self._route(terms.names, tier := tier_of(tier))
+        held = Leadership if _held(route, tier) is Hold else Claim
+        return Election(route, terms, held, self._is_closed)
 
     @by_name
     def once(
@@ -351,24 +395,33 @@ class Verbs:
         busy: Busy = "skip",
         meta: Meta = None,
         tier: Tier | str = CORRECTNESS,
-    ) -> Callable[[Callable[Given, Awaitable[Result]]], Job[Given, Result | None]]:
+    ) -> Once:
         """Decorate a job so that it runs in one place at a time.
 
         Args:
-            at_most: the time after which a run is ended, come what may.
+            at_most: the time after which its hold ends, come what may: an async run is cancelled then, a blocking
+                one is told by `HoldLost` at its end.
             at_least: the time from its start for which no other run begins, though this process may have ended.
             busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
         runs = Runs.checked(at_most, at_least, busy)
         terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta, at_least=runs.at_least)
-        return once(self._lock(terms, tier), busy)
+        return Once(self._lock(terms, tier), busy)
 
-    def _lock(self, terms: Terms, tier: Tier | str, on_lost: OnLost = "cancel") -> Lock[Any]:
-        carrier = self._carrier(terms.names, tier := tier_of(tier))
-        return lock_on(carrier, terms, _held(carrier, tier), on_lost)
+    def _lock(
+        self,
+        terms: Terms,
+        tier: Tier | str,
+        on_lost: OnLost = "cancel",  # ASYNC
+    ) -> Lock[Any]:
+        route = self._route(terms.names, tier := tier_of(tier))
+        # As `lock_on` does: this is done for every lock.
+        kind = UntimedLock if terms.timeout is None else Lock
+        return kind(route, terms, _held(route, tier), on_lost)  # ASYNC
+        # BLOCKING: return kind(route, terms, _held(route, tier))
 
 
-def _held(carrier: Carrier, tier: Tier) -> type[Claim]:
+def _held(route: Route, tier: Tier) -> type[Claim]:
     """What an acquire makes: with a fence, if there is one."""
-    return Hold if tier is CORRECTNESS or carrier.guarantees.fenced else Claim
+    return Hold if tier is CORRECTNESS or route.guarantees.fenced else Claim

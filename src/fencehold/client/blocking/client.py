@@ -2,26 +2,22 @@
 
 import atexit
 import os
-import ssl
 import threading
 import warnings
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from weakref import WeakSet
 
-from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.portal import Portal, portal_to
-from fencehold.client.blocking.recipes import Watch
+from fencehold.client.blocking.routes import Route
 from fencehold.client.blocking.verbs import Verbs
-from fencehold.client.calls import BlockingOnly, by_name
-from fencehold.client.configuring import Said, planned
+from fencehold.client.blocking.watch import Watch
+from fencehold.client.config import configured
+from fencehold.client.connect import Plan, Source, plan_of
 from fencehold.client.info_pages import check_limit
-from fencehold.client.plan import OnUnavailable, Plan
+from fencehold.client.options import BlockingOnly, ConnectOptions, by_name
 from fencehold.client.rules import tier_of
-from fencehold.client.sources import Source
-from fencehold.durations import Duration
 from fencehold.errors import UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
@@ -42,8 +38,8 @@ class Client(BlockingOnly, Verbs):
         self._closed = False
         self._starting = threading.Lock()
         self._portals: dict[Source, Portal] = {}
-        self._lines: dict[Tier, Line] = {}
-        self._first = self._line_to(plan.first)
+        self._routes: dict[Tier, Route] = {}
+        self._first = self._route_to(plan.first)
         _clients.add(self)
 
     @property
@@ -57,7 +53,7 @@ class Client(BlockingOnly, Verbs):
         Args:
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return Watch(self._line_of(tier), prefix)
+        return Watch(self._route_of(tier), prefix)
 
     def explain(self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
@@ -67,16 +63,16 @@ class Client(BlockingOnly, Verbs):
             tier: in which tier; by default where state is protected, if there is that.
         """
         check_limit(limit)
-        return self._line_of(tier).portal().explain(one(name)[0], limit=limit)
+        return self._route_of(tier).portal().explain(one(name)[0], limit=limit)
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
-        """By an operator: take a name from whoever holds it. Returns a fence above every holder's, or 0.
+        """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return self._line_of(tier).portal().break_hold(one(name)[0], fence)
+        return self._route_of(tier).portal().break_hold(one(name)[0], fence)
 
     def ready(self) -> None:
         """Wait until a session is open. `connect` has done so once, unless it was told to be lazy.
@@ -103,19 +99,19 @@ class Client(BlockingOnly, Verbs):
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _line(self, names: tuple[str, ...], tier: Tier) -> Line:
+    def _route(self, names: tuple[str, ...], tier: Tier) -> Route:
         if self._plan.rules.rules:
             self._plan.rules.check(names, tier)
-        line = self._lines.get(tier)
-        if line is None:
-            line = self._lines[tier] = self._line_to(self._plan.source(tier))
-        return line
+        route = self._routes.get(tier)
+        if route is None:
+            route = self._routes[tier] = self._route_to(self._plan.source(tier))
+        return route
 
-    def _line_of(self, tier: Tier | str | None) -> Line:
-        return self._first if tier is None else self._line((), tier_of(tier))
+    def _route_of(self, tier: Tier | str | None) -> Route:
+        return self._first if tier is None else self._route((), tier_of(tier))
 
-    def _line_to(self, source: Source) -> Line:
-        return Line(lambda: self._portals.get(source) or self._start(source), source.guarantees)
+    def _route_to(self, source: Source) -> Route:
+        return Route(lambda: self._portals.get(source) or self._start(source), source.guarantees)
 
     def _start(self, source: Source) -> Portal:
         with self._starting:
@@ -138,7 +134,7 @@ class Client(BlockingOnly, Verbs):
         raise UsageError("the client is closed")
 
     def _on_forked(self) -> None:
-        """In a child: the parent's threads are not here, and whoever held this lock neither."""
+        """In a child: the parent's threads are not here, nor is the one that held this lock."""
         self._starting = threading.Lock()
         self._portals = {}
 
@@ -159,19 +155,8 @@ class Client(BlockingOnly, Verbs):
 def connect(
     url: str | None = None,
     *,
-    correctness: str | None = None,
-    efficiency: str | None = None,
-    rules: Mapping[str, Tier | str] | None = None,
-    on_unavailable: OnUnavailable | None = None,
-    ttl: Duration | None = None,
-    grace: Duration | None = None,
-    name: str | None = None,
-    meta: Mapping[str, object] | None = None,
-    connect_timeout: Duration | None = None,
-    long_wait: Duration | None = None,
-    tls: ssl.SSLContext | None = None,
-    config: str | os.PathLike[str] | None = None,
     lazy: bool = False,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """Connect to a service: ``with connect(…) as client`` or ``client = connect(…)``, to be closed.
 
@@ -203,10 +188,7 @@ def connect(
         UsageError: what was given makes no sense.
         Unavailable: no node was reached in time.
     """
-    said = Said(
-        url, correctness, efficiency, rules, on_unavailable, ttl, grace, name, meta, connect_timeout, long_wait
-    )
-    client = Client(planned(said, config, tls))
+    client = Client(plan_of(configured(url, **options)))
     if lazy:
         _lazy_clients.add(client)
         return client

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fencehold.client.blocking.gates import Gate
 from fencehold.client.blocking.portal import Portal
-from fencehold.client.holding import Claiming, Holding
-from fencehold.client.log import claim_lost, hold_lost
+from fencehold.client.threads.kinds import Gate
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
+from fencehold.locks.hold import Claiming, Holding
+from fencehold.locks.log import claim_lost, hold_lost
 from fencehold.locks.terms import ttl_of, wait_of
 from fencehold.locks.trust import Grant
 
@@ -59,7 +59,7 @@ class Claim(Claiming):
         self._portal.extend(self._grant, ttl_of(ttl))
 
     def release(self) -> None:
-        """Give the names back. Done even if the caller is interrupted while waiting for the answer.
+        """Release the names. Done even if the caller is interrupted while waiting for the answer.
 
         Raises:
             HoldLost: it was lost before; what was done under it may not have been alone.
@@ -73,7 +73,7 @@ class Claim(Claiming):
         except FenceholdError:
             raise
         except BaseException:
-            self._abandon()
+            self._on_interrupted()
             raise
 
     def _leave(self, error: BaseException | None) -> None:
@@ -91,12 +91,22 @@ class Claim(Claiming):
             if failure is not error:
                 error.add_note(str(failure))
         finally:
-            self._abandon()
+            self._on_interrupted()
 
-    def _abandon(self) -> None:
-        """Have it given back, if it is not, without waiting for that: its caller was interrupted."""
+    def _on_interrupted(self) -> None:
+        """Have it released, if it is not, without waiting for that: its caller may have been interrupted."""
         if not self._grant.ending:
-            self._portal.abandon(self._grant)
+            self._portal.release_soon(self._grant)
+
+    def _release_soon(self) -> None:
+        """Release it, if that was not done, without waiting: the portal's own thread may collect an iterator that
+        was forgotten."""
+        if not self._grant.ending:
+            self._portal.run_soon(self._released())
+
+    async def _released(self) -> None:
+        if not self._grant.ending:
+            await self._portal.channel.release(self._grant)
 
     def _on_lost(self, grant: Grant) -> None:
         self._tell_loss(grant)
@@ -155,7 +165,7 @@ class Loss:
         """The hold is lost."""
         self._is_set = True
         for gate in list(self._gates):
-            # Opened by whoever takes it out: that is done once.
+            # Opened by the one that takes it out: that is done once.
             if self._gates.pop(gate, self) is None:
                 gate.open()
         while self._callbacks:

@@ -1,47 +1,52 @@
-"""Locks, for threads: terms under which names are asked for, again and again, by any number of threads."""
+# Made of src/fencehold/client/aio/lock.py by scripts/blocking: change that one.
+"""Locks: terms under which names are asked for, again and again, by any number of threads.
+
+A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was asked for. The lock
+remembers whose holds it made, so that `release` and the end of a `with` find the right one.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from fencehold.client.admission import admit
+from fencehold.client.blocking.decorator import Decorator, Given, Job, Result
 from fencehold.client.blocking.hold import Claim
-from fencehold.client.blocking.lines import Line
-from fencehold.client.calls import BlockingOnly
-from fencehold.client.current import Body
-from fencehold.client.decoration import (
-    Async,
-    Lazy,
-    Raising,
-    TakeTheLockInside,
-    UseFenceholdAio,
-    check_blocking,
-    ran,
-)
-from fencehold.client.made import Bodies, Holds
+from fencehold.client.blocking.routes import Carrier, Route, Routed, release_soon, this_thread
+from fencehold.client.decoration import ran
+from fencehold.client.options import BlockingOnly
+from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
-from fencehold.guarantees import Guarantees
 from fencehold.locks import views
-from fencehold.locks.identity import this_thread
-from fencehold.locks.terms import Forever, Terms, wait_of
+from fencehold.locks.hold import Body
+from fencehold.locks.terms import Forever, Terms, admit, wait_of
+from fencehold.locks.trust import Grant
 
-Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, whichever way it varies
+Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, however it varies
 """What an acquire makes: a `Hold`, or a `Claim`."""
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+Made = TypeVar("Made", bound=Claim)
 
 
-class Lock(BlockingOnly, Generic[Held]):
+class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
     """Names under certain terms. Use it with `with`, by `acquire`, or as a decorator."""
 
-    __slots__ = ("_acquired", "_entered", "_held", "_line", "_terms")
+    __slots__ = (
+        "_acquired",
+        "_entered",
+        "_held",
+        "_terms",
+    )
 
-    def __init__(self, line: Line, terms: Terms, held: type[Held]) -> None:
-        admit(terms, line.guarantees)
-        self._line = line
+    def __init__(
+        self,
+        route: Route,
+        terms: Terms,
+        held: type[Held],
+    ) -> None:
+        admit(terms, route.guarantees)
+        super().__init__(route)
         self._held = held
         self._terms = terms
         self._entered: Bodies[Held] = Bodies()
@@ -57,11 +62,6 @@ class Lock(BlockingOnly, Generic[Held]):
         """All names asked for, in the order every client asks in."""
         return self._terms.names
 
-    @property
-    def guarantees(self) -> Guarantees:
-        """What is guaranteed by where the names are asked for."""
-        return self._line.guarantees
-
     @overload
     def acquire(self, *, blocking: Literal[True] = True, timeout: Forever) -> Held: ...
 
@@ -69,7 +69,9 @@ class Lock(BlockingOnly, Generic[Held]):
     def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None: ...
 
     def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None:
-        """Wait for the names; None if they were not to be had in time. An interrupt leaves nothing behind.
+        """Wait for the names; None if they were not acquired in time.
+
+        Whatever ends the waiting, an interrupt or a cancellation, nothing stays behind.
 
         Args:
             blocking: False is the same as a timeout of 0.
@@ -84,13 +86,18 @@ class Lock(BlockingOnly, Generic[Held]):
         terms = self._terms
         if timeout is not ... or not blocking:
             terms = terms.waiting(wait_of(None if timeout is ... else timeout, blocking=blocking))
-        hold = self._acquire_unowned(terms)
-        if hold is not None:
-            try:
-                self._acquired.add(this_thread(), hold)
-            except BaseException:
-                hold._abandon()
-                raise
+        thread, carrier = this_thread(), self._carrier
+        grant: Grant | None = None
+        try:
+            grant = carrier.acquire(terms, thread)
+            if grant is None:
+                return None
+            hold = self._held(carrier, grant)
+            self._acquired.add(thread, hold)
+        except BaseException:
+            if grant is not None:
+                release_soon(carrier, grant)
+            raise
         return hold
 
     def release(self) -> None:
@@ -110,7 +117,7 @@ class Lock(BlockingOnly, Generic[Held]):
         try:
             hold.release()
         finally:
-            # Not if an interrupt came first: then it is this thread's still.
+            # Not if an interrupt came first: then this thread has it still.
             if hold._grant.ending:
                 self._acquired.drop(thread, hold)
 
@@ -122,37 +129,43 @@ class Lock(BlockingOnly, Generic[Held]):
 
     def locked(self) -> bool:
         """Whether any of the names is held, or kept by `once(at_least=…)`; true at the moment of the answer."""
-        portal = self._line.portal()
-        return any(portal.explain(name, limit=views.A_FEW).is_taken for name in self.names)
+        for name in self.names:
+            if (self._carrier.explain(name, limit=views.A_FEW)).is_taken:
+                return True
+        return False
 
-    def _acquire_unowned(self, terms: Terms, owner: bytes | None = None) -> Held | None:
+    def _acquire_unowned(self, owner: bytes | None = None) -> Held | None:
         """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
-        portal = self._line.portal()
-        return portal.acquire(self._held, terms, owner)
+        return acquire_as(self._carrier, self._held, self._terms, owner)
 
     def acquire_or_raise(self, owner: bytes | None = None) -> Held:
         """As `_acquire_unowned`, but raise `LockTimeout`, which says who holds it."""
-        hold = self._acquire_unowned(self._terms, owner)
+        hold = self._acquire_unowned(owner)
         if hold is None:
             raise self._timeout()
         return hold
 
     def _stranger(self) -> bytes:
         """An owner that has nothing and waits for nothing."""
-        return self._line.portal().owners.anew(this_thread())
+        return self._carrier.owners.anew(this_thread())
 
     def __enter__(self) -> Held:
         """Acquire, or raise `LockTimeout`, which says who holds it."""
-        thread = this_thread()
-        hold = self.acquire_or_raise()
+        thread, carrier = this_thread(), self._carrier
+        grant: Grant | None = None
         body: Body[Held] | None = None
         try:
+            grant = carrier.acquire(self._terms, thread)
+            if grant is None:
+                raise self._timeout()
+            hold = self._held(carrier, grant)
             body = Body(hold)
             self._entered.enter(thread, body.enter())
         except BaseException:
             if body is not None:
                 self._entered.leave(thread, body)
-            hold._abandon()
+            if grant is not None:
+                release_soon(carrier, grant)
             raise
         return hold
 
@@ -164,37 +177,21 @@ class Lock(BlockingOnly, Generic[Held]):
         try:
             left = self._entered.last(this_thread(), error)
             if left is not None:
-                left[1].leave()
+                self._entered.leave(*left)
                 left[1].hold._leave(error)
-        finally:
-            # After an interrupt, too, whatever that kept from being done.
+        except FenceholdError:
+            raise
+        except BaseException:
+            # Interrupted, whatever that kept from being done.
             left = left or self._entered.last(this_thread(), error)
             if left is not None:
                 self._entered.leave(*left)
-                left[1].hold._abandon()
+                left[1].hold._on_interrupted()
+            raise
 
-    @overload
-    def __call__(self, function: Raising[Given]) -> Raising[Given]: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Async[Given]) -> UseFenceholdAio: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Lazy[Given]) -> TakeTheLockInside: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]: ...
-
-    def __call__(self, function: Callable[Given, Any]) -> Any:
-        """Decorate a function: each call runs under the lock.
-
-        Raises:
-            UsageError: the body would run without the lock, as that of an `async def` or a generator would.
-        """
-        check_blocking(function)
-
+    def _wrapped(self, function: Callable[Given, Result]) -> Job[Given, Result]:
         @wraps(function)
-        def run(*args: Given.args, **kwargs: Given.kwargs) -> Any:
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
             with self:
                 return ran(function, function(*args, **kwargs))
 
@@ -202,9 +199,9 @@ class Lock(BlockingOnly, Generic[Held]):
 
     def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None
-        # Saying who holds it is a courtesy: the answer is that it was not to be had.
+        # Saying who holds it is a courtesy: the answer is that it was not acquired.
         with suppress(FenceholdError):
-            seen = self._line.portal().explain(self.name, stale=True, limit=views.A_FEW)
+            seen = self._carrier.explain(self.name, stale=True, limit=views.A_FEW)
         return views.not_acquired(self._terms, seen)
 
 
@@ -234,6 +231,25 @@ class UntimedLock(Untimed[Held], Lock[Held]):
     __slots__ = ()
 
 
-def lock_on(line: Line, terms: Terms, held: type[Held]) -> Lock[Held]:
+def lock_on(
+    route: Route,
+    terms: Terms,
+    held: type[Held],
+) -> Lock[Held]:
     """The lock for these terms."""
-    return (UntimedLock if terms.timeout is None else Lock)(line, terms, held)
+    kind = UntimedLock if terms.timeout is None else Lock
+    return kind(route, terms, held)
+
+
+def acquire_as(
+    carrier: Carrier, kind: Callable[[Carrier, Grant], Made], terms: Terms, owner: bytes | None = None
+) -> Made | None:
+    """Acquire, and make a hold of some kind of what is granted."""
+    grant: Grant | None = None
+    try:
+        grant = carrier.acquire(terms, this_thread(), owner)
+        return None if grant is None else kind(carrier, grant)
+    except BaseException:
+        if grant is not None:
+            release_soon(carrier, grant)
+        raise

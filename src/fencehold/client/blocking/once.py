@@ -1,29 +1,24 @@
-"""Jobs that run once, for threads. See the async ones for their rules."""
+# Made of src/fencehold/client/aio/once.py by scripts/blocking: change that one.
+"""Jobs that run once, however many processes are told to run them.
+
+1. `at_most` caps a run: its hold ends then, even if its process would keep it alive.
+2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. It
+   is part of what is asked for, and kept where the name was granted: the process may end, or be killed, meanwhile.
+"""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, overload
 
+from fencehold.client.blocking.decorator import Given, Job, Result, SkippingDecorator
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.lock import Lock
-from fencehold.client.current import Body
-from fencehold.client.decoration import (
-    Async,
-    Lazy,
-    Raising,
-    TakeTheLockInside,
-    UseFenceholdAio,
-    check_blocking,
-    ran,
-)
-from fencehold.client.jobs import Busy
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+from fencehold.client.decoration import ran
+from fencehold.client.options import Busy
+from fencehold.locks.hold import Body
 
 
-class Once:
-    """Decorates a function so that one call of it runs at a time, anywhere; None is a skipped one."""
+class Once(SkippingDecorator):
+    """Decorates a job so that one call of it runs at a time, anywhere; None is a skipped one."""
 
     __slots__ = ("_busy", "_lock")
 
@@ -31,28 +26,9 @@ class Once:
         self._lock = lock
         self._busy = busy
 
-    @overload
-    def __call__(self, function: Raising[Given]) -> Callable[Given, None]: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Async[Given]) -> UseFenceholdAio: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Lazy[Given]) -> TakeTheLockInside: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result | None]: ...
-
-    def __call__(self, function: Callable[Given, Any]) -> Any:
-        """Decorate it.
-
-        Raises:
-            UsageError: the body would run without the lock, as that of an `async def` or a generator would.
-        """
-        check_blocking(function)
-
+    def _wrapped(self, function: Callable[Given, Result]) -> Job[Given, Result | None]:
         @wraps(function)
-        def run(*args: Given.args, **kwargs: Given.kwargs) -> Any:
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result | None:
             hold = self._acquire()
             if hold is None:
                 return None
@@ -74,10 +50,10 @@ class Once:
                     # After an interrupt, too, whatever that kept from being done.
                     if body is not None:
                         body.leave()
-                    hold._abandon()
+                    hold._on_interrupted()
 
         return run
 
     def _acquire(self) -> Claim | None:
         lock = self._lock
-        return lock._acquire_unowned(lock._terms) if self._busy == "skip" else lock.acquire_or_raise()
+        return lock._acquire_unowned() if self._busy == "skip" else lock.acquire_or_raise()

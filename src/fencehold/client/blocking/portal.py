@@ -6,22 +6,21 @@
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.channel import Channel
-from fencehold.client.blocking.gates import Threads
-from fencehold.client.blocking.thread import LoopThread, Slip
-from fencehold.client.sources import Source
+from fencehold.client.connect import Source, carrier_of
+from fencehold.client.threads.kinds import Threads
+from fencehold.client.threads.loop import LoopThread, Slip
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock
-from fencehold.locks.identity import Owners, this_thread
+from fencehold.locks.identity import Owners, ThreadIdentity
 from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
 
-Held = TypeVar("Held")
 Result = TypeVar("Result")
 
 
@@ -38,16 +37,14 @@ class Portal(Protocol):
     def threads(self) -> Threads:
         """What the application's threads are."""
 
-    def acquire(
-        self, kind: Callable[["Portal", Grant], Held], terms: Terms, owner: bytes | None = None
-    ) -> Held | None:
-        """Acquire for the calling thread, or for an owner made `anew`; makes a hold of some kind of the grant."""
+    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+        """Acquire for the calling thread, or for an owner made `anew`. An interrupt leaves nothing behind."""
 
     def release(self, grant: Grant) -> None:
-        """Give a grant back. Once handed over it is done, whoever stops waiting."""
+        """Release a grant. Once handed over it is done, whether or not anyone waits."""
 
-    def abandon(self, grant: Grant) -> None:
-        """Have a grant given back that nobody has, unless that was done. It does not wait, nor raise."""
+    def release_soon(self, grant: Grant) -> None:
+        """Have a grant released that nobody has, unless that was done. It does not wait, nor raise."""
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
@@ -56,7 +53,10 @@ class Portal(Protocol):
         """Who has a name and who waits for it."""
 
     def break_hold(self, name: str, fence: int) -> int:
-        """Take a name from whoever holds it."""
+        """Take a name from those who hold it."""
+
+    def changes(self, name: str) -> AbstractContextManager[Iterator[object]]:
+        """Something that moves whenever a name may have changed hands, until the client is closed."""
 
     def ready(self) -> None:
         """Wait until it can be used."""
@@ -71,7 +71,7 @@ class Portal(Protocol):
         """Whether the client is closed, or being closed."""
 
     def close(self) -> None:
-        """Give everything back, then end the loop and the thread."""
+        """Release everything, then end the loop and the thread."""
 
 
 class CarrierPortal(LoopThread):
@@ -87,34 +87,22 @@ class CarrierPortal(LoopThread):
             raise
         self.owners = self.channel.owners
 
-    def acquire(
-        self, kind: Callable[[Portal, Grant], Held], terms: Terms, owner: bytes | None = None
-    ) -> Held | None:
-        grant: Grant | None = None
-        try:
-            grant = self._granted(terms, owner)
-            return None if grant is None else kind(self, grant)
-        except BaseException:
-            if grant is not None:
-                self.abandon(grant)
-            raise
-
-    def _granted(self, terms: Terms, owner: bytes | None) -> Grant | None:
+    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
         at_once = self.channel.at_once
         if at_once is not None and not self._closing:
-            answer = at_once.acquire(terms, this_thread())
+            answer = at_once.acquire(terms, who)
             if answer.grant is not None or (answer.is_known and terms.timeout == 0):
                 return answer.grant
-        return self.run(self.channel.acquire(terms, this_thread(), owner), self._give_back)
+        return self.run(self.channel.acquire(terms, who, owner), self._release_granted)
 
     def release(self, grant: Grant) -> None:
         at_once = self.channel.at_once
         if at_once is None or self._closing or not at_once.release(grant):
             self.run(_awaited(self.channel.release, grant))
 
-    def abandon(self, grant: Grant) -> None:
+    def release_soon(self, grant: Grant) -> None:
         with suppress(UsageError):
-            self.post(self._give_back, grant)
+            self.post(self._release_granted, grant)
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         self.run(self.channel.extend(grant, ttl))
@@ -125,13 +113,23 @@ class CarrierPortal(LoopThread):
     def break_hold(self, name: str, fence: int) -> int:
         return self.run(self.channel.break_hold(name, fence))
 
+    @contextmanager
+    def changes(self, name: str) -> Iterator[Iterator[object]]:
+        context = self.channel.changes(name)
+        changes = self.run(context.__aenter__())
+        try:
+            yield one_by_one(self, changes)
+        finally:
+            # Without waiting: this may be the loop's own thread, which collects an iterator that was forgotten.
+            self.run_soon(cast("Coroutine[Any, Any, Any]", context.__aexit__(None, None, None)))
+
     def ready(self) -> None:
         self.run(self.channel.ready())
 
     async def end(self) -> None:
         await self.channel.close()
 
-    def _give_back(self, grant: Grant | None) -> None:
+    def _release_granted(self, grant: Grant | None) -> None:
         """On the loop's thread."""
         if grant is not None and not grant.ending:
             self._start(self.slip(), _awaited(self.channel.release, grant), [])
@@ -147,18 +145,15 @@ class ServicePortal(CarrierPortal):
         self.protocol = self.channel.protocol
         self._driver = self.channel.driver
 
-    def acquire(
-        self, kind: Callable[[Portal, Grant], Held], terms: Terms, owner: bytes | None = None
-    ) -> Held | None:
+    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
         slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
-            self.post(self._acquire, slip, terms, owner or self.owners.of(this_thread()))
-            grant = slip.wait()
-            return None if grant is None else kind(self, grant)
+            self.post(self._acquire, slip, terms, owner or self.owners.of(who))
+            return slip.wait()  # type: ignore[no-any-return]
         except BaseException:
             with suppress(UsageError):
-                self.post(self._abandon, slip)
+                self.post(self._withdraw, slip)
             raise
 
     def release(self, grant: Grant) -> None:
@@ -173,7 +168,7 @@ class ServicePortal(CarrierPortal):
 
     # On the loop's thread.
 
-    def _give_back(self, grant: Grant | None) -> None:
+    def _release_granted(self, grant: Grant | None) -> None:
         if grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
             self.protocol.release(grant, None, clock())
 
@@ -188,9 +183,9 @@ class ServicePortal(CarrierPortal):
         except FenceholdError as error:
             slip.set_exception(error)
 
-    def _abandon(self, slip: Slip) -> None:
+    def _withdraw(self, slip: Slip) -> None:
         if slip.request is not None:
-            self.protocol.abandon(slip.request, clock())
+            self.protocol.withdraw(slip.request, clock())
 
     def _call(self, slip: Slip, verb: Callable[..., object], *args: Any) -> None:
         try:
@@ -205,7 +200,7 @@ def portal_to(source: Source) -> Portal:
 
 
 async def _made(source: Source) -> Carrier:
-    return source.carrier()
+    return carrier_of(source)
 
 
 async def _awaited(call: Callable[[Grant], Any], grant: Grant) -> None:

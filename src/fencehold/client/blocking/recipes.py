@@ -1,46 +1,56 @@
-"""What is made of locks, for threads: readers and writers, re-entrant locks, watches."""
+# Made of src/fencehold/client/aio/recipes.py by scripts/blocking: change that one.
+"""What is made of locks: readers and writers, re-entrant locks."""
 
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
-from fencehold.client.admission import admit
-from fencehold.client.aio.channel import Channel
-from fencehold.client.aio.watch import Watch as AsyncWatch
-from fencehold.client.aio.wrapping import channel_of
 from fencehold.client.blocking.hold import Claim
-from fencehold.client.blocking.lines import Line
 from fencehold.client.blocking.lock import Held, Lock, Untimed, UntimedLock, lock_on
-from fencehold.client.blocking.portal import one_by_one
-from fencehold.client.calls import BlockingOnly
-from fencehold.client.current import Body
-from fencehold.client.made import Bodies, Levels
+from fencehold.client.blocking.routes import Route, Routed, this_thread
+from fencehold.client.options import BlockingOnly, Options
+from fencehold.client.ownership import Bodies, Levels
 from fencehold.durations import Duration
-from fencehold.errors import NotOwner, Unsupported
-from fencehold.locks.identity import ThreadIdentity, this_thread
-from fencehold.locks.terms import Forever, Terms
-from fencehold.locks.views import Event
+from fencehold.errors import FenceholdError, NotOwner
+from fencehold.locks.hold import Body
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Forever, Terms, admit
 
 
-class RWLock(Generic[Held]):
+class RWLock(Routed, Generic[Held]):
     """One name, for many readers or one writer. A waiting writer is not overtaken by later readers."""
 
-    __slots__ = ("_held", "_line", "_reading", "_writing", "name")
+    __slots__ = (
+        "_held",
+        "_reading",
+        "_writing",
+        "name",
+    )
 
-    def __init__(self, line: Line, name: str, held: type[Held], options: dict[str, Any]) -> None:
-        self._reading = Terms((name,), shared=True, **options)
-        self._writing = Terms((name,), **options)
-        admit(self._reading, line.guarantees)
-        self._line = line
+    def __init__(
+        self,
+        route: Route,
+        name: str,
+        held: type[Held],
+        timeout: Duration | None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._reading = Terms((name,), timeout=timeout, shared=True, **options)
+        self._writing = Terms((name,), timeout=timeout, **options)
+        admit(self._reading, route.guarantees)
+        super().__init__(route)
         self._held = held
         self.name = name
 
     def read(self) -> Lock[Held]:
         """The lock of a reader."""
-        return lock_on(self._line, self._reading, self._held)
+        return self._lock(self._reading)
 
     def write(self) -> Lock[Held]:
         """The lock of the writer."""
-        return lock_on(self._line, self._writing, self._held)
+        return self._lock(self._writing)
+
+    def _lock(self, terms: Terms) -> Lock[Held]:
+        return lock_on(self._route, terms, self._held)
 
 
 class UntimedRWLock(RWLock[Held]):
@@ -56,7 +66,7 @@ class UntimedRWLock(RWLock[Held]):
 
 
 class RLock(BlockingOnly, Generic[Held]):
-    """A lock that the thread which has it may take again. The fence is the same inside."""
+    """A lock that the thread which has it may take again, with the same fence. Other threads are strangers."""
 
     __slots__ = ("_entered", "_levels", "_lock")
 
@@ -107,7 +117,7 @@ class RLock(BlockingOnly, Generic[Held]):
             if depth == 1:
                 hold.release()
         finally:
-            # Not if an interrupt came first: then it is this thread's still.
+            # Not if an interrupt came first: then this thread has it still.
             if depth > 1 or hold._grant.ending:
                 self._levels.go_back(thread, self.name, depth - 1)
 
@@ -143,67 +153,42 @@ class RLock(BlockingOnly, Generic[Held]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         entered: tuple[Any, Body[Held]] | None = None
+        is_last: bool | None = None
         try:
             entered = self._entered.last(this_thread(), error)
             if entered is not None:
                 who, body = entered
-                body.leave()
-                if self._levels.is_last(who, self.name, body):
-                    body.hold._leave(error)
-        finally:
-            # After an interrupt, too, whatever that kept from being done.
-            entered = entered or self._entered.last(this_thread(), error)
-            if entered is not None:
-                who, body = entered
-                self._entered.leave(who, body)
                 is_last = self._levels.is_last(who, self.name, body)
+                self._entered.leave(who, body)
                 self._levels.leave(who, self.name, body)
                 if is_last:
-                    body.hold._abandon()
+                    body.hold._leave(error)
+        except FenceholdError:
+            raise
+        except BaseException:
+            # Interrupted, whatever that kept from being done.
+            entered = entered or self._entered.last(this_thread(), error)
+            if entered is not None:
+                self._end(*entered, is_last)
+            raise
 
-    def _go_back(self, who: ThreadIdentity, hold: Claim, depth: int) -> None:
+    def _end(self, who: Who, body: Body[Held], is_last: bool | None) -> None:
+        """Leave what an interrupt kept from being left; None: whether it is the last level was not found out."""
+        if is_last is None:
+            is_last = self._levels.is_last(who, self.name, body)
+        self._entered.leave(who, body)
+        self._levels.leave(who, self.name, body)
+        if is_last:
+            body.hold._on_interrupted()
+
+    def _go_back(self, who: Who, hold: Claim, depth: int) -> None:
         """Be no more than so many levels deep, and hold nothing if that is none."""
         self._levels.go_back(who, self.name, depth)
         if depth == 0:
-            hold._abandon()
+            hold._on_interrupted()
 
 
 class UntimedRLock(Untimed[Held], RLock[Held]):
     """A re-entrant lock that was made without a timeout."""
 
     __slots__ = ()
-
-
-class Watch:
-    """Events of names with a prefix. Iterate over it; leave it with `with`, or by `close`."""
-
-    __slots__ = ("_portal", "_watch")
-
-    def __init__(self, line: Line, prefix: str) -> None:
-        if not line.guarantees.watches:
-            raise Unsupported(f"{line.guarantees.backend}:// tells no events; the Fencehold service does")
-        self._portal = line.portal()
-        channel = cast("Channel", channel_of(self._portal.channel))
-        self._watch = AsyncWatch(channel, channel.watches, prefix)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event:
-        event: Event = next(one_by_one(self._portal, self._watch))
-        return event
-
-    def close(self) -> None:
-        """Watch no longer. It does not wait, and may come after the client was closed."""
-        # Whoever waited here could be the portal's own thread, when it collects an iterator that was forgotten.
-        self._portal.run_soon(self._watch.close())
-
-    def __enter__(self) -> Self:
-        """Once entered, no event is missed."""
-        self._portal.run(self._watch.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -1,44 +1,25 @@
-"""The verbs of a blocking client: every kind of lock, each for either tier.
+# Made of src/fencehold/client/aio/verbs.py by scripts/blocking: change that one.
+"""The verbs of a client: every kind of lock, each for either tier.
 
 With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
 Durations are seconds, a `timedelta`, or a text such as "30s".
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from fencehold.client.blocking.election import Election, Leadership
 from fencehold.client.blocking.hold import Claim, Hold
-from fencehold.client.blocking.lines import Line
-from fencehold.client.blocking.lock import Lock, UntimedLock, lock_on
+from fencehold.client.blocking.lock import Lock, UntimedLock
 from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
-from fencehold.client.calls import by_name
-from fencehold.client.jobs import Busy, Runs
-from fencehold.client.made import Levels
+from fencehold.client.blocking.routes import Route
+from fencehold.client.options import Busy, LockOptions, MultiOptions, Options, Runs, by_name
+from fencehold.client.ownership import Levels
 from fencehold.client.rules import tier_of
 from fencehold.durations import Duration
 from fencehold.locks.terms import Meta, Terms, one, permits, several, wait_of
 from fencehold.types import CORRECTNESS, Tier
-
-
-class Options(TypedDict, total=False):
-    """What can be said of every lock, but for its timeout and its tier, which decide what comes of it."""
-
-    ttl: Duration | None
-    meta: Meta
-
-
-class MultiOptions(Options, total=False):
-    """What can be said of a lock on several names."""
-
-    shared: bool
-
-
-class LockOptions(MultiOptions, total=False):
-    """What can be said of a lock on one name."""
-
-    delay: Duration
 
 
 class Verbs:
@@ -48,11 +29,11 @@ class Verbs:
         self._levels: dict[Tier, Levels[Any]] = {tier: Levels() for tier in Tier}
         """By tier: having a name to avoid work is not having it to protect state."""
 
-    def _line(self, names: tuple[str, ...], tier: Tier) -> Line:
-        """The line for names in a tier.
+    def _route(self, names: tuple[str, ...], tier: Tier) -> Route:
+        """The way to names in a tier.
 
         Raises:
-            Unsupported, UsageError: they cannot be had in it.
+            Unsupported, UsageError: they are not available in it.
         """
         raise NotImplementedError
 
@@ -72,7 +53,12 @@ class Verbs:
 
     @overload
     def lock(
-        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[LockOptions]
+        self,
+        name: str,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        **options: Unpack[LockOptions],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -87,7 +73,12 @@ class Verbs:
 
     @overload
     def lock(
-        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[LockOptions]
+        self,
+        name: str,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        **options: Unpack[LockOptions],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -95,12 +86,9 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
-        delay: Duration = 0,
         tier: Tier | str = CORRECTNESS,
+        **options: Unpack[LockOptions],
     ) -> Lock[Any]:
         """A lock on a name.
 
@@ -108,11 +96,11 @@ class Verbs:
             ttl: after how long the hold ends unless extended; None: it lives as long as the session.
             timeout: how long to wait for it; None or -1: for ever; 0: not at all.
             shared: hold it together with others who share it.
-            meta: shown to whoever asks who holds it. Put a trace id under `trace`.
+            meta: shown to those who ask who holds it. Put a trace id under `trace`.
             delay: how long the name stays ungranted after an unclean end, for resources that check no fence.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
-        terms = Terms(one(name), ttl=ttl, timeout=timeout, shared=shared, meta=meta, delay=delay)
+        terms = Terms(one(name), timeout=timeout, **options)
         return self._lock(terms, tier)
 
     @overload
@@ -127,7 +115,12 @@ class Verbs:
 
     @overload
     def multi(
-        self, names: Iterable[str], *, timeout: None = None, tier: Tier | str, **options: Unpack[MultiOptions]
+        self,
+        names: Iterable[str],
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        **options: Unpack[MultiOptions],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -142,7 +135,12 @@ class Verbs:
 
     @overload
     def multi(
-        self, names: Iterable[str], *, timeout: Duration, tier: Tier | str, **options: Unpack[MultiOptions]
+        self,
+        names: Iterable[str],
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        **options: Unpack[MultiOptions],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -150,14 +148,12 @@ class Verbs:
         self,
         names: Iterable[str],
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        shared: bool = False,
-        meta: Meta = None,
         tier: Tier | str = CORRECTNESS,
+        **options: Unpack[MultiOptions],
     ) -> Lock[Any]:
         """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
-        terms = Terms(several(names), ttl=ttl, timeout=timeout, shared=shared, meta=meta)
+        terms = Terms(several(names), timeout=timeout, **options)
         return self._lock(terms, tier)
 
     @overload
@@ -172,7 +168,12 @@ class Verbs:
 
     @overload
     def rwlock(
-        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        **options: Unpack[Options],
     ) -> UntimedRWLock[Claim]: ...
 
     @overload
@@ -187,7 +188,12 @@ class Verbs:
 
     @overload
     def rwlock(
-        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        **options: Unpack[Options],
     ) -> RWLock[Claim]: ...
 
     @by_name
@@ -195,15 +201,14 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        meta: Meta = None,
         tier: Tier | str = CORRECTNESS,
+        **options: Unpack[Options],
     ) -> RWLock[Any]:
         """A lock for readers and a writer: `.read()` and `.write()` are locks."""
-        line = self._line(one(name), tier := tier_of(tier))
+        route = self._route(one(name), tier := tier_of(tier))
         kind = UntimedRWLock if wait_of(timeout) is None else RWLock
-        return kind(line, name, _held(line, tier), {"ttl": ttl, "timeout": timeout, "meta": meta})
+        return kind(route, name, _held(route, tier), timeout, **options)
 
     @overload
     def semaphore(
@@ -218,7 +223,13 @@ class Verbs:
 
     @overload
     def semaphore(
-        self, name: str, limit: int, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        limit: int,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        **options: Unpack[Options],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -234,7 +245,13 @@ class Verbs:
 
     @overload
     def semaphore(
-        self, name: str, limit: int, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        limit: int,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        **options: Unpack[Options],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -243,13 +260,12 @@ class Verbs:
         name: str,
         limit: int,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        meta: Meta = None,
         tier: Tier | str = CORRECTNESS,
+        **options: Unpack[Options],
     ) -> Lock[Any]:
         """A lock that `limit` may have at once. All who use the name must give the same limit."""
-        terms = Terms(one(name), limit=permits(limit), ttl=ttl, timeout=timeout, meta=meta)
+        terms = Terms(one(name), limit=permits(limit), timeout=timeout, **options)
         return self._lock(terms, tier)
 
     @overload
@@ -264,7 +280,12 @@ class Verbs:
 
     @overload
     def rlock(
-        self, name: str, *, timeout: None = None, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: None = None,
+        tier: Tier | str,
+        **options: Unpack[Options],
     ) -> UntimedRLock[Claim]: ...
 
     @overload
@@ -279,7 +300,12 @@ class Verbs:
 
     @overload
     def rlock(
-        self, name: str, *, timeout: Duration, tier: Tier | str, **options: Unpack[Options]
+        self,
+        name: str,
+        *,
+        timeout: Duration,
+        tier: Tier | str,
+        **options: Unpack[Options],
     ) -> RLock[Claim]: ...
 
     @by_name
@@ -287,15 +313,15 @@ class Verbs:
         self,
         name: str,
         *,
-        ttl: Duration | None = None,
         timeout: Duration | None = None,
-        meta: Meta = None,
         tier: Tier | str = CORRECTNESS,
+        **options: Unpack[Options],
     ) -> RLock[Any]:
         """A lock that the thread which has it may take again."""
-        terms = Terms(one(name), ttl=ttl, timeout=timeout, meta=meta)
+        terms = Terms(one(name), timeout=timeout, **options)
         kind = UntimedRLock if terms.timeout is None else RLock
-        return kind(self._lock(terms, tier), self._levels[tier_of(tier)])
+        lock = self._lock(terms, tier)
+        return kind(lock, self._levels[tier_of(tier)])
 
     @overload
     def election(
@@ -325,9 +351,9 @@ class Verbs:
     ) -> Election[Any]:
         """An election: campaign, observe, resign."""
         terms = Terms(one(name), meta=meta)
-        line = self._line(terms.names, tier := tier_of(tier))
-        held = Leadership if _held(line, tier) is Hold else Claim
-        return Election(line, terms, held, self._is_closed)
+        route = self._route(terms.names, tier := tier_of(tier))
+        held = Leadership if _held(route, tier) is Hold else Claim
+        return Election(route, terms, held, self._is_closed)
 
     @by_name
     def once(
@@ -343,7 +369,8 @@ class Verbs:
         """Decorate a job so that it runs in one place at a time.
 
         Args:
-            at_most: the time after which its hold ends, come what may; the run is told by `HoldLost` at its end.
+            at_most: the time after which its hold ends, come what may: an async run is cancelled then, a blocking
+                one is told by `HoldLost` at its end.
             at_least: the time from its start for which no other run begins, though this process may have ended.
             busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
@@ -352,11 +379,17 @@ class Verbs:
         terms = Terms(one(name), ttl=runs.at_most, timeout=runs.wait, meta=meta, at_least=runs.at_least)
         return Once(self._lock(terms, tier), busy)
 
-    def _lock(self, terms: Terms, tier: Tier | str) -> Lock[Any]:
-        line = self._line(terms.names, tier := tier_of(tier))
-        return lock_on(line, terms, _held(line, tier))
+    def _lock(
+        self,
+        terms: Terms,
+        tier: Tier | str,
+    ) -> Lock[Any]:
+        route = self._route(terms.names, tier := tier_of(tier))
+        # As `lock_on` does: this is done for every lock.
+        kind = UntimedLock if terms.timeout is None else Lock
+        return kind(route, terms, _held(route, tier))
 
 
-def _held(line: Line, tier: Tier) -> type[Claim]:
+def _held(route: Route, tier: Tier) -> type[Claim]:
     """What an acquire makes: with a fence, if there is one."""
-    return Hold if tier is CORRECTNESS or line.guarantees.fenced else Claim
+    return Hold if tier is CORRECTNESS or route.guarantees.fenced else Claim

@@ -6,7 +6,6 @@ is none.
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from redis import connection as plain
 from redis import sentinel as plain_sentinel
@@ -14,6 +13,8 @@ from redis.asyncio import connection as awaited
 from redis.asyncio import sentinel as awaited_sentinel
 
 from fencehold.compat.redis.errors import NotHonoured
+from fencehold.drivers.address import Endpoint, Login, written
+from fencehold.drivers.resp.address import PORT
 
 _TLS = (plain.SSLConnection, awaited.SSLConnection)
 _SOCKET = (plain.UnixDomainSocketConnection, awaited.UnixDomainSocketConnection)
@@ -43,11 +44,11 @@ def url_of(client: object) -> str:
     if isinstance(pool, _SENTINEL):
         return _of_sentinels(pool, said)
     if issubclass(pool.connection_class, _SOCKET):
-        return f"redis://{_login(said)}{quote(said['path'])}?db={said.get('db') or 0}"
+        return written("redis", _login(said), (), said["path"], {"db": f"{said.get('db') or 0}"})
     if not issubclass(pool.connection_class, _TCP):
         raise NotHonoured(f"a pool of {pool.connection_class.__name__} has no redis:// URL: {_INSTEAD}")
     scheme, options = _security(pool, said)
-    return f"{scheme}://{_login(said)}{_place(said)}/{said.get('db') or 0}{_query(options)}"
+    return written(scheme, _login(said), [_endpoint(said)], f"/{said.get('db') or 0}", options)
 
 
 def _of_sentinels(pool: Any, said: Mapping[str, Any]) -> str:
@@ -58,9 +59,8 @@ def _of_sentinels(pool: Any, said: Mapping[str, Any]) -> str:
     for word, key in (("sentinel_user", "username"), ("sentinel_password", "password")):
         if theirs[0].get(key):
             options[word] = theirs[0][key]
-    places = ",".join(_place(each) for each in theirs)
-    service = quote(pool.service_name, safe="")
-    return f"{scheme}+sentinel://{_login(said)}{places}/{service}/{said.get('db') or 0}{_query(options)}"
+    path = f"/{pool.service_name}/{said.get('db') or 0}"
+    return written(f"{scheme}+sentinel", _login(said), map(_endpoint, theirs), path, options)
 
 
 def _said(pool: Any) -> Mapping[str, Any]:
@@ -81,17 +81,9 @@ def _security(pool: Any, said: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     return "rediss", {word: str(said[key]) for key, word in _FILES.items() if said.get(key)}
 
 
-def _login(said: Mapping[str, Any]) -> str:
-    user, password = said.get("username"), said.get("password")
-    if not user and not password:
-        return ""
-    return f"{quote(user or '', safe='')}:{quote(password or '', safe='')}@"
+def _login(said: Mapping[str, Any]) -> Login:
+    return Login(said.get("username") or "", said.get("password") or "")
 
 
-def _place(said: Mapping[str, Any]) -> str:
-    host = said.get("host") or "localhost"
-    return f"{f'[{host}]' if ':' in host else host}:{said.get('port') or 6379}"
-
-
-def _query(options: Mapping[str, str]) -> str:
-    return f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""
+def _endpoint(said: Mapping[str, Any]) -> Endpoint:
+    return Endpoint(said.get("host") or "localhost", said.get("port") or PORT)

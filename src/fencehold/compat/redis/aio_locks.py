@@ -1,40 +1,34 @@
-"""redis-py's `Lock` for event loops, on Fencehold. See `locks` for the rules; and:
+"""redis-py's `Lock`, on Fencehold. See `lock_state` for the rules."""
 
-1. A task releases its own hold, if it has one by this lock; else what was acquired last by this lock. So a hold
-   may be handed to another task, and a task whose hold was lost does not release the next one's.
-2. A release that was begun is done, also if it is cancelled.
-"""
-
-import asyncio
 import time
 from collections.abc import Awaitable
 from secrets import token_bytes
 from types import TracebackType
 from typing import Any, Literal, Self
-from weakref import WeakKeyDictionary
 
 from redis.exceptions import LockError
 
-from fencehold import aio
 from fencehold.client.aio.hold import Claim
-from fencehold.compat.redis.asking import Having, refuse_token, tier_of, ttl_left
+from fencehold.compat.redis.arguments import HeldLock, refuse_token, tier_of, ttl_left
 from fencehold.compat.redis.errors import Denied, InDoubt, NotAcquired, NotHeld, Unreachable, gone, translated
-from fencehold.compat.redis.keeping import NOT_ACQUIRED, NOT_HELD, Keeping, on_not_released
-from fencehold.compat.redis.locks import lock as _lock
-from fencehold.compat.redis.pools import aio_checked, aio_clients
+from fencehold.compat.redis.lock_state import NOT_ACQUIRED, NOT_HELD, TaskLock, on_not_released
+from fencehold.compat.redis.pools import aio_clients
 
 
-class Lock(Keeping):
-    """A lock as redis-py makes it for asyncio, on a client of `fencehold.aio.connect` or of `redis.asyncio`.
+class Lock(TaskLock):
+    """A lock as redis-py makes it, on a Fencehold client or on the Redis that a redis-py client is for.
 
-    The arguments are those of `fencehold.compat.redis.Lock`.
+    Args:
+        redis: a client of Fencehold, or of redis-py; for threads or for an event loop, as this lock is.
+        name: the name of the lock: the same name is the same lock to all users of Fencehold.
+        timeout: the ttl: seconds after which it ends unless extended. None: it is kept alive as long as the client
+            lives, and freed when its process dies; in redis-py it would stay for ever.
+        sleep: not needed: nobody polls.
+        blocking: whether `acquire` waits.
+        blocking_timeout: seconds it waits; None: for ever.
+        thread_local: whether only the thread that acquired it can release it.
+        raise_on_release_error: whether the end of a body raises if it is not held any more; else it is logged.
     """
-
-    _checked = staticmethod(aio_checked)
-
-    def _set_up(self) -> None:
-        self._tokens: WeakKeyDictionary[asyncio.Task[Any], bytes] = WeakKeyDictionary()
-        """By which token each task has it, or had it when it was lost."""
 
     @property
     def hold(self) -> Claim | None:
@@ -44,11 +38,12 @@ class Lock(Keeping):
 
     async def acquire(
         self,
+        # BLOCKING: sleep: float | None = None,
         blocking: bool | None = None,
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Wait for it, as long as `blocking` and `blocking_timeout` say; False if it was not to be had.
+        """Wait for it, as long as `blocking` and `blocking_timeout` say; False if it was not acquired.
 
         Raises:
             NotHonoured: a token was given.
@@ -66,7 +61,8 @@ class Lock(Keeping):
         """Whether anyone has it. True only at the moment of the answer."""
         with translated():
             client = await self._client()
-            return bool((await client.explain(self._name, limit=1, tier=tier_of(client))).holders)
+            seen = await client.explain(self._name, limit=1, tier=tier_of(client))
+            return bool(seen.holders)
 
     async def owned(self) -> bool:
         """Whether it is held by this lock, and can be trusted. Asks nobody."""
@@ -74,7 +70,7 @@ class Lock(Keeping):
         return having is not None and having.hold.safe_for() > 0
 
     async def release(self) -> None:
-        """Give it back.
+        """Release it.
 
         Raises:
             NotHeld: it is not held. A `LockError`.
@@ -88,7 +84,7 @@ class Lock(Keeping):
         await self.do_release(token)
 
     async def do_release(self, expected_token: bytes) -> None:
-        """Give back what was acquired by a token of this lock, by whichever task."""
+        """Release what was acquired by a token of this lock, by any task."""
         having = self._to_release(expected_token)
         with gone("Cannot release a lock that's no longer owned", self._name):
             await having.hold.release()
@@ -121,53 +117,40 @@ class Lock(Keeping):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        hold: Claim | None = None
         try:
+            hold = self.hold
             await self.release()
         except (LockError, Unreachable, InDoubt, Denied) as failure:
             on_not_released(self, failure, error)
+        finally:
+            # After an interrupt, too, whatever that kept from being done.
+            hold = hold or self.hold
+            if hold is not None:
+                hold._on_interrupted()
 
     async def _take(self, token: bytes, wait: float | None) -> bool:
-        with translated():
-            client = await self._client()
-            lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
-            asked_at = time.monotonic()
-            hold = await lock._acquire_unowned(lock._stranger())
-        if hold is not None:
-            self._keep(token, hold, asked_at)
+        hold: Claim | None = None
+        try:
+            with translated():
+                client = await self._client()
+                lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
+                asked_at = time.monotonic()
+                hold = await lock._acquire_unowned(lock._stranger())
+            if hold is not None:
+                self._keep(token, hold, asked_at)
+        except BaseException:
+            if hold is not None:
+                hold._on_interrupted()
+            raise
         return hold is not None
 
-    async def _last(self, having: Having[Claim], ttl: float, verb: str) -> Literal[True]:
+    async def _last(self, having: HeldLock[Claim], ttl: float, verb: str) -> Literal[True]:
         asked_at = time.monotonic()
         with gone(f"Cannot {verb} a lock that's no longer owned", self._name):
             await having.hold.extend(ttl)
         having.set_ttl(ttl, asked_at)
         return True
-
-    async def _client(self) -> aio.Client:
-        return await aio_clients.of(self.redis)
-
-    def _token(self) -> bytes | None:
-        task = _task()
-        return (self._tokens.get(task) if task is not None else None) or super()._token()
-
-    def _keep(self, token: bytes, hold: Any, asked_at: float) -> None:
-        super()._keep(token, hold, asked_at)
-        task = _task()
-        if task is not None:
-            self._tokens[task] = token
-
-    def _forget(self, token: bytes) -> None:
-        if super()._token() == token:
-            self.local.token = None
-        for task in [task for task, theirs in self._tokens.items() if theirs == token]:
-            del self._tokens[task]
-
-
-def _task() -> "asyncio.Task[Any] | None":
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
 
 
 def lock(
@@ -181,16 +164,23 @@ def lock(
     thread_local: bool = True,
     raise_on_release_error: bool = True,
 ) -> Any:
-    """As `redis.asyncio.Redis.lock`, with the client as the first argument."""
-    made = lock_class or Lock
-    return _lock(
-        redis, name, timeout, sleep, blocking, blocking_timeout, made, thread_local, raise_on_release_error
+    """As redis-py's `Redis.lock`, with the client as the first argument: a `Lock`."""
+    return (lock_class or Lock)(
+        redis,
+        name,
+        timeout=timeout,
+        sleep=sleep,
+        blocking=blocking,
+        blocking_timeout=blocking_timeout,
+        thread_local=thread_local,
+        raise_on_release_error=raise_on_release_error,
     )
 
 
 async def close(redis: Any = None) -> None:
-    """Close the Fencehold client that was made on this loop for a redis-py client; without one, for all.
+    """Close the Fencehold client that was made here for a redis-py client; without one, all that were.
 
-    Best called where the redis-py client is closed; without that it is closed with the loop, by `asyncio.run`.
+    Best called where the redis-py client is closed. Without that, a blocking one is closed when the interpreter
+    ends, and an async one with its loop, by `asyncio.run`.
     """
     await aio_clients.close(redis)

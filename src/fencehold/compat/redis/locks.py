@@ -1,12 +1,5 @@
-"""redis-py's `Lock` for threads, on Fencehold.
-
-1. Signatures, results and errors are redis-py's; what cannot be honoured is refused, not ignored.
-2. A hold is known to the lock object by a token, and a thread sees its own token only, unless `thread_local` is
-   False. The token means nothing outside this process.
-3. Waiting is no polling: `sleep` is taken and not needed, and the whole `blocking_timeout` is waited.
-4. Who asks is a stranger each time, as in redis-py: asking twice waits for the first to end.
-5. The end of a `with` never hides the body's own exception.
-"""
+# Made of src/fencehold/compat/redis/aio_locks.py by scripts/blocking: change that one.
+"""redis-py's `Lock`, on Fencehold. See `lock_state` for the rules."""
 
 import time
 from secrets import token_bytes
@@ -15,19 +8,18 @@ from typing import Any, Literal, Self
 
 from redis.exceptions import LockError
 
-import fencehold
 from fencehold.client.blocking.hold import Claim
-from fencehold.compat.redis.asking import Having, refuse_token, tier_of, ttl_left
+from fencehold.compat.redis.arguments import HeldLock, refuse_token, tier_of, ttl_left
 from fencehold.compat.redis.errors import Denied, InDoubt, NotAcquired, NotHeld, Unreachable, gone, translated
-from fencehold.compat.redis.keeping import NOT_ACQUIRED, NOT_HELD, Keeping, on_not_released
-from fencehold.compat.redis.pools import checked, clients
+from fencehold.compat.redis.lock_state import NOT_ACQUIRED, NOT_HELD, ThreadLock, on_not_released
+from fencehold.compat.redis.pools import clients
 
 
-class Lock(Keeping):
+class Lock(ThreadLock):
     """A lock as redis-py makes it, on a Fencehold client or on the Redis that a redis-py client is for.
 
     Args:
-        redis: a client of `fencehold.connect`, or of redis-py.
+        redis: a client of Fencehold, or of redis-py; for threads or for an event loop, as this lock is.
         name: the name of the lock: the same name is the same lock to all users of Fencehold.
         timeout: the ttl: seconds after which it ends unless extended. None: it is kept alive as long as the client
             lives, and freed when its process dies; in redis-py it would stay for ever.
@@ -35,14 +27,12 @@ class Lock(Keeping):
         blocking: whether `acquire` waits.
         blocking_timeout: seconds it waits; None: for ever.
         thread_local: whether only the thread that acquired it can release it.
-        raise_on_release_error: whether the end of a `with` raises if it is not held any more; else it is logged.
+        raise_on_release_error: whether the end of a body raises if it is not held any more; else it is logged.
     """
-
-    _checked = staticmethod(checked)
 
     @property
     def hold(self) -> Claim | None:
-        """What this thread holds by this lock, lost or not: a `Hold` if there are fences; None if nothing."""
+        """What is held by this lock, lost or not: a `Hold` if there are fences; None if nothing."""
         having = self._having()
         return None if having is None else having.hold
 
@@ -53,7 +43,7 @@ class Lock(Keeping):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Wait for it, as long as `blocking` and `blocking_timeout` say; False if it was not to be had.
+        """Wait for it, as long as `blocking` and `blocking_timeout` say; False if it was not acquired.
 
         Raises:
             NotHonoured: a token was given.
@@ -71,15 +61,16 @@ class Lock(Keeping):
         """Whether anyone has it. True only at the moment of the answer."""
         with translated():
             client = self._client()
-            return bool(client.explain(self._name, limit=1, tier=tier_of(client)).holders)
+            seen = client.explain(self._name, limit=1, tier=tier_of(client))
+            return bool(seen.holders)
 
     def owned(self) -> bool:
-        """Whether this thread has it by this lock, and can trust that. Asks nobody."""
+        """Whether it is held by this lock, and can be trusted. Asks nobody."""
         having = self._having()
         return having is not None and having.hold.safe_for() > 0
 
     def release(self) -> None:
-        """Give it back.
+        """Release it.
 
         Raises:
             NotHeld: it is not held. A `LockError`.
@@ -89,11 +80,11 @@ class Lock(Keeping):
         token = self._token()
         if token is None:
             raise NotHeld(NOT_HELD, self._name)
-        self.local.token = None
+        self._forget(token)
         self.do_release(token)
 
     def do_release(self, expected_token: bytes) -> None:
-        """Give back what was acquired by a token of this lock, on whichever thread."""
+        """Release what was acquired by a token of this lock, by any thread."""
         having = self._to_release(expected_token)
         with gone("Cannot release a lock that's no longer owned", self._name):
             having.hold.release()
@@ -136,7 +127,7 @@ class Lock(Keeping):
             # After an interrupt, too, whatever that kept from being done.
             hold = hold or self.hold
             if hold is not None:
-                hold._abandon()
+                hold._on_interrupted()
 
     def _take(self, token: bytes, wait: float | None) -> bool:
         hold: Claim | None = None
@@ -145,24 +136,21 @@ class Lock(Keeping):
                 client = self._client()
                 lock = client.lock(self._name, ttl=self._ttl, timeout=wait, tier=tier_of(client))
                 asked_at = time.monotonic()
-                hold = lock._acquire_unowned(lock._terms, lock._stranger())
+                hold = lock._acquire_unowned(lock._stranger())
             if hold is not None:
                 self._keep(token, hold, asked_at)
         except BaseException:
             if hold is not None:
-                hold._abandon()
+                hold._on_interrupted()
             raise
         return hold is not None
 
-    def _last(self, having: Having[Claim], ttl: float, verb: str) -> Literal[True]:
+    def _last(self, having: HeldLock[Claim], ttl: float, verb: str) -> Literal[True]:
         asked_at = time.monotonic()
         with gone(f"Cannot {verb} a lock that's no longer owned", self._name):
             having.hold.extend(ttl)
         having.set_ttl(ttl, asked_at)
         return True
-
-    def _client(self) -> fencehold.Client:
-        return clients.of(self.redis)
 
 
 def lock(
@@ -176,7 +164,7 @@ def lock(
     thread_local: bool = True,
     raise_on_release_error: bool = True,
 ) -> Any:
-    """As `Redis.lock`, with the client as the first argument: a `Lock` unless another class is asked for."""
+    """As redis-py's `Redis.lock`, with the client as the first argument: a `Lock`."""
     return (lock_class or Lock)(
         redis,
         name,
@@ -190,5 +178,9 @@ def lock(
 
 
 def close(redis: Any = None) -> None:
-    """Close the Fencehold client that was made for a redis-py client; without one, all that were made here."""
+    """Close the Fencehold client that was made here for a redis-py client; without one, all that were.
+
+    Best called where the redis-py client is closed. Without that, a blocking one is closed when the interpreter
+    ends, and an async one with its loop, by `asyncio.run`.
+    """
     clients.close(redis)

@@ -56,7 +56,7 @@ class Clients:
                 made.close()
 
     def on_forked(self) -> None:
-        """In a child: whoever was making a client is not here. What was made works here as well."""
+        """In a child: the thread that was making a client is not here. What was made works here as well."""
         self._making = threading.Lock()
 
 

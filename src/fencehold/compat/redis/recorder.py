@@ -1,6 +1,6 @@
 """The recorder of a shadow: a thread that records in Fencehold what Redis grants, and reports what it finds.
 
-1. *Nothing here reaches the application*: whoever locks hands over a note and goes on. What fails is counted, and
+1. *Nothing here reaches the application*: who locks hands over a note and goes on. What fails is counted, and
    logged when it begins to fail. What is too much (so many in a second, so many at once) is not recorded, and
    counted: who is not recorded is not found, and accuses nobody.
 2. *A grant is recorded as an exclusive hold on the same name*, from the acquire to the release, whatever Redis
@@ -24,9 +24,9 @@ from typing import Any
 from fencehold import aio
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.lock import Lock
-from fencehold.client.blocking.thread import LoopThread, closed
-from fencehold.client.plan import Plan
-from fencehold.compat.redis.asking import tier_of
+from fencehold.client.connect import Plan
+from fencehold.client.threads.loop import LoopThread, closed
+from fencehold.compat.redis.arguments import tier_of
 from fencehold.compat.redis.records import Record, holder_side, key_of, timeout_of, waiting_side
 from fencehold.compat.shadow import Report, Side, Tally
 from fencehold.errors import FenceholdError
@@ -111,7 +111,7 @@ class Recorder(LoopThread):
         ending.join(timeout)
 
     def post(self, call: Callable[..., object], *args: Any) -> None:
-        # Not woken for each note, other than a client is: they are looked at by and by.
+        # Not woken for each note, other than a client is: they are looked at on the next tick.
         if self.loop.is_closed():
             raise closed()
         self._posted.append((call, args))
@@ -151,7 +151,7 @@ class Recorder(LoopThread):
 
     def _tick(self) -> None:
         has_notes = bool(self._posted)
-        # Before the look: what is posted after it, by whoever sees this, starts the ticking again.
+        # Before the look: what is posted after it, by one that sees this, starts the ticking again.
         self._is_ticking = has_notes
         try:
             self._drain()
@@ -258,7 +258,7 @@ class Recorder(LoopThread):
         return not record.over.is_set()
 
     async def _take(self, record: Record) -> Claim | None:
-        """Its name in Fencehold, as soon as it is to be had; None if it was over before."""
+        """Its name in Fencehold, as soon as it is available; None if it was over before."""
         hold = await self._lock(record, HASTE_S)._acquire_unowned()
         if hold is not None:
             return hold
@@ -282,7 +282,7 @@ class Recorder(LoopThread):
             self._report(record.report("overlap_over", record.held_s, self._who, other=other))
 
     async def _take_meanwhile(self, record: Record, wait: float | None) -> Claim | None:
-        """Its name in Fencehold; None if it was not to be had in time, or the record was over first."""
+        """Its name in Fencehold; None if it was not acquired in time, or the record was over first."""
         taking = asyncio.create_task(self._lock(record, wait)._acquire_unowned(), name=record.owner)
         over = asyncio.create_task(record.over.wait())
         try:
@@ -294,7 +294,7 @@ class Recorder(LoopThread):
         return None if taking.cancelled() else taking.result()
 
     async def _look_behind(self, record: Record, hold: Claim) -> None:
-        """Redis took it from us: whoever waits for our record has it now."""
+        """Redis took it from us: the one that waits for our record has it now."""
         client = self._opened()
         seen = await client.explain(record.name, tier=tier_of(client))
         fence = getattr(hold, "fence", 0)

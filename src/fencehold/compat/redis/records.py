@@ -24,7 +24,7 @@ Sink: TypeAlias = Callable[[Report], object] | str | os.PathLike[str] | None
 
 
 class Record:
-    """A grant of Redis. Made by whoever acquired it; all else happens on the recorder's loop."""
+    """A grant of Redis. Made by the one that acquired it; all else happens on the recorder's loop."""
 
     __slots__ = (
         "changed",
@@ -108,7 +108,7 @@ def holder_side(holder: Holder) -> Side:
 
 
 def waiting_side(waiting: Waiting) -> Side:
-    """Who waits for a name in Fencehold: whoever does that has it in Redis."""
+    """Who waits for a name in Fencehold: those who do that have it in Redis."""
     party = waiting.party
     return Side(party.client, party.host, party.pid, party.owner, _since(waiting), None)
 

@@ -16,9 +16,8 @@ from weakref import WeakSet
 
 import fencehold
 from fencehold import aio
-from fencehold.client.making import Making
-from fencehold.client.plan import Plan, plan_of
-from fencehold.client.rules import Rules
+from fencehold.client.config import Config
+from fencehold.client.connect import Plan, plan_of
 from fencehold.compat.redis.recorder import PER_SECOND, Counts, Recorder
 from fencehold.compat.redis.records import Record, Sink, ourselves, sink_of
 from fencehold.compat.redis.shadow_locks import AioShadowLock, ShadowLock, Ticket
@@ -115,7 +114,7 @@ class Shadowing(Generic[Made]):
         try:
             return Ticket(self._recorder or self._started(), Record(_text(name), timeout, owner))
         except Exception as error:
-            # No thread to be had, no memory: the lock is the application's all the same.
+            # No thread available, no memory: the lock is the application's all the same.
             self._counts.failures += 1
             logger.debug("%r is not followed: %s", name, error)
             return None
@@ -193,8 +192,7 @@ def _plan_of(where: "str | fencehold.Client | aio.Client", name: str) -> Plan:
         return where._plan
     if not isinstance(where, str):
         raise UsageError(f"a shadow records at a Fencehold URL or client, not at {where!r}")
-    making = Making("", _TTL_S, _GRACE_S, name, None, _CONNECT_S, None)
-    return plan_of(making, url=where, correctness=None, efficiency=None, rules=Rules())
+    return plan_of(Config(url=where, ttl=_TTL_S, grace=_GRACE_S, name=name, connect_timeout=_CONNECT_S))
 
 
 def _text(name: Any) -> str:

@@ -9,6 +9,7 @@ from fencehold.core.outcomes import (
     Code,
     Deadlock,
     Granted,
+    Link,
     NoSession,
     Outcome,
     Reason,
@@ -17,9 +18,16 @@ from fencehold.core.outcomes import (
 )
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.connection import Connection, Slot
+from fencehold.doors.resp.guard import redacted
 from fencehold.errors import FenceholdError, NotLeader, OutcomeUnknown, Overloaded
 
-_CODES = {Code.USAGE: "USAGE", Code.LIMIT: "LIMIT", Code.QUEUE_FULL: "QUEUEFULL"}
+_CODES = {
+    Code.USAGE: "USAGE",
+    Code.LIMIT: "LIMIT",
+    Code.QUEUE_FULL: "QUEUEFULL",
+    Code.DENIED: "DENIED",
+    Code.CONFLICT: "CONFLICT",
+}
 _REASONS = {
     Reason.NOT_OWNER: ("NOTOWNER", "this session does not hold that name with that fence"),
     Reason.ALREADY_RELEASED: ("RELEASED", "it was released before"),
@@ -43,7 +51,7 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
         case NoSession():
             slot.error("NOSESSION", f"session {outcome.session} {'has ended' if outcome.ended else 'never was'}")
         case Deadlock():
-            slot.error("DEADLOCK", _circle(outcome, at_ms))
+            slot.error("DEADLOCK", _circle(redacted(slot.connection, outcome), at_ms))
         case OutcomeUnknown():
             slot.error("UNKNOWN", str(outcome))
         case NotLeader() if outcome.leader:
@@ -72,27 +80,32 @@ def settle(connection: Connection, lasts_ms: Callable[[int], int], ended: WaitEn
     ttl_ms = lasts_ms(answer.ttl_ms) if isinstance(answer, Granted) else 0
     if slot is not None:
         granted = isinstance(answer, Granted)
-        slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]
+        if isinstance(answer, Refused):
+            refuse(slot, answer, 0)
+        else:
+            slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]
         if ended.request:
             # It is a reply like any other, in its order: the client acknowledges it by ANSWERED.
             connection.submit(Settle(ended.session, (ended.request,)), ignore)
     elif isinstance(answer, Granted):
         connection.push(replies.push_grant(ended.request, answer, ttl_ms))
+    elif isinstance(answer, Refused):
+        connection.push(replies.push("refused", ended.request, _CODES[answer.code], answer.detail))
     else:
         what = "cancelled" if isinstance(answer, Cancelled) else "timeout"
         connection.push(replies.push(what, ended.request))
 
 
-def _circle(deadlock: Deadlock, at_ms: int) -> str:
+def _circle(circle: tuple[Link, ...], at_ms: int) -> str:
     links = [
         {
             "session": link.session,
             "owner": link.owner,
             "name": link.name,
             "fence": link.fence,
-            "since_ms_ago": at_ms - link.since_at,
+            "since_ms_ago": at_ms - link.since_at if link.since_at >= 0 else 0,
         }
-        for link in deadlock.circle
+        for link in circle
     ]
     return json.dumps({"circle": links}, ensure_ascii=False)
 

@@ -3,7 +3,8 @@
 1. What comes in over a connection is handled at once, up to a *quantum*; its first commands only, while others
    wait. So whoever sends little is served as soon as it is heard of, whatever others do.
 2. Who sends more is read from no further, and goes to the end of the backlog. In each turn of the event loop
-   those in it share a *slice* of time, round robin; then the sockets are looked at again.
+   those in it share a *slice* of time, round robin; then the sockets are looked at again. The connections of one
+   principal have one turn among them: who has a thousand has no more turns than who has one.
 3. Who has been alone for a while may take longer: nobody waits for it.
 4. A connection whose lane at the leader is full, or whose client does not read, is not in the backlog: it comes
    back when there is room. A flood waits for itself.
@@ -25,8 +26,20 @@ ALONE_MS = 4.0
 ALONE_AFTER_MS = 100.0
 
 
+class Turns:
+    """The senders of one principal that are in the backlog, in turn; or one of no principal."""
+
+    __slots__ = ("__weakref__", "is_waiting", "senders")
+
+    def __init__(self) -> None:
+        self.senders: deque[Sender] = deque()
+        self.is_waiting = False
+
+
 class Sender(Protocol):
     """A connection that may have more to handle than it may at once."""
+
+    turns: Turns
 
     def go_on(self, until_ms: float) -> bool:
         """Handle a quantum, or until a time; says whether it wants another turn."""
@@ -39,7 +52,7 @@ class Backlog:
     def __init__(self, clock: Clock) -> None:
         # Not the event loop's own clock: uvloop looks at it once in a turn.
         self.now_ms = clock.now_ms
-        self._waiting: deque[Sender] = deque()
+        self._waiting: deque[Turns] = deque()
         self.last: Sender | None = None
         """Who was heard last, and whether that was another than before. Both are set by who hears: most of what
         comes is one short command, and a call for it would be too much."""
@@ -47,7 +60,7 @@ class Backlog:
         self._shared_until_ms = 0.0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(len(turns.senders) for turns in self._waiting)
 
     def allowance(self, sender: Sender) -> tuple[int, float]:
         """How many more commands a sender may have handled that was heard just now, and until when."""
@@ -64,17 +77,29 @@ class Backlog:
 
     def join(self, sender: Sender) -> None:
         """Let a sender go on when it is its turn."""
-        self._waiting.append(sender)
-        if len(self._waiting) == 1:
+        was_empty = not self._waiting
+        sender.turns.senders.append(sender)
+        self._wait(sender.turns)
+        if was_empty:
             asyncio.get_running_loop().call_soon(self._serve)
+
+    def _wait(self, turns: Turns) -> None:
+        if turns.senders and not turns.is_waiting:
+            turns.is_waiting = True
+            self._waiting.append(turns)
 
     def _serve(self) -> None:
         waiting, now_ms = self._waiting, self.now_ms
         until_ms = now_ms() + SLICE_MS
         while waiting:
-            sender = waiting.popleft()
+            turns = waiting.popleft()
+            turns.is_waiting = False
+            sender = turns.senders.popleft()
             if sender.go_on(until_ms):
-                waiting.append(sender)
+                # It may be somebody else's by now.
+                sender.turns.senders.append(sender)
+                self._wait(sender.turns)
+            self._wait(turns)
             if now_ms() >= until_ms:
                 break
         if waiting:

@@ -8,7 +8,10 @@
    `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the loop.
 4. Everybody for themselves. Groups, who was late and who reads the past take turns, one small step each: a crowd
    that watches everything delays itself, and who does not read delays nobody.
-5. What is kept for those who are behind is bounded for all of them together. Who falls behind by more reads on in
+5. Where there is a policy, everybody is told what it may hear of, by the newest durable one when it is told:
+   of several names those that it may see, and what is about no name only if it may see everything. When the policy
+   changes, what was gathered for somebody and not told yet is looked at again.
+6. What is kept for those who are behind is bounded for all of them together. Who falls behind by more reads on in
    the ring, and what is gone there, too, is told as a gap.
 """
 
@@ -17,7 +20,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from fencehold.core.events import Event, scan
+from fencehold.core.policy import Verb
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.event_batches import WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
 from fencehold.node.node import Node
@@ -66,7 +72,7 @@ class Broadcast:
         self._later = later
         self.members: dict[Member, None] = {}
         self.shelf = Shelf(kept_bytes_max)
-        self._groups: dict[tuple[str, ...], Group] = {}
+        self._groups: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._prefixes: Prefixes[Group] = Prefixes()
         self._place: Place = (node.position, WHOLE)
         """Up to where it was gone through what happened."""
@@ -86,6 +92,7 @@ class Broadcast:
         if not self.members:
             self._place, self._reading = (self._node.position, WHOLE), None
             self._node.routes.watch(self.wake)
+            self._node.on_policy.append(self._on_policy)
         member = Member(sink, position)
         self.members[member] = None
         self._settle(member)
@@ -98,6 +105,7 @@ class Broadcast:
         member.reading = None
         if not self.members:
             self._node.routes.unwatch(self.wake)
+            self._node.on_policy.remove(self._on_policy)
 
     def watch(self, member: Member, prefixes: tuple[str, ...]) -> None:
         """Let somebody watch these prefixes, of which none begins another, from where it was told up to."""
@@ -131,12 +139,12 @@ class Broadcast:
             self.wake()
             return
         member.since = member.place[0] if member.place > self._place else 0
-        self._group_of(member.prefixes).join(member)
+        self._group_of(member.sink.principal, member.prefixes).join(member)
 
-    def _group_of(self, prefixes: tuple[str, ...]) -> Group:
-        group = self._groups.get(prefixes)
+    def _group_of(self, principal: str, prefixes: tuple[str, ...]) -> Group:
+        group = self._groups.get((principal, prefixes))
         if group is None:
-            group = self._groups[prefixes] = Group(prefixes, self.shelf)
+            group = self._groups[principal, prefixes] = Group(prefixes, self.shelf, principal)
             for prefix in prefixes:
                 self._prefixes.add(prefix, group)
         return group
@@ -148,9 +156,30 @@ class Broadcast:
         member.place = max(group.told_up_to(member, self._place), (member.since, WHOLE))
         group.leave(member)
         if not group.members:
-            del self._groups[group.prefixes]
+            del self._groups[group.principal, group.prefixes]
             for prefix in group.prefixes:
                 self._prefixes.discard(prefix, group)
+
+    def _on_policy(self) -> None:
+        """Let everybody go on from what it was told: what waits to be told was gathered by other rights."""
+        for member in tuple(self.members):
+            self._leave_group(member)
+            member.reading = None
+            self._settle(member)
+
+    def _told_of(self, principal: str, event: Event) -> Event | None:
+        """What of an event somebody is told; None: nothing."""
+        book = self._node.rulebook
+        if book is None:
+            return event
+        rights = book.rights_of(principal)
+        if not event.names:
+            return event if {Verb.EVENTS, Verb.OBSERVE} <= rights.everywhere else None
+        names = tuple(name for name in event.names if rights.hears(name))
+        if len(names) == len(event.names):
+            return event
+        # A detail may count what is before it in the queue of a name that is not told of.
+        return replace(event, names=names, detail="") if names else None
 
     def _queue(self, member: Member) -> None:
         if not member.is_queued:
@@ -233,10 +262,18 @@ class Broadcast:
             return
         number, groups, event = found
         self._place = (self._place[0], number)
-        if event is not None and groups is not None:
+        if event is None or groups is None:
+            return
+        if self._node.rulebook is None:
             data = replies.push_event(event)
             for group in groups:
                 self._add(group, data)
+            return
+        for group in groups:
+            told = self._told_of(group.principal, event)
+            # What is left of its names may not be what it watches.
+            if told is not None and (not told.names or any(map(_begins(group.prefixes), told.names))):
+                self._add(group, replies.push_event(told))
 
     def _add(self, group: Group, data: bytes) -> None:
         group.add(self._place, data)
@@ -333,4 +370,9 @@ class Broadcast:
             member.place, member.reading = self._place, None
             return None
         member.place = max(member.place, (position, number))
-        return event
+        told = None if event is None else self._told_of(member.sink.principal, event)
+        return told if told is not None and (not told.names or member.wants(told.names)) else None
+
+
+def _begins(prefixes: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda name: name.startswith(prefixes)

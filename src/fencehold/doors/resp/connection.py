@@ -23,7 +23,7 @@ from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, shown
-from fencehold.doors.resp.backlog import QUANTUM
+from fencehold.doors.resp.backlog import QUANTUM, Turns
 from fencehold.doors.resp.heads import NotFlat
 from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
@@ -85,6 +85,8 @@ class Connection(asyncio.Protocol):
         self.number = 0
         """Of those that came through the door, from 1."""
         self.name = ""
+        self.principal = ""
+        """Who is at the other end; empty: nobody has asked, or it has not said so yet."""
         self.closed = False
         self.ending = False
         """It is being closed, by either end: nothing more is taken or said."""
@@ -102,6 +104,9 @@ class Connection(asyncio.Protocol):
         """Since when there is half a command; and how many came before it."""
         self._partial_after = 0
         self.lane = Lane(self._go_on_later)
+        self.turns = Turns()
+        self._is_admitting = False
+        """It is being found out who is there: what else it sent waits for that."""
         self.was_throttled = False
         """It had to wait for its turn, or for room, since somebody looked."""
         self._inbox = Inbox(door.bounds.frame_bytes_max)
@@ -144,7 +149,9 @@ class Connection(asyncio.Protocol):
             if words is not None:
                 self._handle(words)
             # Nearly always that was all.
-            if inbox.was_all and not (self.lane.is_full or self._has_more or self.partial_since is not None):
+            if inbox.was_all and not (
+                self.lane.is_full or self._has_more or self._is_admitting or self.partial_since is not None
+            ):
                 has_more = False
             else:
                 has_more = self._handle_more()
@@ -217,7 +224,7 @@ class Connection(asyncio.Protocol):
             self._backlog.join(self)
 
     def _may_go_on(self) -> bool:
-        return self._has_more and not (self._full or self.lane.is_full or self.ending)
+        return self._has_more and not (self._full or self.lane.is_full or self.ending or self._is_admitting)
 
     def _note(self, has_more: bool) -> None:
         self.was_throttled = self.was_throttled or has_more
@@ -237,7 +244,7 @@ class Connection(asyncio.Protocol):
         return has_more
 
     def _is_held_up(self) -> bool:
-        return self.lane.is_full or self._full or self.ending
+        return self.lane.is_full or self._full or self.ending or self._is_admitting
 
     def _handle_some(self, commands: int, until_ms: float) -> bool:
         """Handle so many commands, or until a time; says whether some may be left."""
@@ -247,7 +254,7 @@ class Connection(asyncio.Protocol):
             if words is None:
                 return False
             handle(words)
-            if lane.is_full or self._full or self.ending or now_ms() >= until_ms:
+            if lane.is_full or self._full or self.ending or self._is_admitting or now_ms() >= until_ms:
                 return True
         return True
 
@@ -277,6 +284,8 @@ class Connection(asyncio.Protocol):
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return
         try:
+            if self.door.guard is not None:
+                self.door.guard.admit(self, words[0].upper())
             handler(self, words, slot)
         except Wrong as wrong:
             slot.error(wrong.code, str(wrong))
@@ -287,6 +296,25 @@ class Connection(asyncio.Protocol):
             if self._slots and self._slots[-1] is slot:
                 self._slots.pop()
             raise not_flat() from error
+
+    # Who is there.
+
+    def begin_admission(self) -> None:
+        """Handle nothing more until it is known who is there."""
+        self._is_admitting = True
+
+    def end_admission(self, principal: str | None = None) -> None:
+        """Go on, as somebody, if that was found out."""
+        self._is_admitting = False
+        if principal is not None:
+            self.principal = principal
+            self.take_place()
+        self._go_on_later()
+
+    def take_place(self) -> None:
+        """Have what connections of this principal have together, at the machine that this one belongs to."""
+        self.lane = Lane(self._go_on_later, self.node.share_of(self.principal))
+        self.turns = self.door.turns_of(self.principal)
 
     # What it asks of the node, in its lane.
 

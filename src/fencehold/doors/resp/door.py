@@ -10,22 +10,27 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+from collections.abc import Coroutine
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from fencehold.doors.resp import (
+    authentication,
     backups,
     hello,
     lock_commands,
     nodes,
+    policy_commands,
     query_commands,
     session_commands,
     tiers,
     watch_commands,
 )
-from fencehold.doors.resp.backlog import Backlog
+from fencehold.doors.resp.backlog import Backlog, Turns
 from fencehold.doors.resp.broadcast import Broadcast
-from fencehold.doors.resp.connection import Connection
+from fencehold.doors.resp.connection import Connection, Handler
+from fencehold.doors.resp.guard import Guard
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
@@ -34,6 +39,8 @@ from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
+from fencehold.security.rights import check_registered
+from fencehold.security.secrets import Secrets as UserSecrets
 
 _PLAIN = "redis client"
 
@@ -100,16 +107,27 @@ class Door:
         self.broadcasts: dict[Node, Broadcast] = {}
         """Of the machines that somebody watches."""
         self._numbers = count(1)
-        self.handlers = {
-            **hello.HANDLERS,
-            **session_commands.HANDLERS,
-            **lock_commands.HANDLERS,
-            **query_commands.HANDLERS,
-            **watch_commands.HANDLERS,
-            **nodes.HANDLERS,
-            **backups.HANDLERS,
-            **tiers.HANDLERS,
-        }
+        self.handlers = registered(
+            {
+                **hello.HANDLERS,
+                **authentication.HANDLERS,
+                **session_commands.HANDLERS,
+                **lock_commands.HANDLERS,
+                **query_commands.HANDLERS,
+                **watch_commands.HANDLERS,
+                **policy_commands.HANDLERS,
+                **nodes.HANDLERS,
+                **backups.HANDLERS,
+                **tiers.HANDLERS,
+            }
+        )
+        self.guard: Guard | None = None
+        """None while there is no policy: then nothing is looked at."""
+        self.secrets = UserSecrets()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+        self._look_at_policy()
+        node.on_policy.append(self._look_at_policy)
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._draining = False
@@ -149,6 +167,9 @@ class Door:
     async def close(self) -> None:
         """Disconnect everybody; who does not read what is left of its replies does not get it."""
         await self.checkup.end()
+        for task in tuple(self._tasks):
+            task.cancel()
+        self.secrets.close()
         self._closed.clear()
         for connection in tuple(self.connections):
             connection.end()
@@ -161,6 +182,25 @@ class Door:
     async def _all_closed(self) -> None:
         if self.connections:
             await self._closed.wait()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the commands; it ends when the door closes, at the latest."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def turns_of(self, principal: str) -> Turns:
+        """The turns that all connections of a principal share; of nobody, each has its own."""
+        if not principal:
+            return Turns()
+        turns = self._turns.get(principal)
+        if turns is None:
+            turns = self._turns[principal] = Turns()
+        return turns
+
+    def _look_at_policy(self) -> None:
+        book = self.node.rulebook
+        self.guard = None if book is None else Guard(self, book)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -226,6 +266,12 @@ class Door:
         for connection in self.connections:
             if connection.member is not None and connection.member.implicit:
                 connection.member.keep_alive()
+
+
+def registered(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
+    """The commands of a door, each of which has its need set down; one without cannot be among them."""
+    check_registered(command.decode() for command in handlers)
+    return handlers
 
 
 def name_in(meta: str) -> str:

@@ -1,7 +1,7 @@
 """Waves: events as bytes, gathered once for all who watch the same prefixes, and handed to each as one piece.
 
-1. Who watches the same prefixes is one *group*. An event is added to a group once, however many are in it and
-   however many of its prefixes match.
+1. Who watches the same prefixes, as the same principal, is one *group*. An event is added to a group once, however
+   many are in it and however many of its prefixes match.
 2. What was added since the last wave is *sealed* into the next one: joined once, and the same bytes are handed to
    every member. Each member takes the waves in order, each once.
 3. A wave is kept until every member that was there when it was sealed has taken it, or until what is kept for all
@@ -30,6 +30,9 @@ Place: TypeAlias = tuple[int, int]
 
 class Sink(Protocol):
     """Where events go: a connection."""
+
+    @property
+    def principal(self) -> str: ...
 
     @property
     def is_full(self) -> bool: ...
@@ -131,8 +134,10 @@ class Shelf:
 class Group:
     """All who are in step and watch the same prefixes."""
 
-    def __init__(self, prefixes: tuple[str, ...], shelf: Shelf) -> None:
+    def __init__(self, prefixes: tuple[str, ...], shelf: Shelf, principal: str = "") -> None:
         self.prefixes = prefixes
+        self.principal = principal
+        """Whose rights decide what they are told."""
         self.members: dict[Member, None] = {}
         self.is_due = False
         """It awaits its turn to hand waves to its members."""

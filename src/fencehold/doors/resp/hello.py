@@ -1,11 +1,15 @@
 """Greeting: what any Redis client says before it comes to the point, and what tells it where it is."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fencehold import __version__
+from fencehold.core.policy import Verb
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
+from fencehold.doors.resp.authentication import log_in
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.guard import rights_of
 from fencehold.doors.resp.tiers import choose
 
 if TYPE_CHECKING:
@@ -22,8 +26,16 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
             return
         if version != connection.version and connection.awaits_replies > 1:
             raise Wrong("the protocol version cannot change while replies are due")
-        _read_rest(connection, words[2:])
+        login = _read_rest(connection, words[2:])
+        if login is not None:
+            log_in(connection, slot, *login, partial(_welcome, connection, slot, version))
+            return
         connection.version = version
+    _welcome(connection, slot, connection.version)
+
+
+def _welcome(connection: Connection, slot: Slot, version: int) -> None:
+    connection.version = version
     slot.reply(
         {
             "server": "fencehold",
@@ -38,8 +50,9 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
     )
 
 
-def _read_rest(connection: Connection, words: list[bytes]) -> None:
-    rest = iter(words)
+def _read_rest(connection: Connection, words: list[bytes]) -> tuple[str, str] | None:
+    """Take note of what else it says; returns the user and the secret, if it gives them."""
+    rest, login = iter(words), None
     for word in rest:
         match word.upper():
             case b"SETNAME":
@@ -47,9 +60,10 @@ def _read_rest(connection: Connection, words: list[bytes]) -> None:
             case b"TIER":
                 choose(connection, next(rest, b""))
             case b"AUTH":
-                raise Wrong("this server has no users: connect without AUTH")
+                login = (text(next(rest, b""), "the user"), text(next(rest, b""), "the secret"))
             case _:
                 raise Wrong(f"HELLO does not know {shown(word)}")
+    return login
 
 
 def _name(word: bytes) -> str:
@@ -138,7 +152,8 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "waiters": len(state.waiters),
         "connected_clients": len(connection.door.connections),
         "throttled_clients": connection.door.traffic.throttled,
-        "busiest_client": _busiest(connection.door),
+        "busiest_client": _busiest(connection.door) if _may_know(connection) else "",
+        "policy_revision": state.policy.revision,
         "room": node.room.level.name.lower(),
         "room_used_bytes": node.room.room.used_bytes,
         "room_allowed_bytes": node.room.room.allowed_bytes,
@@ -146,6 +161,12 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
     }
     lines = ["# Fencehold", *(f"{key}:{'' if value is None else value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
+
+
+def _may_know(connection: Connection) -> bool:
+    """Whether it may be told of other clients, whatever they hold."""
+    rights = rights_of(connection)
+    return rights is None or Verb.OBSERVE in rights.everywhere
 
 
 def _busiest(door: "Door") -> str:

@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fencehold.core.commands import Acquire, Break, Cancel, Extend, Release, Settle
+from fencehold.core.commands import Acquire, Break, BreakAs, Cancel, Extend, Release, Settle
 from fencehold.core.outcomes import (
     Broken,
     Busy,
@@ -162,7 +162,9 @@ def settle(connection: Connection, words: list[bytes], slot: Slot) -> None:
 def break_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
     found = {"by": _who(connection), **options(words, 2, _BREAK)}
-    connection.submit(Break(text(words[1], "a name"), **found), partial(_broken, slot))
+    name, principal = text(words[1], "a name"), connection.principal
+    command = BreakAs(name, **found, principal=principal) if principal else Break(name, **found)
+    connection.submit(command, partial(_broken, slot))
 
 
 def _who(connection: Connection) -> str:

@@ -18,6 +18,7 @@ from fencehold.core.outcomes import Ending, HoldEnded, Notice, SessionEnded, Wai
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import ignore, settle
 from fencehold.doors.resp.connection import Connection, Slot
+from fencehold.doors.resp.guard import sees
 
 _TOLD = {Ending.EXPIRED, Ending.BROKEN}
 
@@ -82,7 +83,9 @@ class Member:
                 for slot in self._blocked.pop(notice.ticket, (None,)):
                     settle(connection, self.lasts_ms, notice, slot)
             case HoldEnded() if notice.ending in _TOLD:
-                connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value, notice.by))
+                # Who broke it is told to one who might have seen who holds it.
+                by = notice.by if sees(connection, notice.name) else ""
+                connection.push(replies.push("lost", notice.name, notice.fence, notice.ending.value, by))
             case SessionEnded():
                 self._on_ended(notice)
             case _:
@@ -101,5 +104,5 @@ class Member:
             # It lives as long as its connection, so the connection cannot outlive it: the next acquire would get
             # a new session, and the client would never learn that it lost what it held. Before anybody is told of
             # a grant that this made possible.
-            is_lost = notice.ending is Ending.EXPIRED
+            is_lost = notice.ending in (Ending.EXPIRED, Ending.REVOKED)
             self._connection.end("NOSESSION" if is_lost else "", f"session {self.session} has ended")

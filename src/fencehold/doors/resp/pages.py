@@ -4,33 +4,56 @@
    if there is any.
 2. A cursor is the number or the name of the last item that was told, so whatever is there throughout is told
    exactly once, whatever comes and goes meanwhile.
+3. Where there is a policy, a page has what its reader may see, and nothing of the rest: no name, count or cursor
+   that is such a name. What may be seen is looked up in the state that is shown, at its position.
 """
 
 from typing import Any
 
 from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_ms, unix_ms_now
+from fencehold.core.outcomes import Refused
+from fencehold.core.policy import Verb
+from fencehold.core.rulebook import Rights, denied
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import holding_of, holds_after, sessions_after, waiters_after
 from fencehold.doors.resp import replies
-from fencehold.node.names import Names
+from fencehold.node.names import NamePage, Names
 
 REPLY_BYTES_MAX = 256 << 10
 """Of any reply here. With the limits as they are by default no item comes near it."""
+_ROUNDS_MAX = 64
+"""How often a list goes on behind names that its reader may not see, before it ends with a cursor."""
+_SESSIONS_LOOKED_MAX = 10_000
+"""How many one page looks at, of whomever they are."""
 _ITEMS_BYTES_MAX = REPLY_BYTES_MAX - (8 << 10)
 """What is left of that for the items of a page; the rest is for what stands around them."""
 
 
+def rights_in(state: State, principal: str) -> Rights | None:
+    """What somebody may see of a state; None: everything."""
+    return None if state.rulebook is None else state.rulebook.rights_of(principal)
+
+
 def info_page(
-    name: str, holds_from: int | None, waiters_from: int | None, count: int, version: int, state: State
-) -> dict[str, object]:
+    name: str,
+    holds_from: int | None,
+    waiters_from: int | None,
+    count: int,
+    version: int,
+    principal: str,
+    state: State,
+) -> dict[str, object] | Refused:
     """A page of the holds and one of the waiters; None: not this time. Each may take half of the room."""
+    rights = rights_in(state, principal)
+    if rights is not None and not rights.sees(name):
+        return denied(principal, Verb.OBSERVE, name)
     holds = holds_after(state, name, holds_from or 0, count if holds_from is not None else 0)
     waiters = waiters_after(state, name, waiters_from or 0, count if waiters_from is not None else 0)
     half_bytes = _ITEMS_BYTES_MAX // 2
     told = (_hold(state, hold) for hold in holds.items)
     held, hold_count = replies.fitted(told, version, half_bytes)
     places = enumerate(waiters.items, waiters.ahead)
-    awaited, waiter_count = replies.fitted((_waiter(state, *each) for each in places), version, half_bytes)
+    awaited, waiter_count = replies.fitted((_waiter(state, rights, *each) for each in places), version, half_bytes)
     holding, kept = holding_of(state, name), state.kept.get(name)
     return {
         "name": name,
@@ -83,7 +106,7 @@ def _dated(state: State, since_at: int, since_unix_ms: int | None) -> dict[str, 
     return {"since_unix_ms": since_unix_ms, "age_ms": age_ms}
 
 
-def _waiter(state: State, ahead: int, waiter: Waiter) -> dict[str, object]:
+def _waiter(state: State, rights: Rights | None, ahead: int, waiter: Waiter) -> dict[str, object]:
     ask = waiter.ask
     return {
         "session": ask.session,
@@ -91,7 +114,7 @@ def _waiter(state: State, ahead: int, waiter: Waiter) -> dict[str, object]:
         "ticket": waiter.ticket,
         "ahead": ahead,
         "mode": ask.mode.value,
-        "names": list(ask.names),
+        "names": list(ask.names if rights is None else rights.seen(ask.names)),
         "waited_ms": state.now_at - waiter.since_at,
         "left_ms": waiter.until_at - state.now_at if waiter.until_at else -1,
         "session_meta": state.sessions[ask.session].meta,
@@ -100,15 +123,50 @@ def _waiter(state: State, ahead: int, waiter: Waiter) -> dict[str, object]:
 
 
 def names_page(
-    names: Names, prefix: str, cursor: str, count: int, with_hold: bool, version: int, state: State
+    names: Names,
+    prefix: str,
+    cursor: str,
+    count: int,
+    with_hold: bool,
+    version: int,
+    principal: str,
+    state: State,
 ) -> list[object] | None:
     """A page of names; None: they are not in order now."""
+    rights = rights_in(state, principal)
     page = names.page(state, prefix, cursor, count)
+    if page is not None and rights is not None:
+        page = _seen_page(names, prefix, count, rights, state, page)
     if page is None:
         return None
     told = (_summary(state, name, with_hold) for name in page.names)
     items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
     return [page.cursor if told_count == len(page.names) else page.names[told_count - 1], items]
+
+
+def _seen_page(
+    names: Names, prefix: str, count: int, rights: Rights, state: State, page: NamePage
+) -> NamePage | None:
+    """A page of the names that may be seen, from where an ordinary one begins.
+
+    What may not be seen is passed over by the bounds of rules; a cursor is a name that is seen, or such a bound.
+    """
+    seen: list[str] = []
+    for _ in range(_ROUNDS_MAX):
+        hidden = next((name for name in page.names if not rights.sees(name)), None)
+        seen += page.names if hidden is None else page.names[: page.names.index(hidden)]
+        if len(seen) >= count:
+            return NamePage(seen[:count], seen[count - 1])
+        after = page.cursor if hidden is None else hidden
+        if after and not rights.sees(after):
+            after = rights.next_bound(after)
+        if not after:
+            return NamePage(seen, "")
+        found = names.page(state, prefix, after, count)
+        if found is None:
+            return None
+        page = found
+    return NamePage(seen, after)
 
 
 def _summary(state: State, name: str, with_hold: bool) -> dict[str, object]:
@@ -127,11 +185,22 @@ def _summary(state: State, name: str, with_hold: bool) -> dict[str, object]:
     return summary
 
 
-def sessions_page(is_connected: Any, cursor: int, count: int, version: int, state: State) -> list[object]:
-    page = sessions_after(state, cursor, count)
-    told = (_session(state, session, is_connected(session.id)) for session in page.items)
+def sessions_page(
+    is_connected: Any, cursor: int, count: int, version: int, principal: str, state: State
+) -> list[object]:
+    """A page of sessions: all, to who may observe everything; else the principal's own."""
+    rights = rights_in(state, principal)
+    page = sessions_after(state, cursor, count if rights is None else _SESSIONS_LOOKED_MAX)
+    sessions = page.items
+    if rights is not None and Verb.OBSERVE not in rights.everywhere:
+        sessions = [session for session in sessions if session.principal == principal]
+    sessions = sessions[:count]
+    told = (_session(state, session, is_connected(session.id)) for session in sessions)
     items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
-    return [page.items[told_count - 1].id if page.has_more(told_count) else 0, items]
+    if told_count < len(sessions) or (rights is not None and len(sessions) == count):
+        return [sessions[told_count - 1].id, items]
+    looked = len(page.items)
+    return [page.items[-1].id if page.has_more(looked) else 0, items]
 
 
 def _session(state: State, session: Session, connected: bool) -> dict[str, object]:
@@ -143,5 +212,6 @@ def _session(state: State, session: Session, connected: bool) -> dict[str, objec
         "holds": len(session.held) + len(session.shares),
         "waits": len(session.waiters),
         "meta": session.meta,
+        "principal": session.principal,
         **_dated(state, session.opened_at, opened_unix_ms(state, session)),
     }

@@ -6,6 +6,7 @@ A question costs what it tells. What needs preparation, as a list of names does,
 from functools import partial
 from typing import Any
 
+from fencehold.core.outcomes import Refused
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import at_least, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
@@ -33,7 +34,7 @@ def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
     holds, waiters = found.get("holds"), found.get("waiters")
     if holds is None and waiters is None:
         holds = waiters = 0
-    question = partial(info_page, name, holds, waiters, _count(found, _COUNT_MAX), connection.version)
+    question = partial(info_page, name, holds, waiters, _count(found, _COUNT_MAX), *_who(connection))
     _ask(connection, slot, question, "STALE" in found)
 
 
@@ -42,7 +43,7 @@ def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
     with_hold = "HOLD" in found
     count = _count(found, _COUNT_WITH_HOLDS_MAX if with_hold else _COUNT_MAX)
     prefix, cursor = found.get("prefix", ""), found.get("cursor", "")
-    question = partial(names_page, connection.node.names, prefix, cursor, count, with_hold, connection.version)
+    question = partial(names_page, connection.node.names, prefix, cursor, count, with_hold, *_who(connection))
     _ask_prepared(connection, slot, question, "STALE" in found, _ATTEMPTS_MAX)
 
 
@@ -50,8 +51,13 @@ def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> Non
     found = options(words, 1, _SESSIONS, _STALE)
     is_connected = connection.node.routes.is_attached
     cursor, count = found.get("cursor", 0), _count(found, _COUNT_MAX)
-    question = partial(sessions_page, is_connected, cursor, count, connection.version)
+    question = partial(sessions_page, is_connected, cursor, count, *_who(connection))
     _ask(connection, slot, question, "STALE" in found)
+
+
+def _who(connection: Connection) -> tuple[int, str]:
+    """In which protocol it is told, and whose rights decide of what."""
+    return connection.version, connection.principal
 
 
 def _count(found: dict[str, Any], count_max: int) -> int:
@@ -64,7 +70,7 @@ def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) ->
 
 
 def _found(slot: Slot, found: Any) -> None:
-    if isinstance(found, FenceholdError):
+    if isinstance(found, FenceholdError | Refused):
         refuse(slot, found, 0)
     else:
         slot.reply(found)

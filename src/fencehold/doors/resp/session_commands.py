@@ -4,7 +4,9 @@ import hmac
 from collections.abc import Callable
 from functools import partial
 
-from fencehold.core.commands import CloseSession, OpenSession, Renew
+from msgspec.structs import asdict
+
+from fencehold.core.commands import CloseSession, OpenSession, OpenSessionAs, Renew
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
 from fencehold.core.state import Session, State
 from fencehold.doors.resp.answers import done, ignore, refuse
@@ -27,8 +29,14 @@ def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None
         raise Wrong("SESSION.OPEN needs TTL ms")
     _refuse_second(connection)
     secret = connection.door.new_secret()
-    command = OpenSession(secret=secret, **found)
+    command = _owned(connection, OpenSession(secret=secret, **found))
     connection.submit(command, partial(_opened, connection, slot, secret))
+
+
+def _owned(connection: Connection, command: OpenSession) -> OpenSession:
+    """A session is whose the connection is. What is nobody's is written as it was before there were principals."""
+    principal = connection.principal
+    return OpenSessionAs(**asdict(command), principal=principal) if principal else command
 
 
 def _opened(connection: Connection, slot: Slot, secret: str, outcome: Told, at_ms: int) -> None:
@@ -58,7 +66,8 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
     number_, secret = number(words[1], "the session"), text(words[2], "the secret")
     node = connection.node
     session = node.replica.machine.state.sessions.get(number_) if node.leads else None
-    if session is None or not _is_its_secret(session, secret):
+    is_its = session is not None and session.principal == connection.principal
+    if session is None or not is_its or not _is_its_secret(session, secret):
         # What the state says may not be durable yet, and a client that hears this gives up all it holds.
         connection.ask(_nothing, partial(_not_found, slot, number_, node.tier.name))
         return
@@ -166,7 +175,8 @@ def with_implicit(connection: Connection, slot: Slot, go_on: Callable[[], None])
         member_of(connection)
     connection.awaiting_session.append((slot, go_on))
     if len(connection.awaiting_session) == 1:
-        command = OpenSession(connection.door.bounds.implicit_ttl_ms, meta=connection.door.meta_of(connection))
+        ttl_ms, meta = connection.door.bounds.implicit_ttl_ms, connection.door.meta_of(connection)
+        command = _owned(connection, OpenSession(ttl_ms, meta=meta))
         connection.submit(command, partial(_implicit_opened, connection))
 
 

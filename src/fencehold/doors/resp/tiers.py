@@ -34,6 +34,7 @@ def choose(connection: Connection, word: bytes) -> None:
     if connection.awaits_replies > 1:
         raise Wrong("the tier cannot change while replies are due")
     connection.node = node
+    connection.take_place()
 
 
 def _machine_of(connection: Connection, word: bytes) -> Node:

@@ -4,11 +4,14 @@ A connection watches some prefixes; where one begins another, only the shorter o
 when, is up to the `broadcast` of the machine it belongs to.
 """
 
+from fencehold.core.policy import Verb
+from fencehold.core.rulebook import denied
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.guard import Denied, rights_of
 
 _PREFIX_BYTES_MAX = 1_024
 _FROM = kinds(FROM=("position", number))
@@ -84,6 +87,9 @@ def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if not connection.node.leads:
         refuse(slot, connection.node.refusal(), 0)
         return
+    rights = rights_of(connection)
+    if rights is not None and not rights.may_somewhere(Verb.EVENTS, prefix):
+        raise Denied(denied(connection.principal, Verb.EVENTS, prefix).detail)
     if connection.watching is None:
         connection.watching = Watching(connection, found.get("position", connection.node.position))
     elif found:

@@ -1,5 +1,10 @@
-"""Calls to etcd, for whoever keeps something there: the journal's engine, and the backend that locks directly.
+"""etcd: calls to any of its members, over HTTP/2.
 
-`address` reads the URL, `transactions` says how they look, `failures` what a failed call means, `member` and
-`cluster` make calls, over `http2`. Nothing here knows what the keys are for.
+- `address`: the URL
+- `client`: calls, sent again to another member until one answers or the deadline passes
+- `member`: the connection to one member, and its stream of lease renewals
+- `transactions`, `services`, `messages`: what is said
+- `failures`: what a failed call means
+- `survey`: who there is, who leads, how full each is
+- `http2`: gRPC on the event loop
 """

@@ -1,29 +1,76 @@
 """One member of etcd, and the connection to it.
 
-A member that did not answer lately is greeted before anything is asked of it: a greeting changes nothing, so
-what fails there is certain to have done nothing, and a member that hangs costs a greeting and not the call.
+1. A member that did not answer lately is greeted before anything is asked of it: a greeting changes nothing, so
+   what fails there is certain to have done nothing, and a member that hangs costs a greeting and not the call.
+2. Leases are renewed in a stream that is kept from one renewal to the next. A stream answers in the order of what
+   was asked, and does not say to what. So *an answer belongs to the renewal before it, or to none*: trust in a
+   lease counts from when its renewal was sent, and the late answer of an earlier one must not pass for that of a
+   later one. A stream in which a renewal was not answered is given up, and so is one in which something was said
+   that nobody had asked.
 """
 
 import ssl
 from collections.abc import Callable
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, TypeAlias
 
+from fencehold.drivers import tls
+from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.etcd import messages, services
-from fencehold.drivers.etcd.address import Files
 from fencehold.drivers.etcd.failures import why_not_connected
-from fencehold.drivers.etcd.http2.channel import Channel
+from fencehold.drivers.etcd.http2.channel import Channel, Talk
 from fencehold.drivers.etcd.http2.frames import Metadata
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
-from fencehold.drivers.etcd.renewals import Renewals
-from fencehold.errors import UsageError
+from fencehold.drivers.etcd.transactions import Message
+
+
+class RenewalStream:
+    """Those of one member. `begin` begins a stream."""
+
+    def __init__(self, begin: Callable[..., Talk]) -> None:
+        self._begin = begin
+        self._kept: Talk | None = None
+        """Nobody uses it now."""
+        self._metadata: Metadata = ()
+        """What it was begun with."""
+
+    async def renew(self, request: Message, *, timeout: float, metadata: Metadata) -> Message:  # noqa: ASYNC109 - called as services are
+        """One renewal, as if it were a call of its own.
+
+        Raises:
+            CallFailed: see its `code` and `is_sent`.
+        """
+        talk = self._take(metadata)
+        try:
+            answer = await talk.exchange(request, timeout)
+            if answer is None or answer.ID != request.ID:
+                raise CallFailed(Code.UNAVAILABLE, "the stream of renewals ended, or is out of step")
+        except BaseException:
+            talk.cancel()
+            raise
+        self._keep(talk, metadata)
+        return answer
+
+    def _take(self, metadata: Metadata) -> Talk:
+        """The stream that was kept, if it will do; who asks while another has it gets one of its own."""
+        talk, self._kept = self._kept, None
+        if talk is not None:
+            if talk.is_at_rest and metadata == self._metadata:
+                return talk
+            talk.cancel()
+        return self._begin(metadata=metadata)
+
+    def _keep(self, talk: Talk, metadata: Metadata) -> None:
+        if self._kept is not None:
+            self._kept.cancel()
+        self._kept, self._metadata = talk, metadata
+
 
 Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
 """How a member is called; a test has its own way, on which calls go wrong."""
 
 
-class Standing(IntEnum):
+class MemberStanding(IntEnum):
     """How well a member can serve, as it said when greeted."""
 
     GONE = 0
@@ -37,7 +84,7 @@ class Standing(IntEnum):
     """Asking it saves the way from a follower to it and back."""
 
 
-class Member:
+class EtcdMember:
     """A connection to one member, made when it is first asked."""
 
     def __init__(self, endpoint: str, context: ssl.SSLContext | None, connect: Connect = Channel) -> None:
@@ -51,11 +98,11 @@ class Member:
         self._cluster = services.Cluster(self._channel)
         self.id = 0
         """By which the other members know it; 0 until it has said so."""
-        self.renewals = Renewals(self.leases.LeaseKeepAlive)
+        self.renewals = RenewalStream(self.leases.LeaseKeepAlive)
         self.trouble = ""
         """Why it could not be had when it could not."""
 
-    async def greet(self, timeout_s: float, metadata: Metadata) -> Standing:
+    async def greet(self, timeout_s: float, metadata: Metadata) -> MemberStanding:
         """Ask how it is."""
         try:
             status = await self.status(timeout_s, metadata)
@@ -63,8 +110,8 @@ class Member:
             return self._standing_by(error)
         self.id = int(status.header.member_id)
         if not status.leader:
-            return Standing.ALONE
-        return Standing.LEADS if status.leader == status.header.member_id else Standing.FOLLOWS
+            return MemberStanding.ALONE
+        return MemberStanding.LEADS if status.leader == status.header.member_id else MemberStanding.FOLLOWS
 
     async def status(self, timeout_s: float, metadata: Metadata) -> Any:
         """What it says of itself.
@@ -83,46 +130,30 @@ class Member:
         answer = await self._cluster.MemberList(messages.MemberListRequest(), timeout=timeout_s, metadata=metadata)
         return list(answer.members)
 
-    def _standing_by(self, error: CallFailed) -> Standing:
+    def _standing_by(self, error: CallFailed) -> MemberStanding:
         if error.details.startswith(("etcdserver: no leader", "etcdserver: not capable")):
-            return Standing.ALONE
+            return MemberStanding.ALONE
         if error.code is Code.UNAVAILABLE and not error.is_sent:
             self.trouble = why_not_connected(error.details)
-            return Standing.GONE
+            return MemberStanding.GONE
         if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
             self.trouble = f"{self.endpoint}: no answer"
-            return Standing.SILENT
+            return MemberStanding.SILENT
         # It answered, if only that it tells its state to administrators alone.
-        return Standing.FOLLOWS
+        return MemberStanding.FOLLOWS
 
     async def close(self) -> None:
         await self._channel.close()
 
 
-def context_of(files: Files | None) -> ssl.SSLContext | None:
-    """What TLS needs, read anew each time it is opened, so that certificates can be replaced; None without.
+def context_of(files: TlsFiles | None) -> ssl.SSLContext | None:
+    """What TLS needs to carry gRPC; None without.
 
     Raises:
         UsageError: a file cannot be read, or holds nothing of the kind.
     """
     if files is None:
         return None
-    for name, path in files._asdict().items():
-        if path is not None:
-            _see_readable(name, path)
-    try:
-        context = ssl.create_default_context(cafile=files.ca)
-        if files.cert is not None:
-            context.load_cert_chain(files.cert, files.key)
-    except ssl.SSLError as error:
-        raise UsageError(f"ca=, cert= or key= holds no certificate or key: {error}; correct the URL") from error
+    context = tls.context_of(files)
     context.set_alpn_protocols(["h2"])
     return context
-
-
-def _see_readable(name: str, path: Path) -> None:
-    """TLS itself would not say which of the files it was."""
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise UsageError(f"{name}={path} cannot be read: {error.strerror}; correct the URL") from error

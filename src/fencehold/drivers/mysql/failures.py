@@ -3,7 +3,7 @@
 1. *The server said no* to a statement: the transaction it was part of is rolled back. Certainly nothing happened.
 2. *The connection is gone*, or was ended, after something was sent: it may have happened; and a server that has
    received it may do it yet.
-3. A deadlock, or a lock that was not to be had in time: nothing happened, and trying again at once may help.
+3. A deadlock, or a lock that was not granted in time: nothing happened, and trying again at once may help.
 """
 
 import pymysql

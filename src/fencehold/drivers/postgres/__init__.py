@@ -1,1 +1,9 @@
-"""Postgres, by libpq: the URL, connections, and what a failure means, a refusal to let us in among them."""
+"""Postgres, by libpq.
+
+- `address`: the URL: libpq's, and options of our own
+- `connection`: one statement at a time, to the first of several servers that will do (for journals)
+- `pipeline`: many statements under way at once (for locks); `pool`: several of them, and notifications
+- `server`: what a server says of itself
+- `failures`: what an error means, a refused login among them
+- `survey`: which servers answer, and which standbys follow
+"""

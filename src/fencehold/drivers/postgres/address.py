@@ -1,51 +1,62 @@
-"""The address of a database: a URL as libpq takes it, and options of our own.
+"""The address of a Postgres database: a URL as libpq takes it, and options of our own.
 
-1. Ours are taken out, and libpq never sees them; whatever is not ours must be libpq's.
-2. The password is in no message and in no `repr`.
-3. A connection whose peer is gone without a word is found out within seconds, unless the URL says otherwise.
-4. Of several hosts the one that takes writes is used.
+1. Ours are taken out, and libpq never sees them; every other option must be one of libpq's.
+2. TLS may be asked for as everywhere (`tls=yes`, `ca=`, `cert=`, `key=`), or in libpq's words (`sslmode=`, …).
+3. The password is in no message and in no `repr`.
+4. A connection whose peer is gone without a word is found out within seconds, unless the URL says otherwise.
 """
 
-import re
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote, urlencode
 
-from psycopg import ProgrammingError
+from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict
 
-from fencehold.errors import UsageError
+from fencehold.drivers.address import ParsedUrl, Scheme, refusal
+from fencehold.drivers.postgres.connection import Host
 
 POOLERS = ("detect", "none", "session", "transaction")
-
-_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _DEFAULTS = {
-    "fallback_application_name": "fencehold",
+    # Of several servers, the one that takes writes.
     "target_session_attrs": "read-write",
+    "fallback_application_name": "fencehold",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+FORM = "postgresql://user:password@host:5432,host…/database?option=value"
 
 
-class Address(NamedTuple):
+class PostgresAddress(NamedTuple):
     """What a URL says."""
 
     params: dict[str, Any]
     """Libpq's."""
-    ours: dict[str, str]
-    """Options of our own."""
+    options: Mapping[str, Any]
+    """Our own, as the table has them."""
+
+    @classmethod
+    def parse(cls, url: str, table: Scheme) -> Self:
+        """Read a URL by a table.
+
+        Raises:
+            UsageError: it is none; the message says what to write instead.
+        """
+        said = table.parse(url, _keywords())
+        return cls({**_DEFAULTS, **_params(said)}, said.options)
 
     def __repr__(self) -> str:
-        return f"Address({self})"
+        return f"PostgresAddress({self})"
 
     def __str__(self) -> str:
         hosts = str(self.params.get("host") or self.params.get("hostaddr") or "localhost").split(",")
         ports = str(self.params.get("port") or "").split(",")
-        shown = [
-            f"{host}:{port}" if port else host for host, port in zip(hosts, _as_many(ports, hosts), strict=True)
-        ]
+        if len(ports) != len(hosts):
+            ports = ports[:1] * len(hosts)
+        shown = [f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True)]
         return f"postgresql://{','.join(shown)}/{self.params.get('dbname', '')}"
 
     @property
@@ -53,75 +64,55 @@ class Address(NamedTuple):
         """How many servers it names."""
         return str(self.params.get("host") or self.params.get("hostaddr") or "").count(",") + 1
 
-    def name(self, option: str, default: str, length_max: int) -> str:
-        """An option of ours that names something in the database.
 
-        Raises:
-            UsageError: it cannot be such a name.
-        """
-        text = self.ours.get(option, default)
-        if len(text) > length_max or not _NAME.fullmatch(text):
-            raise UsageError(
-                f"{option}= is a name of a-z, 0-9 and _, of at most {length_max} characters, not {text!r}"
-            )
-        return text
-
-    def word(self, option: str, words: Collection[str]) -> str:
-        """An option of ours that is one of some words, the first if it is not there.
-
-        Raises:
-            UsageError: it is none of them.
-        """
-        text = self.ours.get(option, next(iter(words)))
-        if text not in words:
-            raise UsageError(f"{option}= is one of {', '.join(words)}, not {text!r}")
-        return text
-
-    def number(self, option: str, default: int, most: int) -> int:
-        """An option of ours that is a whole number from 1 on.
-
-        Raises:
-            UsageError: it is none.
-        """
-        text = self.ours.get(option, str(default))
-        if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= most:
-            raise UsageError(f"{option}= is a whole number from 1 to {most}, not {text!r}")
-        return int(text)
-
-
-def parse(url: str, schemes: Collection[str], options: Collection[str]) -> Address:
-    """Read a URL of one of these schemes, with these options of our own.
+def hosts_of(params: Host, url: str) -> tuple[Host, ...]:
+    """One set of parameters for each server: libpq has them in lists, side by side.
 
     Raises:
-        UsageError: it is not one; the message says what to write instead.
+        UsageError: the lists differ in length.
     """
-    scheme, _, rest = url.partition("://")
-    if scheme not in schemes:
-        raise UsageError(f"the URL starts with {next(iter(schemes))}://")
-    head, _, query = rest.partition("?")
-    if "@" in query:
-        raise UsageError("after the ? no @ may stand: write ? in a password as %3F, and @ as %40")
-    asked = parse_qsl(query, keep_blank_values=True)
-    ours = {name: value for name, value in asked if name in options}
-    theirs = {name: value for name, value in asked if name not in options}
-    return Address(_params(scheme, f"postgresql://{head}", theirs, options), ours)
+    lists = {name: str(params[name]).split(",") for name in ("host", "hostaddr", "port") if name in params}
+    count = max((len(values) for values in lists.values()), default=1)
+    for name, values in lists.items():
+        if len(values) not in (1, count):
+            raise refusal(url, f"it names {count} servers, but {len(values)} for {name}: name as many, or one")
+    return tuple(params | {name: _nth(values, at) for name, values in lists.items()} for at in range(count))
 
 
-def _params(scheme: str, head: str, options: Mapping[str, str], ours: Collection[str]) -> dict[str, Any]:
+def _nth(values: list[str], at: int) -> str | None:
+    return (values[at] if len(values) > 1 else values[0]) or None
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    """The options that libpq takes; and one more, that it takes in URLs."""
+    return frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults()) | {"ssl"}
+
+
+def _params(said: ParsedUrl) -> dict[str, Any]:
+    options = {**said.others, **_tls(said)}
+    head = f"postgresql://{said.url.partition('://')[2].partition('?')[0]}"
     try:
         params = conninfo_to_dict(f"{head}?{urlencode(options, quote_via=quote)}" if options else head)
     except ProgrammingError:
         # What libpq says quotes the part it stumbled over, and that may be the password.
-        raise UsageError(
-            f"the URL cannot be read: write {scheme}://user:password@host:port/database?option=value, with what "
-            f"is special in a URL as %XX, and options that libpq knows or that are ours ({', '.join(ours)}); "
-            f"those named are: {', '.join(options) or 'none'}"
-        ) from None
+        raise said.refusal(f"libpq cannot read it: write {FORM}, with what is special in a URL as %XX") from None
     ports = str(params.get("port", "")).replace(",", "")
-    if "@" in str(params.get("dbname", "")) or (ports and not ports.isdecimal()):
-        raise UsageError("a port is a number, and no @ may stand after the hosts: write / in a password as %2F")
-    return {**_DEFAULTS, **params}
+    if ports and not ports.isdecimal():
+        raise said.refusal("a port is a number")
+    return params
 
 
-def _as_many(ports: list[str], hosts: list[str]) -> list[str]:
-    return ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
+def _tls(said: ParsedUrl) -> dict[str, str]:
+    """What was said of TLS, in libpq's words."""
+    if said.tls is None:
+        return {}
+    theirs = [name for name in said.others if name.startswith("ssl")]
+    if theirs:
+        raise said.refusal(f"tls= and {theirs[0]}= both say how TLS is used: leave one of them out")
+    ca, cert, key, verifies = said.tls
+    files = {"sslcert": cert, "sslkey": key or cert}
+    words = {name: str(path) for name, path in files.items() if path is not None}
+    if not verifies:
+        return {"sslmode": "require", **words}
+    return {"sslmode": "verify-full", "sslrootcert": "system" if ca is None else str(ca), **words}

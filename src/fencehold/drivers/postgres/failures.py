@@ -1,15 +1,35 @@
-"""What an error of the driver says about the world.
+"""What an error of Postgres, or of its driver, says about the world.
 
 1. *The server said no* to a statement: it was rolled back, whole. Certainly nothing happened.
 2. *The connection is gone*, or its time ran out, after something was sent: it may have happened; and a server
    that has received it, or will yet, may do it still.
 3. Nothing was sent: certainly nothing happened.
-4. A password or a right that is missing is said to be that: waiting does not help.
+4. A missing password or right is reported as that: waiting does not help.
+
+Whether a server refused a login, or was only not reached, libpq tells only in words, which are in the server's
+language and without the code that goes with them (SQLSTATE). So:
+
+5. The words of a server that speaks English are known, and tell at once.
+6. Otherwise it is asked again, on a thread: on a connection on which libpq was told to report codes, too. That is
+   a call that psycopg does not wrap; it exposes the pointer for exactly that.
+7. Where that call is not found, only the words count: a refusal in another language is taken for a server that was
+   not reached, and the words are shown.
 """
 
+import asyncio
+import ctypes
+import ctypes.util
 import re
+import select
+import sys
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
-from fencehold.drivers.postgres.admission import is_denial
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported, UsageError
 
 AGAIN = frozenset({"40001", "40P01", "55P03"})
@@ -23,6 +43,24 @@ _OTHER_ISOLATION = "25001"
 _OUTGROWN = ("53200", "54000")
 _NOT_TEXT = ("22P05", "22021")
 _STANDBY = re.compile(r"session is read-only|server is in hot standby")
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|permission denied for database|"
+    r'FATAL: +(?:role|database) ".*" does not exist'
+)
+_SAID = ":  "
+"""What the server said itself stands behind its severity, a colon and two spaces; libpq's own words have one."""
+_CODE = re.compile(r":  ([0-9A-Z]{5}): ")
+_DENIED = ("28", "3D000", "42501")
+"""Begin the codes of what waiting does not help against: credentials, a database that is not there, rights."""
+_VERBOSE = 2
+_READY = {
+    pq.PollingStatus.READING: select.POLLIN,
+    pq.PollingStatus.WRITING: select.POLLOUT,
+}
+
+
+class ReplyLost(Exception):
+    """The connection was lost before the answer came: it may have happened, and may yet."""
 
 
 class Rejected(Exception):
@@ -59,16 +97,72 @@ def refusal(error: Rejected, where: object) -> FenceholdError:
     return Unavailable(said)
 
 
-def unreached(error: BaseException, where: object, *, denied: bool) -> FenceholdError:
-    """What it means that no connection came about; `denied` says whether a server did not let us in."""
-    said = first_line(error)
-    if denied:
-        return PermissionDenied(f"{where}: {said}")
+def unreached(error: BaseException, where: object, denied: type[FenceholdError] | None) -> FenceholdError:
+    """What it means that no connection came about; `denied` is the error if the server does not let us in."""
+    said = f"{where}: {first_line(error)}"
+    if denied is not None:
+        return denied(said)
     if _STANDBY.search(str(error)):
-        return Unavailable(f"{where}: {said}; name the server that takes writes, or all of them")
-    return Unavailable(f"{where}: {said}")
+        return Unavailable(f"{said}; name the server that takes writes, or all of them")
+    return Unavailable(said)
 
 
 def first_line(error: BaseException) -> str:
-    """The first of many words."""
+    """The first line of many: libpq goes on with hints of its own."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def is_denial(code: str) -> bool:
+    """Whether a code says that credentials or rights are wrong."""
+    return code.startswith(_DENIED)
+
+
+async def is_denied(error: BaseException, params: Mapping[str, Any], seconds: float) -> bool:
+    """Whether a connection that was asked for with these parameters of libpq's was refused for good.
+
+    It takes no longer than so many seconds.
+    """
+    said = str(error)
+    if _REFUSED.search(said):
+        return True
+    if _SAID not in said or seconds <= 0:
+        return False
+    try:
+        async with asyncio.timeout(seconds):
+            codes = await asyncio.to_thread(_codes, make_conninfo(**params), time.monotonic() + seconds)
+    except TimeoutError:
+        return False
+    return any(map(is_denial, codes))
+
+
+def _codes(conninfo: str, until: float) -> list[str]:
+    """The codes of what servers say to an attempt to connect; none if it succeeds."""
+    set_verbosity = _set_verbosity()
+    if set_verbosity is None:
+        return []
+    # Any: the pointer is documented, and has no type.
+    connection: Any = pq.PGconn.connect_start(conninfo.encode())
+    try:
+        set_verbosity(connection.pgconn_ptr, _VERBOSE)
+        while (status := connection.connect_poll()) in _READY and (left_s := until - time.monotonic()) > 0:
+            poll = select.poll()
+            poll.register(connection.socket, _READY[status])
+            poll.poll(left_s * 1_000)
+        return _CODE.findall(connection.error_message.decode(errors="replace"))
+    finally:
+        connection.finish()
+
+
+@cache
+def _set_verbosity() -> Any:
+    """libpq's `PQsetErrorVerbosity`, out of the very library that psycopg uses; None if it cannot be found."""
+    module = sys.modules.get(pq.PGconn.__module__)
+    # An extension finds the functions of the library it is linked with; psycopg's own Python loads it by its name.
+    where = getattr(module, "__file__", None) if pq.__impl__ != "python" else ctypes.util.find_library("pq")
+    try:
+        function = ctypes.CDLL(where).PQsetErrorVerbosity if where else None
+    except (OSError, AttributeError):
+        return None
+    if function is not None:
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return function

@@ -1,50 +1,60 @@
-"""The address of one Redis or several: a URL, read once, and wrong ones told what is wrong.
+"""The addresses of locks in Redis: in one, in the master that Sentinel names, or in several at once.
 
-``scheme://[user:password@]host[:port][,host…][/path][?option=value&…]``. What the path and the options mean is for
-the backend; those of TLS are read here: ``ca=FILE`` (who signed the servers' certificates; without it those the
-system trusts), ``cert=FILE`` and ``key=FILE`` (what the servers are shown).
+- ``redis://[user:password@]host[:6379][/db]``, or ``redis://[user:password@]/path/of/a/socket[?db=1]``; with
+  ``rediss://`` over TLS. ``valkey://`` and ``valkeys://`` are the same.
+- ``redis+sentinel://[user:password@]host[:26379][,host…]/service[/db]`` names sentinels, who know the master; with
+  ``rediss+sentinel://`` they and it speak TLS.
+- ``redlock://[user:password@]host[:6379],host[:6379],host[:6379][,…][/db]``, and ``redlocks://`` for TLS. All of
+  them take the same user, and have the locks in the same database.
 
-The password is in no message and in no `repr`.
+Options: ``prefix=`` stands before every name; ``fence=yes`` counts grants; ``sentinel_user=`` and
+``sentinel_password=`` are shown to sentinels; ``node_timeout=`` is how long one of several may take to answer.
+`drivers.address` has the rules of all URLs.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from typing import NamedTuple, Self
 
-from fencehold.client.endpoints import Endpoint, endpoint
-from fencehold.errors import UsageError
+from fencehold.drivers.address import Endpoint, Login, ParsedUrl, Scheme, TlsFiles, flag, seconds, text
+from fencehold.drivers.tls import check_readable
 
 PORT = 6379
 SENTINEL_PORT = 26379
-TLS_OPTIONS = ("ca", "cert", "key")
+NODES_MIN = 3
+"""With fewer, none can be lost: then one Redis is as good, and simpler."""
+
+_LOCKS = (text("prefix"), flag("fence"))
+REDIS = Scheme(
+    names=("redis", "valkey"),
+    secure=("rediss", "valkeys"),
+    form="redis://[user:password@]localhost[:6379][/0]",
+    port=PORT,
+    options=(*_LOCKS, text("db")),
+    hosts_min=0,
+)
+SENTINEL = Scheme(
+    names=("redis+sentinel",),
+    secure=("rediss+sentinel",),
+    form="redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/mymaster",
+    port=SENTINEL_PORT,
+    options=(*_LOCKS, text("sentinel_user"), text("sentinel_password")),
+)
+REDLOCK = Scheme(
+    names=("redlock",),
+    secure=("redlocks",),
+    form="redlock://10.0.0.1,10.0.0.2,10.0.0.3",
+    port=PORT,
+    options=(text("prefix"), seconds("node_timeout", None, most=60.0)),
+    names_each_once=True,
+)
 
 
-class Login(NamedTuple):
-    """Who asks. Without a user it is Redis's `default`."""
-
-    user: str = ""
-    password: str = ""
-
-    def __repr__(self) -> str:
-        return f"Login({self.user!r})"
-
-
-class Files(NamedTuple):
-    """What TLS is made of; None where nothing was named."""
-
-    ca: Path | None
-    cert: Path | None
-    key: Path | None
-
-
-class Server(NamedTuple):
+class RedisServer(NamedTuple):
     """One server, as a connection to it is made."""
 
     endpoint: Endpoint
     login: Login = Login()
     db: int = 0
-    tls: Files | None = None
+    tls: TlsFiles | None = None
     path: str = ""
     """Of a socket in the file system, instead of the endpoint; empty if there is none."""
 
@@ -52,66 +62,88 @@ class Server(NamedTuple):
         return self.path or str(self.endpoint)
 
 
-class Parts(NamedTuple):
-    """A URL in its parts."""
+class RedisAddress(NamedTuple):
+    """What a URL of one Redis says, or of the sentinels that know it."""
 
-    scheme: str
-    login: Login
-    endpoints: tuple[Endpoint, ...]
-    path: str
-    """What stands behind the hosts, without the slash."""
-    options: Mapping[str, str]
+    server: RedisServer
+    """Where the locks are; of a service of sentinels, all but its endpoint."""
+    sentinels: tuple[RedisServer, ...] = ()
+    service: str = ""
+    prefix: str = ""
+    is_fenced: bool = False
 
-    def files(self) -> Files:
-        """The files that TLS is to use.
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read a URL.
 
         Raises:
-            UsageError: one of them is not there, or a certificate has no key.
+            UsageError: it is none; the message says what to write instead.
         """
-        ca, cert, key = (_file(name, self.options.get(name, "")) for name in TLS_OPTIONS)
-        if (cert is None) != (key is None):
-            raise UsageError("cert=FILE and key=FILE of a URL belong together: name both, or none")
-        return Files(ca, cert, key)
+        is_sentinels = url.partition("://")[0].lower().endswith("+sentinel")
+        said = _checked((SENTINEL if is_sentinels else REDIS).parse(url))
+        server, sentinels, service = _through_sentinels(said) if is_sentinels else (_single(said), (), "")
+        return cls(server, sentinels, service, said.options["prefix"], said.options["fence"])
 
-    def flag(self, name: str) -> bool:
-        """An option that says yes or no; no if it is not there."""
-        said = self.options.get(name, "no")
-        if said not in ("yes", "no"):
-            raise UsageError(f"{name}= of a URL is yes or no, not {said!r}")
-        return said == "yes"
+    def __str__(self) -> str:
+        if not self.sentinels:
+            return str(self.server)
+        return f"{','.join(map(str, self.sentinels))} ({self.service})"
 
 
-def split(url: str, options: Sequence[str], port: int = PORT) -> Parts:
-    """Take a URL apart that may have these options.
+class RedlockAddress(NamedTuple):
+    """What a URL of several Redises says."""
 
-    Raises:
-        UsageError: it makes no sense; the message says what to write instead.
-    """
-    # Split by hand: `urllib` takes the list for one host, and refuses it when one of several is IPv6.
-    scheme, _, rest = url.partition("://")
-    rest, _, query = rest.partition("?")
-    authority, _, path = rest.partition("/")
-    login, _, hosts = authority.rpartition("@")
-    user, _, password = login.partition(":")
-    nodes = tuple(endpoint(text, port) for text in hosts.split(",") if text)
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for name in given:
-        if name not in options:
-            known = ", ".join(f"{each}=" for each in options)
-            raise UsageError(f"{name}= is no option of a {scheme}:// URL; there are {known}")
-    return Parts(scheme, Login(unquote(user), unquote(password)), nodes, unquote(path), given)
+    servers: tuple[RedisServer, ...]
+    prefix: str = ""
+    node_s: float | None = None
+    """Seconds that one of them may take to answer; None: what is small against the ttl."""
 
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read a URL.
 
-def database(text: str) -> int:
-    """The number of a database; 0 if nothing is said."""
-    if text and not text.isdecimal():
-        raise UsageError(f"a database of Redis is a number, as in redis://host/0, not {text!r}")
-    return int(text or 0)
+        Raises:
+            UsageError: it is none; the message says what to write instead.
+        """
+        said = _checked(REDLOCK.parse(url))
+        if len(said.endpoints) < NODES_MIN:
+            raise said.refusal(
+                f"it names three Redises or more, each once, better five than four, as in {REDLOCK.form}; "
+                "for one write redis://"
+            )
+        db = _database(said, said.path)
+        servers = tuple(RedisServer(each, said.login, db, said.tls) for each in said.endpoints)
+        return cls(servers, said.options["prefix"], said.options["node_timeout"])
 
 
-def _file(name: str, said: str) -> Path | None:
-    if not said:
-        return None
-    if not Path(said).is_file():
-        raise UsageError(f"{name}= of a URL names a file that is there, not {said!r}")
-    return Path(said)
+def _single(said: ParsedUrl) -> RedisServer:
+    if len(said.endpoints) > 1:
+        raise said.refusal("it names one Redis: name several with redlock://, or sentinels with redis+sentinel://")
+    if said.endpoints:
+        return RedisServer(
+            said.endpoints[0], said.login, _database(said, said.path or said.options["db"]), said.tls
+        )
+    if not said.path or said.path.isdecimal():
+        raise said.refusal(f"it names a host, as in {REDIS.form}")
+    return RedisServer(Endpoint("", 0), said.login, _database(said, said.options["db"]), path=f"/{said.path}")
+
+
+def _through_sentinels(said: ParsedUrl) -> tuple[RedisServer, tuple[RedisServer, ...], str]:
+    service, _, db = said.path.partition("/")
+    if not service:
+        raise said.refusal(f"it names sentinels and the service they watch, as in {SENTINEL.form}")
+    login = Login(said.options["sentinel_user"], said.options["sentinel_password"])
+    sentinels = tuple(RedisServer(each, login, tls=said.tls) for each in said.endpoints)
+    return RedisServer(Endpoint("", PORT), said.login, _database(said, db), said.tls), sentinels, service
+
+
+def _database(said: ParsedUrl, number: str) -> int:
+    if number and not number.isdecimal():
+        raise said.refusal(f"a database of Redis is a number, as in redis://host/0, not {number!r}")
+    return int(number or 0)
+
+
+def _checked(said: ParsedUrl) -> ParsedUrl:
+    if said.tls is not None:
+        check_readable(said.tls)
+    return said

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from redis import exceptions
 
-from fencehold.drivers.troubles import of_attempt
+from fencehold.drivers.connect_errors import of_attempt
 from fencehold.errors import (
     FenceholdError,
     OutcomeUnknown,

@@ -42,6 +42,8 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "UNAVAILABLE": Unavailable,
     "UNKNOWN": OutcomeUnknown,
     "DENIED": PermissionDenied,
+    "NOAUTH": PermissionDenied,
+    "WRONGPASS": PermissionDenied,
 }
 
 _WORDS_OF_REDIS = (

@@ -1,5 +1,9 @@
-"""What it takes to talk to ZooKeeper, for whoever keeps something there: the journal's engine, and the backend.
+"""ZooKeeper, by kazoo, without its threads being noticed.
 
-`address` reads the parts of a URL, `handler` brings kazoo's thread and an event loop together, and `denials` are
-what servers say that do not let us in. Nothing here knows what the znodes are for.
+- `address`: the URL
+- `kazoo_client`: kazoo's client made and ended our way, and its errors in kinds
+- `handler`, `buffered`: how kazoo's thread and an event loop come together
+- `client`: requests by kazoo's own calls, over one session after the other (for journals)
+- `requests`: requests as kazoo carries them, and what an error means (for locks)
+- `survey`: who answers, who leads
 """

@@ -1,7 +1,7 @@
-"""kazoo's handler for an event loop: what kazoo's thread learns is told on the loop, and sockets are made our way.
+"""kazoo's handlers for an event loop: what kazoo's thread learns is told on the loop, and sockets are made our
+way.
 
-kazoo asks its handler for threads, sockets, `select` and two queues: one for answers, one for watches. `select` is
-left to whoever uses this, who knows what kazoo is to take for a socket. The rules:
+kazoo asks its handler for threads, sockets, `select` and two queues: one for answers, one for watches. The rules:
 
 1. The one thread is kazoo's connection. Answers and watches go from it to the loop at once, in the order in which
    they came: no thread of a queue stands between, and nothing of ours runs on kazoo's thread.
@@ -9,14 +9,18 @@ left to whoever uses this, who knows what kazoo is to take for a socket. The rul
 3. `cut` ends the connection from any thread, whatever it waits for. kazoo then makes another one, to another
    server; after `hang_up` it makes none, so that a client whose session is over never begins another session.
 4. The end of the thread is told on the loop, whatever ended it.
+
+`LoopHandler` leaves `select` to its subclasses: `PollHandler` here has plain sockets, and a `select` that costs
+little; `BufferedHandler` (see `buffered`) turns to the system as seldom as it can.
 """
 
 import asyncio
 import contextlib
+import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
@@ -84,7 +88,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
             connection.connect(address)
             if self._tls is not None:
                 self._socket = connection = self._tls.wrap_socket(connection, server_hostname=hostname)
-            # Whoever hung up meanwhile may have met the socket before it could be cut.
+            # A thread that hung up meanwhile may have met the socket before it could be cut.
             if self._hung_up:
                 raise ConnectionAbortedError("hung up")
         except BaseException:
@@ -103,3 +107,22 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
             # It may be closed already, or not be connected yet.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class PollHandler(LoopHandler):
+    """Serves one client, on the event loop it was made on."""
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As `select.select`, for any number of files; kazoo's own makes and closes an epoll each time."""
+        # What TLS has read ahead is in no socket any more, and no poll would tell of it.
+        ahead = {reader for reader in readers if isinstance(reader, ssl.SSLSocket) and reader.pending()}
+        poll = select.poll()
+        for file in {*readers, *writers}:
+            poll.register(file, select.POLLIN * (file in readers) | select.POLLOUT * (file in writers))
+        wait_ms = 0 if ahead else None if timeout is None else timeout * 1_000
+        found = dict(poll.poll(wait_ms))
+        can_read = [file for file in readers if file in ahead or found.get(file.fileno(), 0) & ~select.POLLOUT]
+        can_write = [file for file in writers if found.get(file.fileno(), 0) & ~select.POLLIN]
+        return can_read, can_write, []

@@ -8,14 +8,14 @@ import asyncio
 import os
 from typing import NamedTuple
 
-from fencehold.drivers.zookeeper.address import Ensemble
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
 
 _WORD = b"srvr"
 _BYTES_MAX = 16 << 10
 _NOT_SERVING = "not currently serving"
 
 
-class Seen(NamedTuple):
+class ZookeeperServerStatus(NamedTuple):
     """One server."""
 
     host: str
@@ -25,27 +25,29 @@ class Seen(NamedTuple):
     trouble: str = ""
 
 
-async def survey(ensemble: Ensemble, within_s: float) -> list[Seen]:
+async def survey(ensemble: ZookeeperAddress, within_s: float) -> list[ZookeeperServerStatus]:
     """Each server that the URL names, in its order."""
     return list(await asyncio.gather(*(_ask(ensemble, host, within_s) for host in ensemble.hosts)))
 
 
-async def _ask(ensemble: Ensemble, place: str, within_s: float) -> Seen:
+async def _ask(ensemble: ZookeeperAddress, place: str, within_s: float) -> ZookeeperServerStatus:
     try:
         async with asyncio.timeout(within_s):
             said = await _said(ensemble, place)
     except TimeoutError:
-        return Seen(place, False, trouble="no answer")
+        return ZookeeperServerStatus(place, False, trouble="no answer")
     except OSError as error:
         # asyncio's own words name the address, and not what is wrong.
-        return Seen(place, False, trouble=os.strerror(error.errno) if error.errno else str(error))
+        return ZookeeperServerStatus(place, False, trouble=os.strerror(error.errno) if error.errno else str(error))
     if _NOT_SERVING in said:
-        return Seen(place, False, trouble="it runs, and does not serve: too few of the others are there")
+        return ZookeeperServerStatus(
+            place, False, trouble="it runs, and does not serve: too few of the others are there"
+        )
     mode = next((line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("Mode:")), "")
-    return Seen(place, bool(said), mode, "" if said else "it closed the connection")
+    return ZookeeperServerStatus(place, bool(said), mode, "" if said else "it closed the connection")
 
 
-async def _said(ensemble: Ensemble, place: str) -> str:
+async def _said(ensemble: ZookeeperAddress, place: str) -> str:
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     name = host if ensemble.tls is not None else None

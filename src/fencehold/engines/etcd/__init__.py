@@ -10,11 +10,11 @@ is
     snapshot                    which snapshot stands, and of which position
     snapshots/<name>/<number>   the chunks of snapshots: of the one that stands, of one under way, of one given up
 
-Calls to etcd are made by `fencehold.drivers.etcd`. Here `keys` and `records` say how things look in it, `pages`
-and `watch` read, `snapshots` and `trimming` do what they say, and `journal` is the port.
+Calls to etcd are made by `fencehold.drivers.etcd`. Here `layout` says how things look in it, `reader` reads and
+follows, `snapshots` keeps and trims, `room` says how full etcd is, and `journal` is the port.
 """
 
-from fencehold.drivers.etcd.cluster import Bounds
+from fencehold.drivers.etcd.client import EtcdBounds
 from fencehold.engines.etcd.journal import EtcdJournal
 
-__all__ = ["Bounds", "EtcdJournal"]
+__all__ = ["EtcdBounds", "EtcdJournal"]

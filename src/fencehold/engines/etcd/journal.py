@@ -7,22 +7,26 @@
 3.  *A reply that was lost is asked for again*: the same transaction, sent again, puts the entry or finds it.
     Only if nobody answers in time is the outcome unknown, and then a new epoch settles it.
 4.  *Taking an epoch counts up from the one that stands*, in one transaction, so no two takers have the same.
+5.  *Opening sees what is there at one moment*, or makes an empty journal. If the snapshot it was told of is gone,
+    since another saved and trimmed meanwhile, it looks again. What cannot come about by any order of our own calls
+    is damage, and reported as such.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Self
+from typing import NamedTuple, Self
 
-from fencehold.drivers.etcd.address import Address, parse
-from fencehold.drivers.etcd.cluster import Answer, Bounds, Cluster
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdAnswer, EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.channel import Channel
-from fencehold.drivers.etcd.member import Connect, Standing
-from fencehold.drivers.etcd.survey import Seen, survey
+from fencehold.drivers.etcd.member import Connect, MemberStanding
+from fencehold.drivers.etcd.survey import EtcdMemberStatus, survey
 from fencehold.drivers.etcd.transactions import (
     Message,
     copy_of,
     count,
     count_in,
     equals,
+    first_of,
     get,
     is_absent,
     is_present,
@@ -30,21 +34,80 @@ from fencehold.drivers.etcd.transactions import (
     transaction,
     value_in,
 )
-from fencehold.engines.etcd import records, snapshots
-from fencehold.engines.etcd.keys import POSITION_MAX, Keys
-from fencehold.engines.etcd.opening import epoch_in, open_journal
-from fencehold.engines.etcd.pages import Pages
+from fencehold.engines.etcd import snapshots
+from fencehold.engines.etcd.layout import POSITION_MAX, JournalKeys, encode_beginning, encode_entry
+from fencehold.engines.etcd.reader import EntryPages, JournalTail
 from fencehold.engines.etcd.room import Gauge
-from fencehold.engines.etcd.trimming import Trimmer
-from fencehold.engines.etcd.watch import Tail
-from fencehold.errors import NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.engines.etcd.snapshots import EtcdTrimmer, Pointer, load, pointer_of
+from fencehold.errors import Damaged, NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.journal.room import Room
-from fencehold.types import Epoch, Position
+from fencehold.types import BEGINNING, Epoch, Position
 
+_LOOKS_MAX = 16
+"""How often a snapshot may be replaced while it is being loaded."""
 _LEAD_TURNS_MAX = 64
 """How often others may take an epoch first before a taker gives up."""
+
+
+class Sight(NamedTuple):
+    """What stood at one moment."""
+
+    epoch: Epoch
+    pointer: Pointer | None
+    end: Position
+
+
+async def open_journal(cluster: EtcdClient, keys: JournalKeys) -> Opened:
+    """As the port says."""
+    gone: Pointer | None = None
+    for _ in range(_LOOKS_MAX):
+        sight = await _look(cluster, keys)
+        if sight is None:
+            await _make(cluster, keys)
+        elif sight.pointer is None:
+            return Opened(None, sight.epoch, sight.end)
+        elif sight.pointer == gone:
+            raise Damaged(f"the snapshot at position {gone.position} is gone from etcd in part or whole")
+        elif (snapshot := await load(cluster, keys, sight.pointer)) is not None:
+            return Opened(snapshot, sight.epoch, sight.end)
+        else:
+            gone = sight.pointer
+    raise Unavailable("snapshots are replaced faster than one can be read")
+
+
+def epoch_in(value: bytes | None) -> Epoch:
+    """The epoch that the epoch's key holds.
+
+    Raises:
+        Damaged: it holds none.
+    """
+    if value is None or not value.isdigit():
+        raise Damaged("the epoch is gone from etcd, or was overwritten: restore etcd from a copy")
+    return Epoch(int(value))
+
+
+async def _look(cluster: EtcdClient, keys: JournalKeys) -> Sight | None:
+    look = [get(keys.epoch), get(keys.snapshot), first_of(keys.entries_start, keys.entries_end)]
+    epoch, snapshot, entries = (await cluster.read(transaction(then=look))).responses
+    pointer, total = pointer_of(snapshot), count_in(entries)
+    if value_in(epoch) is None and pointer is None and not total:
+        return None
+    begins = BEGINNING if pointer is None else Position(pointer.position)
+    if not total or (first := keys.position(entries.response_range.kvs[0].key)) > begins:
+        raise Damaged(f"entries after position {begins} are gone from etcd: restore it from a copy")
+    return Sight(epoch_in(value_in(epoch)), pointer, Position(first + total - 1))
+
+
+async def _make(cluster: EtcdClient, keys: JournalKeys) -> None:
+    start = keys.entry(BEGINNING)
+    so = [is_absent(keys.epoch), is_absent(keys.snapshot), is_absent(start)]
+    try:
+        # If another made it meanwhile, that is as good.
+        await cluster.transact(transaction(so, [put(keys.epoch, b"0"), put(start, encode_beginning(BEGINNING))]))
+    except OutcomeUnknown as error:
+        raise Unavailable(str(error)) from error
 
 
 class EtcdJournal:
@@ -52,12 +115,14 @@ class EtcdJournal:
 
     declared = Declared(engine="etcd", durable=True, shared=True, entry_bytes_max=1 << 20)
 
-    def __init__(self, address: Address, *, bounds: Bounds | None = None, connect: Connect = Channel) -> None:
+    def __init__(
+        self, address: EtcdAddress, *, bounds: EtcdBounds | None = None, connect: Connect = Channel
+    ) -> None:
         """With a `connect` of its own, a test makes calls go wrong."""
         self._address = address
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or EtcdBounds()
         self._connect = connect
-        self._keys = Keys(address.prefix)
+        self._keys = JournalKeys(address.prefix)
         self._running: _Running | None = None
 
     @classmethod
@@ -67,7 +132,7 @@ class EtcdJournal:
         Raises:
             UsageError: it names none; the message says what to write instead.
         """
-        return cls(parse(url))
+        return cls(EtcdAddress.parse(url))
 
     def __repr__(self) -> str:
         return f"EtcdJournal({self._address})"
@@ -75,7 +140,7 @@ class EtcdJournal:
     async def open(self) -> Opened:
         if self._running is not None:
             raise UsageError(f"{self._address}: this journal is open already")
-        cluster = Cluster(self._address, self._bounds, self._connect, denied=NotAdmitted)
+        cluster = EtcdClient(self._address, self._bounds, self._connect, denied=NotAdmitted)
         try:
             opened = await open_journal(cluster, self._keys)
         except BaseException:
@@ -85,7 +150,7 @@ class EtcdJournal:
         return opened
 
     async def read(self, after: Position) -> AsyncIterator[Record]:
-        pages = Pages(self._opened().cluster, self._keys, after)
+        pages = EntryPages(self._opened().cluster, self._keys, after)
         page = await pages.next()
         end = page.end
         while page.records:
@@ -98,7 +163,7 @@ class EtcdJournal:
 
     async def tail(self, after: Position) -> AsyncIterator[Record]:
         running = self._opened()
-        tail = Tail(running.cluster, self._keys, after)
+        tail = JournalTail(running.cluster, self._keys, after)
         running.tails.add(tail)
         try:
             async for record in tail.records():
@@ -148,23 +213,23 @@ class EtcdJournal:
         return self._running
 
 
-def _member(seen: Seen) -> EngineMember:
-    role = {Standing.LEADS: "leader", Standing.FOLLOWS: "follower"}.get(seen.standing, "")
+def _member(seen: EtcdMemberStatus) -> EngineMember:
+    role = {MemberStanding.LEADS: "leader", MemberStanding.FOLLOWS: "follower"}.get(seen.standing, "")
     # Its address stands beside it.
     trouble = seen.trouble.removeprefix(f"{seen.endpoint}: ")
-    note = "it knows no leader" if seen.standing is Standing.ALONE else trouble
-    is_up = seen.standing > Standing.ALONE
+    note = "it knows no leader" if seen.standing is MemberStanding.ALONE else trouble
+    is_up = seen.standing > MemberStanding.ALONE
     return EngineMember(seen.endpoint, is_up, "learner" if seen.is_learner else role, "" if is_up else note)
 
 
 class _Running:
     """What an open journal has and a closed one has not: connections, and who reads at the end."""
 
-    def __init__(self, cluster: Cluster, keys: Keys, epoch: Epoch, address: Address) -> None:
+    def __init__(self, cluster: EtcdClient, keys: JournalKeys, epoch: Epoch, address: EtcdAddress) -> None:
         self.cluster = cluster
-        self.trimmer = Trimmer(cluster, keys, compacts=address.compact)
+        self.trimmer = EtcdTrimmer(cluster, keys, compacts=address.compact)
         self.gauge = Gauge(cluster, address)
-        self.tails: set[Tail] = set()
+        self.tails: set[JournalTail] = set()
         self._keys = keys
         self._epoch = epoch
         """The newest one seen."""
@@ -173,7 +238,7 @@ class _Running:
     async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
         if not 0 < position <= POSITION_MAX:
             raise OutOfPlace(f"the next position is another than {position}")
-        value = records.encode(position, epoch, entry)
+        value = encode_entry(position, epoch, entry)
         answer = await self.cluster.transact(self._appending(value, epoch, position))
         if not answer.message.succeeded:
             _settle(answer, value, epoch, position)
@@ -196,7 +261,7 @@ class _Running:
             if known is not None and stands > newest + answer.doubted:
                 raise Sealed(f"epoch {stands} was taken before", newest=stands)
             newest = stands
-        raise (OutcomeUnknown if is_doubted else Unavailable)("others took epochs first, time and again")
+        raise (OutcomeUnknown if is_doubted else Unavailable)("others took each epoch first")
 
     async def end(self) -> None:
         for tail in tuple(self.tails):
@@ -229,7 +294,7 @@ class _Running:
         return transaction([equals(key, b"%d" % newest)], [put(key, b"%d" % (newest + 1))], [get(key)])
 
 
-def _settle(answer: Answer, value: bytes, epoch: Epoch, position: Position) -> None:
+def _settle(answer: EtcdAnswer, value: bytes, epoch: Epoch, position: Position) -> None:
     """Say why an entry was not put; or nothing, if an earlier try had put it."""
     newest, there, before = answer.message.responses
     found = value_in(there)

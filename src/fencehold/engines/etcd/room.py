@@ -8,9 +8,9 @@
 
 import asyncio
 
-from fencehold.drivers.etcd.address import Address
-from fencehold.drivers.etcd.cluster import Cluster
-from fencehold.drivers.etcd.storage import Storage, quota_of
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdClient
+from fencehold.drivers.etcd.survey import MemberStorage, quota_of
 from fencehold.journal.room import Room
 
 DEFAULT_QUOTA_BYTES = 2 << 30
@@ -30,9 +30,9 @@ _DEFRAGMENT = "etcd's file has grown close to its quota: run `etcdctl defrag`, o
 
 
 class Gauge:
-    """Looks at the databases of one etcd, time and again."""
+    """Looks at the databases of one etcd, each time it is asked."""
 
-    def __init__(self, cluster: Cluster, address: Address) -> None:
+    def __init__(self, cluster: EtcdClient, address: EtcdAddress) -> None:
         self._cluster = cluster
         self._address = address
         self._quotas: dict[str, int] = {}
@@ -45,7 +45,7 @@ class Gauge:
             return Room("etcd's database", note="no member says how large its database is")
         return room_of([self._completed(one) for one in found], self._address.room_bytes)
 
-    def _completed(self, storage: Storage) -> Storage:
+    def _completed(self, storage: MemberStorage) -> MemberStorage:
         known = storage.quota_bytes
         return storage if known is not None else storage._replace(quota_bytes=self._quotas.get(storage.endpoint))
 
@@ -60,7 +60,7 @@ class Gauge:
         self._quotas |= {endpoint: quota for endpoint, quota in found if quota is not None}
 
 
-def room_of(found: list[Storage], room_bytes: int | None) -> Room:
+def room_of(found: list[MemberStorage], room_bytes: int | None) -> Room:
     """What the sizes of the members' databases come to."""
     used_bytes = max(one.in_use_bytes for one in found)
     quota_bytes, note = _quota(found)
@@ -71,7 +71,7 @@ def room_of(found: list[Storage], room_bytes: int | None) -> Room:
     return Room(what, used_bytes, _allowed(quota_bytes, room_bytes), is_full, _DEFRAGMENT if is_full else note)
 
 
-def _quota(found: list[Storage]) -> tuple[int, str]:
+def _quota(found: list[MemberStorage]) -> tuple[int, str]:
     """The smallest quota, 0 if there is none; and a word on it if it is not known."""
     known = [one.quota_bytes for one in found if one.quota_bytes is not None]
     if not known:

@@ -1,12 +1,20 @@
-"""Snapshots in etcd: chunks first, one by one, then one transaction that makes them the snapshot.
+"""Snapshots in etcd, and trimming what the newest one made needless.
 
-1. A snapshot's chunks are under a name nobody else has, which begins with its position. Until the pointer names
-   it, it is not there; so one that was given up half-way is only garbage.
+1. Chunks come first, one by one, then one transaction that makes them the snapshot. They are under a name nobody
+   else has, which begins with the position. Until the pointer names it, a snapshot is not there; so one that was
+   given up half-way is only garbage.
 2. The pointer moves in one transaction, from the one that was seen to a newer, and only while the chunks are
    there. Positions of snapshots never go back.
 3. Chunks of positions before the pointer's are of no use to anybody, not even to who is still writing them: they
    may be deleted at any time. A name's chunks are deleted at once or not at all, so the first one tells for all
    of them.
+4. Entries are trimmed from the first on, in steps, so there is never a gap, and no step holds up appends for long.
+   The entry at the snapshot's position stays: the next append wants its predecessor present, and a late request
+   for a position that is gone must find none.
+5. etcd keeps what was deleted until it is told to compact. It is told so up to where the trim before this one
+   ended: who reads or watches a little behind loses nothing, and the database holds about two snapshots' worth
+   of entries. Where room is scarce it is told so up to this one: who was just behind reads on by the page, or
+   begins with the snapshot.
 """
 
 import asyncio
@@ -16,12 +24,13 @@ from zlib import crc32
 import msgspec
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.client import Compacted, EtcdClient
 from fencehold.drivers.etcd.transactions import (
     Message,
     count,
     count_in,
     delete,
+    first_of,
     get,
     is_absent,
     is_present,
@@ -31,8 +40,7 @@ from fencehold.drivers.etcd.transactions import (
     transaction,
     value_in,
 )
-from fencehold.engines.etcd import records
-from fencehold.engines.etcd.keys import POSITION_MAX, Keys
+from fencehold.engines.etcd.layout import POSITION_MAX, JournalKeys, encode_beginning
 from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.port import Snapshot
 from fencehold.runtime.ids import new_secret
@@ -42,6 +50,7 @@ CHUNK_BYTES = 256 << 10
 """An append may wait behind a chunk, so a chunk is small."""
 _TURNS_MAX = 16
 """How often the pointer may move while one saver tries to move it."""
+STEP_ENTRIES = 1_000
 
 
 class Pointer(msgspec.Struct, frozen=True):
@@ -67,13 +76,13 @@ def pointer_of(answer: Message) -> Pointer | None:
         raise Damaged(f"which snapshot stands cannot be read from etcd: {error}") from error
 
 
-async def pointer_at(cluster: Cluster, keys: Keys) -> Pointer | None:
+async def pointer_at(cluster: EtcdClient, keys: JournalKeys) -> Pointer | None:
     """The snapshot that stands now."""
     found = await cluster.read(transaction(then=[get(keys.snapshot)]))
     return pointer_of(found.responses[0])
 
 
-async def load(cluster: Cluster, keys: Keys, pointer: Pointer) -> Snapshot | None:
+async def load(cluster: EtcdClient, keys: JournalKeys, pointer: Pointer) -> Snapshot | None:
     """The snapshot itself; None if it is not all there, as when a newer one took its place meanwhile.
 
     Raises:
@@ -90,7 +99,7 @@ async def load(cluster: Cluster, keys: Keys, pointer: Pointer) -> Snapshot | Non
     return Snapshot(Position(pointer.position), bytes(data))
 
 
-async def save(cluster: Cluster, keys: Keys, position: Position, chunks: Iterable[bytes]) -> None:
+async def save(cluster: EtcdClient, keys: JournalKeys, position: Position, chunks: Iterable[bytes]) -> None:
     """As the port says."""
     if not BEGINNING <= position <= POSITION_MAX:
         raise UsageError(f"a snapshot at {position} would be outside of every journal")
@@ -100,25 +109,25 @@ async def save(cluster: Cluster, keys: Keys, position: Position, chunks: Iterabl
     _refuse_older(position, pointer_of(stands))
     if not count_in(entry):
         raise UsageError(f"a snapshot at {position} would be after the end of the journal")
-    draft = Draft(cluster, keys, position)
+    draft = SnapshotDraft(cluster, keys, position)
     await draft.write(chunks)
     await draft.publish(revision_in(stands))
 
 
-async def seed(cluster: Cluster, keys: Keys, position: Position, chunks: Iterable[bytes]) -> None:
+async def seed(cluster: EtcdClient, keys: JournalKeys, position: Position, chunks: Iterable[bytes]) -> None:
     """As the port says."""
     if not BEGINNING < position <= POSITION_MAX:
         raise UsageError(f"a journal is seeded at a position above 0, not {position}")
     await _refuse_unless_empty(cluster, keys)
-    draft = Draft(cluster, keys, position)
+    draft = SnapshotDraft(cluster, keys, position)
     await draft.write(chunks)
     await draft.begin()
 
 
-class Draft:
+class SnapshotDraft:
     """A snapshot under way, under a name of its own."""
 
-    def __init__(self, cluster: Cluster, keys: Keys, position: Position) -> None:
+    def __init__(self, cluster: EtcdClient, keys: JournalKeys, position: Position) -> None:
         self._cluster = cluster
         self._keys = keys
         self._position = position
@@ -166,7 +175,7 @@ class Draft:
         ]
         then = [
             put(keys.snapshot, self._pointer()),
-            put(keys.entry(self._position), records.beginning(self._position)),
+            put(keys.entry(self._position), encode_beginning(self._position)),
             delete(start),
         ]
         answer = await self._cluster.transact(transaction(so, then, [get(keys.snapshot)]))
@@ -201,7 +210,7 @@ def _refuse_older(position: Position, stands: Pointer | None) -> None:
         raise UsageError(f"a snapshot at {position} would be older than the one at {stands.position}")
 
 
-async def _refuse_unless_empty(cluster: Cluster, keys: Keys) -> None:
+async def _refuse_unless_empty(cluster: EtcdClient, keys: JournalKeys) -> None:
     look = [count(keys.snapshot), count(keys.entry(BEGINNING)), count(keys.entry(Position(BEGINNING + 1)))]
     found = await cluster.read(transaction(then=look))
     if [count_in(answer) for answer in found.responses] != [0, 1, 0]:
@@ -210,3 +219,51 @@ async def _refuse_unless_empty(cluster: Cluster, keys: Keys) -> None:
 
 def _not_empty() -> UsageError:
     return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")
+
+
+class EtcdTrimmer:
+    """Trims one journal, each time it is told to."""
+
+    def __init__(self, cluster: EtcdClient, keys: JournalKeys, *, compacts: bool) -> None:
+        self._cluster = cluster
+        self._keys = keys
+        self._compacts = compacts
+        self._trimmed_at = 0
+        """The revision after the last trim."""
+
+    async def trim(self, *, urgent: bool = False) -> None:
+        """As the port says."""
+        try:
+            await self._trim(urgent)
+        except OutcomeUnknown as error:
+            # Deleting what is needless does no harm whenever it happens.
+            raise Unavailable(str(error)) from error
+
+    async def _trim(self, urgent: bool) -> None:
+        keys = self._keys
+        look = transaction(then=[get(keys.snapshot), first_of(keys.entries_start, keys.entries_end)])
+        found = await self._cluster.read(look)
+        pointer = pointer_of(found.responses[0])
+        if pointer is None:
+            return
+        first = keys.position(found.responses[1].response_range.kvs[0].key)
+        await self._delete_entries(first, Position(pointer.position))
+        revision = await self._cluster.delete(*keys.snapshots_before(Position(pointer.position)))
+        await self._compact(revision, urgent)
+
+    async def _delete_entries(self, first: Position, up_to: Position) -> None:
+        while first < up_to:
+            first = Position(min(first + STEP_ENTRIES, up_to))
+            await self._cluster.delete(self._keys.entries_start, self._keys.entry(first))
+
+    async def _compact(self, revision: int, urgent: bool) -> None:
+        before, self._trimmed_at = self._trimmed_at, revision
+        if urgent:
+            before = revision
+        if not self._compacts or not before:
+            return
+        try:
+            await self._cluster.compact(before)
+        except Compacted:
+            # Another node trims as well, or etcd compacts by itself.
+            return

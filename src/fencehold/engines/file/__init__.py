@@ -3,16 +3,12 @@
 What each module owns:
 
 - `directory`: the names of the files, the one owner, and how a file is replaced whole
-- `records`: how an entry and a segment's head look as bytes
-- `epochs`: the newest epoch
-- `mark`: how far appends were acknowledged
-- `segments`: reading a segment back: whole, torn or damaged
+- `segments`: how entries look as bytes, reading a segment back (whole, torn or damaged), reading entries in order
+- `marks`: the newest epoch, and how far appends were acknowledged
 - `recovery`: what a directory holds, and what of it a crash may leave and opening may repair
 - `log`: appending
-- `snapshots`: keeping a snapshot, and reading it back
-- `seeding`: beginning with a snapshot from elsewhere
-- `cursor`: reading entries in order
-- `worker`: a thread for blocking work
+- `snapshots`: keeping a snapshot, reading it back, beginning with one from elsewhere
+- `worker`: a thread for blocking work, and when an append is handed to it
 - `journal`: the port, and which thread does what
 """
 

@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 
-from fencehold.engines.file.cursor import Cursor
 from fencehold.engines.file.directory import Directory, seed_name
 from fencehold.engines.file.log import Log
-from fencehold.engines.file.pace import Pace
+from fencehold.engines.file.segments import Cursor
 from fencehold.engines.file.snapshots import Draft, trim
-from fencehold.engines.file.worker import Worker
+from fencehold.engines.file.worker import AppendPace, FileWorker
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
@@ -38,9 +37,9 @@ class FileJournal:
     """A journal in a directory, for one process at a time."""
 
     declared = Declared(engine="file", durable=True, shared=False)
-    worker: type[Worker] = Worker
+    worker: type[FileWorker] = FileWorker
     """What does the blocking work. Tests that count entries, not threads, put one here that does it at once."""
-    pace: type[Pace] = Pace
+    pace: type[AppendPace] = AppendPace
     """What decides whether the loop itself may append. Tests that stop the disk put one here that never does."""
 
     def __init__(
@@ -81,7 +80,7 @@ class FileJournal:
         end = running.log.end
         cursor = Cursor(running.directory, after)
         while cursor.position < end:
-            for record in await running.aside(cursor.step, end):
+            for record in await running.beside_appends(cursor.step, end):
                 yield record
 
     async def tail(self, after: Position) -> AsyncIterator[Record]:
@@ -91,7 +90,7 @@ class FileJournal:
             if cursor.position >= running.log.end:
                 await running.hear()
                 continue
-            for record in await running.aside(cursor.step, running.log.end):
+            for record in await running.beside_appends(cursor.step, running.log.end):
                 yield record
 
     async def lead(self, known: Epoch | None = None) -> Epoch:
@@ -115,9 +114,9 @@ class FileJournal:
             await running.on_appender(running.log.refuse_to_seed, position)
             draft = running.draft = Draft(running.directory, position, seed_name(position))
             try:
-                await running.aside(draft.begin)
+                await running.beside_appends(draft.begin)
                 await self._draw(running, draft, chunks)
-                await running.aside(draft.finish)
+                await running.beside_appends(draft.finish)
                 # The appender's: no entry may come between the look that finds it empty and the seed.
                 await running.on_appender(running.log.seed, position)
             finally:
@@ -126,7 +125,7 @@ class FileJournal:
     async def trim(self, *, urgent: bool = False) -> None:
         running = self._opened()
         running.log.refuse_if_stopped()
-        await running.aside(trim, running.directory)
+        await running.beside_appends(trim, running.directory)
 
     async def health(self, within_s: float) -> Health:
         try:
@@ -163,9 +162,9 @@ class FileJournal:
         await self._check_snapshot(running, position)
         draft = running.draft = Draft(running.directory, position)
         try:
-            await running.aside(draft.begin)
+            await running.beside_appends(draft.begin)
             await self._draw(running, draft, chunks)
-            await running.aside(draft.publish)
+            await running.beside_appends(draft.publish)
         except OutcomeUnknown as error:
             running.log.stop(str(error))
             raise
@@ -177,14 +176,14 @@ class FileJournal:
         for chunk in chunks:
             gathered += chunk
             if len(gathered) >= _SAVE_BYTES:
-                await running.aside(draft.add, bytes(gathered))
+                await running.beside_appends(draft.add, bytes(gathered))
                 gathered.clear()
             # The making of the snapshot shares the loop with the node's work: let that run after every step.
             await asyncio.sleep(0)
-        await running.aside(draft.add, bytes(gathered))
+        await running.beside_appends(draft.add, bytes(gathered))
 
     async def _check_snapshot(self, running: "_Running", position: Position) -> None:
-        newest = max(await running.aside(running.directory.snapshots), default=Position(0))
+        newest = max(await running.beside_appends(running.directory.snapshots), default=Position(0))
         if position < newest:
             raise UsageError(f"{self._path}: a snapshot at {position} would be older than the one at {newest}")
         if position > running.log.end:
@@ -200,8 +199,8 @@ class _Running:
         self,
         path: str,
         disk: Disk,
-        worker: type[Worker],
-        pace: type[Pace],
+        worker: type[FileWorker],
+        pace: type[AppendPace],
         *,
         segment_bytes_max: int,
         allocate_bytes: int,
@@ -215,7 +214,7 @@ class _Running:
         self._ended = False
         self._pace = pace()
         self._appender = worker(f"fencehold append {path}", self._wake)
-        self._other = worker(f"fencehold aside {path}", _nothing)
+        self._other = worker(f"fencehold side {path}", _nothing)
 
     def on_appender(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         return self._appender.do(work, *args)
@@ -230,7 +229,7 @@ class _Running:
         finally:
             self._pace.took(perf_counter() - began)
 
-    def aside(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+    def beside_appends(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         if self._ended:
             raise Unavailable(f"{self.directory.path}: this journal was closed")
         return self._other.do(work, *args)
@@ -250,7 +249,7 @@ class _Running:
             self._other.do(draft.discard)
 
     async def end(self) -> None:
-        """Let the work under way end, let go of the files, end the threads."""
+        """Let the work under way end, close the files, end the threads."""
         self.discard_draft()
         self._ended = True
         self._wake()
@@ -264,4 +263,4 @@ class _Running:
 
 
 def _nothing() -> None:
-    """Nobody waits for what is done aside but its caller."""
+    """Nobody waits for what is done beside appends but its caller."""

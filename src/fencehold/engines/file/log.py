@@ -18,12 +18,10 @@ import os
 from typing import NoReturn
 
 from fencehold.engines.file.directory import Directory, seed_name, segment_name
-from fencehold.engines.file.epochs import write_epoch
-from fencehold.engines.file.mark import Mark
-from fencehold.engines.file.records import HEAD_BYTES, RECORD_BYTES, encode
+from fencehold.engines.file.marks import Mark, write_epoch
 from fencehold.engines.file.recovery import recover
-from fencehold.engines.file.seeding import put_in_place
-from fencehold.engines.file.segments import Segment, create, scan
+from fencehold.engines.file.segments import HEAD_BYTES, RECORD_BYTES, Segment, create, encode, scan
+from fencehold.engines.file.snapshots import put_in_place
 from fencehold.errors import OutcomeUnknown, OutOfPlace, Overloaded, Sealed, Unavailable, UsageError
 from fencehold.journal.port import Opened
 from fencehold.types import BEGINNING, Epoch, Position
@@ -51,7 +49,7 @@ class Log:
         self._rolls = False
 
     def open(self) -> Opened:
-        """Own the directory, recover it, and be ready to append. On an error everything is let go of."""
+        """Own the directory, recover it, and be ready to append. On an error everything is closed."""
         try:
             self._directory.own()
             opened, segment = recover(self._directory)
@@ -159,7 +157,7 @@ class Log:
             )
 
     def close(self) -> None:
-        """Give back the room that was not used, and let go of everything. Never fails."""
+        """Free the room that was not used, and close everything. Never fails."""
         if self._fd is not None:
             # After a failure the file stays as it is: it is evidence, and only recovery may judge it.
             if self.stopped is None:

@@ -14,13 +14,10 @@ The rules it obeys:
 import os
 from typing import NamedTuple
 
-from fencehold.engines.file import mark
 from fencehold.engines.file.directory import Directory, segment_name, snapshot_name
-from fencehold.engines.file.epochs import NAME as EPOCH_NAME
-from fencehold.engines.file.epochs import read_epoch
-from fencehold.engines.file.seeding import finish_seed
+from fencehold.engines.file.marks import EPOCHS_NAME, MARK_NAME, read_epoch, read_mark
 from fencehold.engines.file.segments import Segment, scan
-from fencehold.engines.file.snapshots import read_snapshot
+from fencehold.engines.file.snapshots import finish_seed, read_snapshot
 from fencehold.errors import Damaged
 from fencehold.journal.port import Opened
 from fencehold.types import BEGINNING, Epoch, Position
@@ -45,9 +42,9 @@ def recover(directory: Directory) -> Recovered:
     directory.disk.sync_dir(directory.path)
     if finished := finish_seed(directory):
         notes.append(finished)
-    marked = mark.read_mark(directory)
+    marked = read_mark(directory)
     if marked is None:
-        notes.append(f"{directory.file(mark.NAME)}: unreadable: entries cut off the end would go unnoticed")
+        notes.append(f"{directory.file(MARK_NAME)}: unreadable: entries cut off the end would go unnoticed")
     snapshots = directory.snapshots()
     snapshot = read_snapshot(directory, snapshots[-1]) if snapshots else None
     taken = read_epoch(directory)
@@ -104,7 +101,7 @@ def _refuse_if_short(
     if end < marked:
         raise Damaged(
             f"{place}: acknowledged entries are missing: {marked} were acknowledged, but the log ends at {end}; "
-            f"restore the file from a copy, or delete {directory.file(mark.NAME)} to accept the loss"
+            f"restore the file from a copy, or delete {directory.file(MARK_NAME)} to accept the loss"
         )
     if end < covered:
         raise Damaged(
@@ -118,7 +115,7 @@ def _refuse_if_epoch_lost(directory: Directory, segment: Segment | None, taken: 
         return
     if taken is None or taken < segment.epoch:
         raise Damaged(
-            f"{directory.file(EPOCH_NAME)}: {'missing' if taken is None else f'names epoch {taken}'}, but "
+            f"{directory.file(EPOCHS_NAME)}: {'missing' if taken is None else f'names epoch {taken}'}, but "
             f"{segment.file} was written under epoch {segment.epoch}; restore it from a copy"
         )
 

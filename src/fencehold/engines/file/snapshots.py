@@ -1,4 +1,4 @@
-"""Keeping a snapshot, and reading it back.
+"""Keeping a snapshot, reading it back, and beginning an empty journal with one that another journal held.
 
 ::
 
@@ -11,6 +11,16 @@ The rules it obeys:
    what it covered may be trimmed.
 3. All of this runs on one thread that is not the appender's, and syncs in steps, so that no append waits behind
    the whole of a large snapshot.
+
+A seed is a snapshot under a name of its own, `<position>.seed`, until the rest of the directory agrees with it.
+The rules it obeys:
+
+1. Publishing the seed is the moment: before, the journal is empty; from then on it begins there. What is left to
+   do after that is done here, or by the next opening if this process ends on the way.
+2. Every step may be done again: the file of the epoch, an empty segment for the next position, and last the seed
+   becomes the snapshot. So what recovery refuses (no epoch, no segment, a log that ends before its snapshot) is
+   refused as always.
+3. Nobody appends before the last step is durable. So entries or a snapshot beside a seed are no crash's work.
 """
 
 import contextlib
@@ -19,11 +29,12 @@ import struct
 from collections.abc import Iterator
 from itertools import pairwise
 
-from fencehold.engines.file.directory import Directory, segment_name, snapshot_name
-from fencehold.engines.file.records import check_version
-from fencehold.errors import Damaged, Unavailable
+from fencehold.engines.file.directory import Directory, seed_name, segment_name, snapshot_name
+from fencehold.engines.file.marks import read_epoch, write_epoch
+from fencehold.engines.file.segments import HEAD_BYTES, check_version, create, scan
+from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
 from fencehold.journal.port import Snapshot
-from fencehold.types import Position
+from fencehold.types import Epoch, Position
 
 _MAGIC = b"FHsnp\r\n\x1a"
 _VERSION = 1
@@ -165,3 +176,45 @@ def _check(data: bytes, position: Position, file: str) -> None:
     digest = hashlib.blake2b(memoryview(data)[:-_DIGEST_BYTES], digest_size=_DIGEST_BYTES).digest()
     if at != position or _LENGTH.unpack_from(data, end)[0] != end - _HEAD.size or digest != data[-_DIGEST_BYTES:]:
         raise Damaged(f"{file}: the snapshot is damaged; {advice}")
+
+
+def finish_seed(directory: Directory) -> str | None:
+    """Finish the seeding that was cut short, if there was one, and say so.
+
+    Raises:
+        Damaged: the journal is not empty, or the seed is not what was written.
+        Unavailable, OSError: it is to be finished by the next opening.
+    """
+    seeds = directory.seeds()
+    if not seeds:
+        return None
+    position, name = seeds[-1], seed_name(seeds[-1])
+    file = directory.file(name)
+    if len(seeds) > 1 or directory.snapshots() or _has_entries(directory):
+        raise Damaged(f"{file}: stands beside entries or a snapshot; remove it if it was put there by hand")
+    read_snapshot(directory, position, name)
+    try:
+        put_in_place(directory, position)
+    except OutcomeUnknown as error:
+        raise Unavailable(f"{error}; open it again") from error
+    return f"{file}: put in its place, left by a seeding that was cut short"
+
+
+def put_in_place(directory: Directory, position: Position) -> None:
+    """Make the directory begin after the seed at `position`, which is published.
+
+    Raises:
+        OSError, OutcomeUnknown: it is to be finished by the next opening.
+    """
+    if read_epoch(directory) is None:
+        # Nobody ever led. Written down, so that a file which is missing later is known to be lost.
+        write_epoch(directory, Epoch(0))
+    following = Position(position + 1)
+    if following not in directory.segments():
+        fd, _ = create(directory, following, HEAD_BYTES)
+        directory.disk.close(fd)
+    directory.rename(seed_name(position), snapshot_name(position))
+
+
+def _has_entries(directory: Directory) -> bool:
+    return any(scan(directory, first, Epoch(0)).end >= first for first in directory.segments())

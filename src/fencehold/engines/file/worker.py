@@ -7,6 +7,15 @@ costs 290 µs with a sync inside where `ThreadPoolExecutor` costs 350. The rules
    not begun yet.
 2. After each piece of work `on_done` is called on the event loop, whether or not a caller still waits.
 3. `end` lets all work given before it be done. Then the thread is gone.
+
+`AppendPace` decides whether an append is made on the event loop itself, or handed to the thread. Handing over
+costs two switches between threads, which on a quick disk is as much as the sync itself: a lone client waits for
+them, and a crowd of small batches pays them over and over. So while the disk is quick, small entries are written
+and synced where they are; nobody could be answered meanwhile anyway. Large ones go to the thread, since the loop
+has much to do while they are synced. One sync that is not quick sends the next few hundred to the thread, too: a
+slow or stuck disk holds up the loop only now and then, for one sync.
+
+Figures: docs/decisions/0005-the-hot-path.md.
 """
 
 import asyncio
@@ -19,9 +28,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _Work = tuple["asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
+SMALL_BYTES_MAX = 4 << 10
+QUICK_S_MAX = 0.002
+THREADED_AFTER_SLOW = 500
 
 
-class Worker:
+class FileWorker:
     """A thread that belongs to the event loop it was made on."""
 
     def __init__(self, name: str, on_done: Callable[[], None]) -> None:
@@ -89,3 +101,31 @@ def _outcome(work: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, B
     # Everything is the caller's: nothing may end the thread before its time.
     except BaseException as error:
         return None, error
+
+
+class AppendPace:
+    """What the last syncs were like."""
+
+    __slots__ = ("_threaded",)
+
+    def __init__(self) -> None:
+        self._threaded = 0
+
+    def allows(self, size_bytes: int) -> bool:
+        """Whether an entry of this size may be appended on the event loop now."""
+        if self._threaded:
+            self._threaded -= 1
+            return False
+        return size_bytes <= SMALL_BYTES_MAX
+
+    def took(self, seconds: float) -> None:
+        """An append on the event loop took so long."""
+        if seconds > QUICK_S_MAX:
+            self._threaded = THREADED_AFTER_SLOW
+
+
+class ThreadedPace(AppendPace):
+    """Never on the event loop."""
+
+    def allows(self, size_bytes: int) -> bool:
+        return False

@@ -1,23 +1,16 @@
 """The Postgres engine: a journal in four tables of a schema, for several nodes.
 
-What each module owns:
-
-- `address`: the URL: whom to connect to, which schema, how durable
+- `address`: the URL, and what a server must be
 - `statements`: the tables, and every statement, each with why it is right when others run beside it
-- `failures`: what an error of the driver says about the world
-- `greeting`: what a server must be before anything is entrusted to it
-- `link`: one connection: made when needed, bounded in time, made anew when lost
-- `crew`: work that its caller may give up, but that goes on
-- `tables`: making the tables
-- `aside`: all that is asked beside appends
+- `queries`: all that is asked beside appends: making the tables, reading entries, how full the database is
 - `appender`: appending and leading, and what became of an append whose reply was lost
-- `cursor`: reading entries in order
-- `snapshots`: keeping a snapshot, beginning with one, reading it back
-- `trimming`: giving room back
+- `snapshots`: keeping a snapshot, beginning with one, reading it back, trimming
 - `journal`: the port, and which connection does what
+
+How Postgres is reached is in `fencehold.drivers.postgres`.
 """
 
-from fencehold.engines.postgres.address import Address
-from fencehold.engines.postgres.journal import Bounds, PostgresJournal
+from fencehold.engines.postgres.address import PostgresJournalAddress
+from fencehold.engines.postgres.journal import PostgresBounds, PostgresJournal
 
-__all__ = ["Address", "Bounds", "PostgresJournal"]
+__all__ = ["PostgresBounds", "PostgresJournal", "PostgresJournalAddress"]

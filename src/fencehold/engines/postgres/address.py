@@ -1,148 +1,138 @@
-"""The address of a journal in Postgres: a URL as libpq takes it, and some options of our own.
+"""The address of a journal in Postgres, and what a server there must be before anything is entrusted to it.
 
 ``postgresql://[user[:password]@]host[:5432][,host…]/database[?schema=fencehold&…]``
 
-Ours, which libpq never sees:
+Options of our own; all others are libpq's:
 
 - ``schema``: where the tables are. One schema, one journal.
 - ``synchronous_commit``: ``on`` (default), ``remote_apply``, or ``remote_write`` where standbys need not have
   synced. Never less: an append that was answered is on disk.
-- ``room_bytes``: no more than so many bytes are to be in use by the database: what its disk has left, no server
-  tells.
-- ``unsafe``: what the server may lack, by name and with commas between; see `greeting`.
+- ``room_bytes``: no more than so many bytes are to be in use by the database: no server tells what its disk has
+  left.
+- ``unsafe``: what the server may lack, by name and with commas between.
 
-All others are libpq's: ``sslmode``, ``sslrootcert``, ``passfile``, … The password is in no message and in no
-`repr`.
+Each new connection is asked what it leads to (`greet`):
+
+1. It takes writes: a standby is passed over, and reported as one.
+2. It keeps what it has acknowledged: `fsync` and `full_page_writes` are on. Otherwise a power loss may take back
+   entries that were answered, and epochs with them, or tear the tables.
+3. If the URL names several servers, one may take the place of another. Then standbys must be synchronous, or what
+   was acknowledged is lost with the first server, and fences go back.
+
+An operator who knows better says so in the URL, by name: ``unsafe=fsync``, ``full_page_writes``, ``asynchronous``.
+
+The same question sets what our statements rely on: READ COMMITTED, commits that wait for the disk, no statement
+that runs for ever, and plans that are made once and go by the keys, whatever the planner thinks of an empty table.
 """
 
-import re
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from typing import Any, NamedTuple, Self
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from psycopg import AsyncConnection
 
-from fencehold.errors import UsageError
+from fencehold.drivers.address import Scheme, identifier, several, whole, word
+from fencehold.drivers.postgres.address import FORM, PostgresAddress, hosts_of
+from fencehold.drivers.postgres.connection import Host, shown
+from fencehold.drivers.postgres.server import FACTS, ServerFacts
+from fencehold.errors import Unavailable, UsageError
 
 SCHEMA = "fencehold"
-DURABILITIES = ("on", "remote_apply", "remote_write")
-UNSAFE = ("fsync", "full_page_writes", "asynchronous")
-
-_OURS = ("schema", "synchronous_commit", "room_bytes", "unsafe")
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-# A connection whose peer is gone without a word is found out within seconds, also where nothing is sent.
-_DEFAULTS = {
-    "fallback_application_name": "fencehold",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-}
+SCHEME = Scheme(
+    names=("postgresql", "postgres"),
+    form=FORM,
+    port=5432,
+    options=(
+        identifier("schema", SCHEMA, length_max=63),
+        word("synchronous_commit", ("on", "remote_apply", "remote_write")),
+        several("unsafe", ("fsync", "full_page_writes", "asynchronous")),
+        whole("room_bytes", None, of="a number of bytes"),
+    ),
+    hosts_min=0,
+    has_usual_host=True,
+)
 # Whether a server takes writes is asked of it, and told in words that help.
 _DROPPED = ("target_session_attrs", "load_balance_hosts")
+_QUESTION = f"""
+    SELECT {FACTS},
+    (SELECT count(set_config(name, value, false)) FROM unnest($1::text[], $2::text[]) AS set (name, value))
+"""
+_RISKS = {
+    "fsync": "does not sync what it commits (fsync is off): a power loss takes back what was acknowledged; "
+    "switch it on",
+    "full_page_writes": "may tear its tables in a power loss (full_page_writes is off); switch it on",
+    "asynchronous": "has no synchronous standby (synchronous_standby_names is empty), but the URL names several "
+    "servers: what was acknowledged is lost if another takes over; name the standbys there",
+}
 
 
-class Address(NamedTuple):
+class PostgresJournalAddress(NamedTuple):
     """What a URL says."""
 
-    hosts: tuple[dict[str, Any], ...]
+    hosts: tuple[Host, ...]
     """What libpq needs to know, for one server each, in the order they are named."""
     schema: str = SCHEMA
     synchronous_commit: str = "on"
     unsafe: frozenset[str] = frozenset()
     room_bytes: int | None = None
-    """So large may the database get, by whoever uses it; None: nobody knows."""
+    """So large may the database get, by all that is in it; None: nobody knows."""
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read a URL.
+
+        Raises:
+            UsageError: it is none; the message says what to write instead.
+        """
+        said = PostgresAddress.parse(url, SCHEME)
+        params = {name: value for name, value in said.params.items() if name not in _DROPPED}
+        return cls(hosts_of(params, url), **said.options)
 
     def __repr__(self) -> str:
-        return f"Address({self})"
+        return f"PostgresJournalAddress({self})"
 
     def __str__(self) -> str:
-        hosts = ",".join(shown(host) for host in self.hosts)
+        hosts = ",".join(map(shown, self.hosts))
         return f"postgresql://{hosts}/{self.hosts[0].get('dbname', '')}?schema={self.schema}"
 
 
-def shown(host: dict[str, Any]) -> str:
-    """Which server: host and port."""
-    name = host.get("host") or host.get("hostaddr") or "localhost"
-    return f"{name}:{host['port']}" if host.get("port") else str(name)
-
-
-def parse(url: str) -> Address:
-    """Read a URL.
+async def greet(
+    connection: AsyncConnection[Any], address: PostgresJournalAddress, statement_timeout_s: float, name: str
+) -> None:
+    """Ask a server what it is, and set what we rely on.
 
     Raises:
-        UsageError: it is not one; the message says what to write instead.
+        Unavailable: it is a standby.
+        UsageError: it does not keep what it acknowledges.
+        Unsupported: it is too old.
+        psycopg.Error: it did not answer.
     """
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise UsageError("the URL of a journal in Postgres starts with postgresql://")
-    head, _, query = url.partition("?")
-    if "@" in query:
-        raise UsageError("after the ? no @ may stand: write ? in a password as %3F, and @ as %40")
-    options = parse_qsl(query, keep_blank_values=True)
-    ours = {name: value for name, value in options if name in _OURS}
-    theirs = [(name, value) for name, value in options if name not in _OURS]
-    return Address(
-        _hosts(_params(head, theirs)),
-        _schema(ours.get("schema", SCHEMA)),
-        _durability(ours.get("synchronous_commit", "on")),
-        _unsafe(ours.get("unsafe", "")),
-        _bytes(ours["room_bytes"]) if "room_bytes" in ours else None,
-    )
+    settings = _session_settings(address, statement_timeout_s)
+    cursor = await connection.execute(_QUESTION, (list(settings), list(settings.values())), binary=True)
+    row = await cursor.fetchone()
+    if row is None:
+        raise Unavailable(f"{name}: the server did not say what it is")
+    facts = ServerFacts(*row[:-1])
+    facts.check(name)
+    _require("fsync", facts.syncs, address, name)
+    _require("full_page_writes", facts.writes_whole_pages, address, name)
+    _require("asynchronous", facts.is_replicated or len(address.hosts) == 1, address, name)
 
 
-def _params(head: str, options: list[tuple[str, str]]) -> dict[str, Any]:
-    try:
-        params = conninfo_to_dict(f"{head}?{urlencode(options)}")
-    except ProgrammingError:
-        # What libpq says quotes the part it stumbled over, and that may be the password.
-        names = ", ".join(name for name, _ in options) or "none"
-        raise UsageError(
-            "the URL cannot be read: write postgresql://user:password@host:port/database?option=value, with what "
-            f"is special in a URL as %XX, and options that libpq knows or that are ours; those named are: {names}"
-        ) from None
-    ports = str(params.get("port", "")).replace(",", "")
-    if "@" in str(params.get("dbname", "")) or (ports and not ports.isdecimal()):
-        raise UsageError("a port is a number, and no @ may stand after the hosts: write / in a password as %2F")
-    for name in _DROPPED:
-        params.pop(name, None)
-    return {**_DEFAULTS, **params}
+def _require(what: str, is_fine: bool, address: PostgresJournalAddress, name: str) -> None:
+    if not is_fine and what not in address.unsafe:
+        raise UsageError(f"{name}: the server {_RISKS[what]}, or say unsafe={what} in the URL")
 
 
-def _hosts(params: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """One set of parameters for each server: libpq has them in lists, side by side."""
-    lists = {name: str(params[name]).split(",") for name in ("host", "hostaddr", "port") if name in params}
-    count = max((len(values) for values in lists.values()), default=1)
-    for name, values in lists.items():
-        if len(values) not in (1, count):
-            raise UsageError(f"the URL names {count} servers, but {len(values)} for {name}: name as many, or one")
-    return tuple(params | {name: _nth(values, at) for name, values in lists.items()} for at in range(count))
-
-
-def _nth(values: list[str], at: int) -> str | None:
-    return (values[at] if len(values) > 1 else values[0]) or None
-
-
-def _schema(text: str) -> str:
-    if not _SCHEMA.fullmatch(text):
-        raise UsageError(f"schema= is a name of a-z, 0-9 and _, of at most 63 characters, not {text!r}")
-    return text
-
-
-def _durability(text: str) -> str:
-    if text not in DURABILITIES:
-        raise UsageError(f"synchronous_commit= is one of {', '.join(DURABILITIES)}, not {text!r}")
-    return text
-
-
-def _unsafe(text: str) -> frozenset[str]:
-    names = frozenset(name for name in text.split(",") if name)
-    unknown = sorted(names.difference(UNSAFE))
-    if unknown:
-        raise UsageError(f"unsafe= names some of {', '.join(UNSAFE)}, not {', '.join(unknown)}")
-    return names
-
-
-def _bytes(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UsageError(f"room_bytes= is a number of bytes above 0, not {text!r}")
-    return int(text)
+def _session_settings(address: PostgresJournalAddress, statement_timeout_s: float) -> dict[str, str]:
+    return {
+        "synchronous_commit": address.synchronous_commit,
+        "default_transaction_isolation": "read committed",
+        "statement_timeout": f"{max(1, round(statement_timeout_s * 1_000))}ms",
+        "idle_in_transaction_session_timeout": "10s",
+        # Only what may put a commit in doubt is worth the reading.
+        "client_min_messages": "warning",
+        "plan_cache_mode": "force_generic_plan",
+        "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
+        # Compiling a statement took 100 ms where running it took 0.1.
+        "jit": "off",
+    }

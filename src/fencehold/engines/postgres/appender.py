@@ -13,8 +13,8 @@
 
 import asyncio
 
-from fencehold.engines.postgres.failures import Lost
-from fencehold.engines.postgres.link import Link, Row
+from fencehold.drivers.postgres.connection import Row, SerialConnection
+from fencehold.drivers.postgres.failures import ReplyLost
 from fencehold.engines.postgres.statements import Statements
 from fencehold.errors import FenceholdError, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
 from fencehold.runtime.faults import Faults
@@ -25,10 +25,12 @@ _PAUSE_S = 0.03
 
 
 class Appender:
-    """Has the link for appends to itself."""
+    """Has the connection for appends to itself."""
 
-    def __init__(self, link: Link, statements: Statements, *, timeout_s: float, faults: Faults) -> None:
-        self._link = link
+    def __init__(
+        self, connection: SerialConnection, statements: Statements, *, timeout_s: float, faults: Faults
+    ) -> None:
+        self._connection = connection
         self._statements = statements
         self._timeout_s = timeout_s
         self._faults = faults
@@ -38,9 +40,9 @@ class Appender:
         until = self._until()
         try:
             self._faults.reach("append.before")
-            rows = await self._link.ask(self._statements.append, position, epoch, entry, until=until)
+            rows = await self._connection.ask(self._statements.append, position, epoch, entry, until=until)
             self._faults.reach("append.stored")
-        except Lost as lost:
+        except ReplyLost as lost:
             await self._settle(entry, epoch, position, until, lost)
         else:
             _judge(rows, epoch, position)
@@ -48,19 +50,19 @@ class Appender:
     async def lead(self, known: Epoch | None) -> Epoch:
         """Take the next epoch. Raises as the port says."""
         until = self._until()
-        lost: Lost | None = None
+        lost: ReplyLost | None = None
         may_be_ours = 0
         while True:
             try:
                 if known is None:
-                    return Epoch(_only(await self._link.ask(self._statements.lead, until=until))[0])
-                if rows := await self._link.ask(self._statements.lead_after, known, until=until):
+                    return Epoch(_only(await self._connection.ask(self._statements.lead, until=until))[0])
+                if rows := await self._connection.ask(self._statements.lead_after, known, until=until):
                     return Epoch(rows[0][0])
-                stands = _only(await self._link.ask(self._statements.state, 0, until=until))[1]
+                stands = _only(await self._connection.ask(self._statements.state, 0, until=until))[1]
                 if stands > known + may_be_ours:
                     raise Sealed(f"epoch {stands} was taken before", newest=stands)
                 known, may_be_ours = Epoch(stands), 0
-            except Lost as error:
+            except ReplyLost as error:
                 lost, may_be_ours = error, 1
                 await self._pause(until, lost)
             except Unavailable as error:
@@ -74,16 +76,16 @@ class Appender:
             try:
                 if await self._is_entered(entry, epoch, position, until):
                     return
-            except (Lost, Unavailable) as error:
+            except (ReplyLost, Unavailable) as error:
                 why = error
 
     async def _is_entered(self, entry: bytes, epoch: Epoch, position: Position, until: float) -> bool:
         """Enter what was sent before, or find it. Raises what is final; False if that is not known yet."""
         append, look = self._statements.append, self._statements.look
-        if _only(await self._link.ask(append, position, epoch, entry, until=until))[1]:
+        if _only(await self._connection.ask(append, position, epoch, entry, until=until))[1]:
             return True
         # In a statement of its own: that one may have begun before what it waited for was there to be seen.
-        newest, trimmed, is_ours = _only(await self._link.ask(look, position, epoch, entry, until=until))
+        newest, trimmed, is_ours = _only(await self._connection.ask(look, position, epoch, entry, until=until))
         if is_ours:
             return True
         if is_ours is None and trimmed >= position:

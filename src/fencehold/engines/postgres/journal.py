@@ -2,12 +2,12 @@
 
 1. Three connections: one appends and leads, one reads, saves and trims, one is for those who wait at the end. So
    no append waits behind a snapshot or a reader.
-2. Giving up a call is not undoing it: a statement that was sent goes on, and whoever comes next waits for its end.
+2. Giving up a call is not undoing it: a statement that was sent goes on, and the next call waits for its end.
 3. Those who wait at the end look every 50 ms, or when this handle has appended. They are not notified: a server
    lets only one transaction that uses NOTIFY commit at a time. Beside four applications that use it, an append
    with NOTIFY took about twice as long as one without: 8.6 ms against 3.8, 16.4 against 7.5, 17.2 against 9.7, in
    three runs on two busy cores. Without them it made no difference that could be seen.
-4. `close` lets appends under way end, which they do within their time; then hangs up.
+4. `close` lets appends under way end, which they do within their time; then disconnects.
 5. What a server that replaces another must have, is for its operator to see to: standbys that are synchronous. Two
    servers that both take writes for one journal are two journals.
 """
@@ -15,20 +15,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from fencehold.engines.postgres import room, snapshots, trimming
-from fencehold.engines.postgres.address import Address, parse
+from psycopg import AsyncConnection
+
+from fencehold.drivers.postgres.connection import Host, SerialConnection, shown
+from fencehold.drivers.postgres.survey import survey
+from fencehold.engines.postgres import snapshots
+from fencehold.engines.postgres.address import PostgresJournalAddress, greet
 from fencehold.engines.postgres.appender import Appender
-from fencehold.engines.postgres.aside import Aside
-from fencehold.engines.postgres.crew import Crew
-from fencehold.engines.postgres.cursor import Cursor
-from fencehold.engines.postgres.link import Link
+from fencehold.engines.postgres.queries import EntryCursor, Queries, ShieldedTasks, make_tables, read_room, refusal
 from fencehold.engines.postgres.statements import statements_on
-from fencehold.engines.postgres.survey import survey
-from fencehold.engines.postgres.tables import make_tables
-from fencehold.errors import Unavailable, UsageError
-from fencehold.journal.health import Health
+from fencehold.errors import NotAdmitted, Unavailable, UsageError
+from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.journal.room import Room
 from fencehold.runtime.faults import NO_FAULTS, Faults
@@ -39,12 +38,12 @@ _SERVERS_SHARE = 0.8
 """
 
 
-class Bounds(NamedTuple):
+class PostgresBounds(NamedTuple):
     """How long things may take, in seconds."""
 
     append_s: float = 1.5
     """One append, or one taking of an epoch, with all that is done to settle it."""
-    aside_s: float = 5.0
+    side_s: float = 5.0
     """One statement that is no append; and how long a tail goes on trying while nobody answers."""
     look_s: float = 0.05
     """How often a tail looks for news."""
@@ -53,10 +52,12 @@ class Bounds(NamedTuple):
 class PostgresJournal:
     """A journal in a schema of a database, for any number of handles."""
 
-    def __init__(self, address: Address, *, bounds: Bounds | None = None, faults: Faults = NO_FAULTS) -> None:
+    def __init__(
+        self, address: PostgresJournalAddress, *, bounds: PostgresBounds | None = None, faults: Faults = NO_FAULTS
+    ) -> None:
         self.declared = Declared(engine="postgres", durable="fsync" not in address.unsafe, shared=True)
         self._address = address
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or PostgresBounds()
         self._faults = faults
         self._running: _Running | None = None
 
@@ -67,7 +68,7 @@ class PostgresJournal:
         Raises:
             UsageError: it names none; the message says what to write instead.
         """
-        return cls(parse(url))
+        return cls(PostgresJournalAddress.parse(url))
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._address})"
@@ -77,8 +78,8 @@ class PostgresJournal:
             raise UsageError(f"{self._address}: this journal is open already")
         running = _Running(self._address, self._bounds, self._faults)
         try:
-            await make_tables(running.aside, self._address)
-            opened = await snapshots.open_journal(running.aside)
+            await make_tables(running.queries, self._address)
+            opened = await snapshots.open_journal(running.queries)
         except BaseException:
             await running.end()
             raise
@@ -86,7 +87,7 @@ class PostgresJournal:
         return opened
 
     async def read(self, after: Position) -> AsyncIterator[Record]:
-        cursor = Cursor(self._opened().aside, after)
+        cursor = EntryCursor(self._opened().queries, after)
         end = await cursor.end()
         while cursor.position < end:
             for record in await cursor.page():
@@ -95,38 +96,40 @@ class PostgresJournal:
 
     async def tail(self, after: Position) -> AsyncIterator[Record]:
         running = self._opened()
-        cursor = Cursor(running.tails, after)
+        cursor = EntryCursor(running.tails, after)
         while self._running is running:
             for record in await running.following(cursor):
                 yield record
 
     async def lead(self, known: Epoch | None = None) -> Epoch:
         running = self._opened()
-        return await running.crew.begin(running.appender.lead(known))
+        return await running.tasks.begin(running.appender.lead(known))
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()
         if not 0 < len(entry) <= self.declared.entry_bytes_max:
             raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
-        await running.crew.begin(running.append(entry, epoch, position))
+        await running.tasks.begin(running.append(entry, epoch, position))
 
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
-        await snapshots.save(self._opened().aside, position, chunks)
+        await snapshots.save(self._opened().queries, position, chunks)
 
     async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
-        await snapshots.seed(self._opened().aside, position, chunks)
+        await snapshots.seed(self._opened().queries, position, chunks)
 
     async def trim(self, *, urgent: bool = False) -> None:
-        await trimming.trim(self._opened().aside)
+        await snapshots.trim(self._opened().queries)
 
     async def health(self, within_s: float) -> Health:
-        return Health(members=tuple(await survey(self._address, within_s)))
+        return Health(
+            members=tuple(EngineMember(*server) for server in await survey(self._address.hosts, within_s))
+        )
 
     async def room(self, within_s: float) -> Room:
         running = self._running
         if running is None:
             return Room("the database")
-        return await room.read(running.tails, self._address, within_s)
+        return await read_room(running.tails, self._address, within_s)
 
     async def close(self) -> None:
         running, self._running = self._running, None
@@ -139,19 +142,34 @@ class PostgresJournal:
         return self._running
 
 
+def connection_to(address: PostgresJournalAddress, statement_timeout_s: float) -> SerialConnection:
+    """A connection for statements of a journal, each of which may take so long at the server."""
+
+    async def greeted(connection: AsyncConnection[Any], host: Host) -> None:
+        await greet(connection, address, statement_timeout_s, shown(host))
+
+    return SerialConnection(
+        address.hosts,
+        address,
+        greet=greeted,
+        refusal=lambda error: refusal(error, address),
+        denied=NotAdmitted,
+    )
+
+
 class _Running:
     """What an open journal has and a closed one has not: connections, and who waits for news."""
 
-    def __init__(self, address: Address, bounds: Bounds, faults: Faults) -> None:
+    def __init__(self, address: PostgresJournalAddress, bounds: PostgresBounds, faults: Faults) -> None:
         statements = statements_on(address.schema)
-        writer = Link(address, statement_timeout_s=bounds.append_s * _SERVERS_SHARE)
-        aside = Link(address, statement_timeout_s=bounds.aside_s)
-        tails = Link(address, statement_timeout_s=bounds.aside_s)
-        self.crew = Crew()
+        writer = connection_to(address, bounds.append_s * _SERVERS_SHARE)
+        side = connection_to(address, bounds.side_s)
+        tails = connection_to(address, bounds.side_s)
+        self.tasks = ShieldedTasks()
         self.appender = Appender(writer, statements, timeout_s=bounds.append_s, faults=faults)
-        self.aside = Aside(aside, statements, self.crew, timeout_s=bounds.aside_s)
-        self.tails = Aside(tails, statements, self.crew, timeout_s=bounds.aside_s)
-        self._links = (writer, aside, tails)
+        self.queries = Queries(side, statements, self.tasks, timeout_s=bounds.side_s)
+        self.tails = Queries(tails, statements, self.tasks, timeout_s=bounds.side_s)
+        self._connections = (writer, side, tails)
         self._bounds = bounds
         self._news = asyncio.Event()
         self._ended = False
@@ -160,13 +178,13 @@ class _Running:
         await self.appender.append(entry, epoch, position)
         self._wake()
 
-    async def following(self, cursor: Cursor) -> list[Record]:
+    async def following(self, cursor: EntryCursor) -> list[Record]:
         """The entries after a place, when there are some; none when the journal was closed.
 
         Raises:
             Unavailable: nobody answered for so long.
         """
-        give_up_at = self._now() + self._bounds.aside_s
+        give_up_at = self._now() + self._bounds.side_s
         while not self._has_ended():
             news = self._news
             try:
@@ -176,20 +194,20 @@ class _Running:
                 if self._now() >= give_up_at and not self._has_ended():
                     raise
             else:
-                give_up_at = self._now() + self._bounds.aside_s
+                give_up_at = self._now() + self._bounds.side_s
             await self._hear(news)
         return []
 
     async def end(self) -> None:
-        """Let appends under way end, then hang up."""
+        """Let appends under way end, then disconnect."""
         self._ended = True
         self._wake()
-        await self.crew.end(self._bounds.append_s)
-        for link in self._links:
-            link.hang_up()
-        await self.crew.end()
-        for link in self._links:
-            await link.end()
+        await self.tasks.end(self._bounds.append_s)
+        for connection in self._connections:
+            connection.cut()
+        await self.tasks.end()
+        for connection in self._connections:
+            await connection.end()
 
     async def _hear(self, news: asyncio.Event) -> None:
         """Wait until something was appended here since `news` was taken, or it is time to look."""

@@ -9,7 +9,7 @@
 
 Why READ COMMITTED is enough:
 
-1. Whoever appends locks the row of the journal first, and holds that lock until it has committed. Whoever leads
+1. An append locks the row of the journal first, and holds that lock until it has committed. Taking an epoch
    updates that row, so it waits for an append under way, and an append waits for it. That is what seals.
 2. Who waited for a lock sees the row as it is *then*, whatever its statement saw when it began: READ COMMITTED
    takes the newest version of a row that was updated meanwhile. So an append that began before an epoch was taken

@@ -10,17 +10,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.client import ZookeeperClient
 from fencehold.drivers.zookeeper.survey import survey
-from fencehold.engines.zookeeper.address import Address
-from fencehold.engines.zookeeper.creation import create
-from fencehold.engines.zookeeper.entries import Entries
-from fencehold.engines.zookeeper.epochs import Epochs
 from fencehold.engines.zookeeper.layout import Layout
-from fencehold.engines.zookeeper.link import Link
-from fencehold.engines.zookeeper.reading import Reading
-from fencehold.engines.zookeeper.snapshots import Snapshots
-from fencehold.engines.zookeeper.trimming import Trimming
-from fencehold.engines.zookeeper.writes import Asker
+from fencehold.engines.zookeeper.log import Entries, Epochs, create
+from fencehold.engines.zookeeper.reader import EntryReader
+from fencehold.engines.zookeeper.retries import RetryingClient
+from fencehold.engines.zookeeper.snapshots import ZookeeperSnapshots, ZookeeperTrimmer
 from fencehold.errors import Unavailable, UsageError
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
@@ -41,7 +38,7 @@ class ZookeeperJournal:
 
     def __init__(
         self,
-        address: Address,
+        address: ZookeeperAddress,
         *,
         append_timeout_s: float = 1.5,
         session_timeout_s: float = 6.0,
@@ -61,7 +58,7 @@ class ZookeeperJournal:
         Raises:
             UsageError: it is not such a URL.
         """
-        return cls(Address.parse(url))
+        return cls(ZookeeperAddress.parse(url))
 
     def __repr__(self) -> str:
         return f"ZookeeperJournal({self._address})"
@@ -76,12 +73,12 @@ class ZookeeperJournal:
             self._opening = False
 
     async def _open(self) -> Opened:
-        link = Link(self._address, self._session_timeout_s)
-        running = _Running(link, self._address.root, self._faults)
+        client = ZookeeperClient(self._address, self._session_timeout_s)
+        running = _Running(client, self._address.root, self._faults)
         try:
-            opened = await running.begin(link.deadline_at(self._append_timeout_s))
+            opened = await running.begin(client.deadline_at(self._append_timeout_s))
         except BaseException:
-            await link.stop(patience_s=0)
+            await client.stop(patience_s=0)
             raise
         self._running = running
         return opened
@@ -89,14 +86,14 @@ class ZookeeperJournal:
     async def read(self, after: Position) -> AsyncIterator[Record]:
         running = self._opened()
         await running.epochs.catch_up()
-        end = await running.reading.end()
-        async for record in running.reading.read(after, end):
+        end = await running.reader.end()
+        async for record in running.reader.read(after, end):
             yield record
 
     async def tail(self, after: Position) -> AsyncIterator[Record]:
         running = self._opened()
         try:
-            async for record in running.reading.tail(after):
+            async for record in running.reader.tail(after):
                 yield record
         except Unavailable:
             if self._running is running:
@@ -116,17 +113,17 @@ class ZookeeperJournal:
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         running = self._opened()
         await running.epochs.catch_up()
-        await running.snapshots.save(position, chunks, await running.reading.end())
+        await running.snapshots.save(position, chunks, await running.reader.end())
 
     async def seed(self, position: Position, chunks: Iterable[bytes]) -> None:
         running = self._opened()
         await running.epochs.catch_up()
-        await running.snapshots.seed(position, chunks, await running.reading.end())
+        await running.snapshots.seed(position, chunks, await running.reader.end())
 
     async def trim(self, *, urgent: bool = False) -> None:
         running = self._opened()
         await running.epochs.catch_up()
-        await running.trimming.trim(await running.snapshots.pointed())
+        await running.trimmer.trim(await running.snapshots.pointed())
 
     async def health(self, within_s: float) -> Health:
         seen = await survey(self._address, within_s)
@@ -147,29 +144,29 @@ class ZookeeperJournal:
         return self._running
 
     def _deadline_at(self, running: "_Running") -> float:
-        return running.link.deadline_at(self._append_timeout_s)
+        return running.client.deadline_at(self._append_timeout_s)
 
 
 class _Running:
     """What an open journal has and a closed one has not."""
 
-    def __init__(self, link: Link, root: str, faults: Faults) -> None:
-        self.link = link
-        self._asker = Asker(link, faults)
+    def __init__(self, client: ZookeeperClient, root: str, faults: Faults) -> None:
+        self.client = client
+        self._retries = RetryingClient(client, faults)
         self._layout = layout = Layout(root)
-        self.epochs = Epochs(self._asker, layout)
-        self.entries = Entries(self._asker, layout, self.epochs)
-        self.reading = Reading(self._asker, layout)
-        self.snapshots = Snapshots(self._asker, layout)
-        self.trimming = Trimming(self._asker, layout)
+        self.epochs = Epochs(self._retries, layout)
+        self.entries = Entries(self._retries, layout, self.epochs)
+        self.reader = EntryReader(self._retries, layout)
+        self.snapshots = ZookeeperSnapshots(self._retries, layout)
+        self.trimmer = ZookeeperTrimmer(self._retries, layout)
         self._appends = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
 
     async def begin(self, deadline_at: float) -> Opened:
-        await create(self._asker, self._layout, deadline_at)
+        await create(self._retries, self._layout, deadline_at)
         snapshot = await self.snapshots.load()
-        return Opened(snapshot, await self.epochs.newest(), await self.reading.end())
+        return Opened(snapshot, await self.epochs.newest(), await self.reader.end())
 
     @contextlib.contextmanager
     def appending(self) -> Iterator[None]:
@@ -184,4 +181,4 @@ class _Running:
 
     async def end(self) -> None:
         await self._quiet.wait()
-        await self.link.stop()
+        await self.client.stop()

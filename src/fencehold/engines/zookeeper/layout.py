@@ -21,7 +21,7 @@ import zlib
 
 import msgspec
 
-from fencehold.engines.zookeeper.link import Answer
+from fencehold.drivers.zookeeper.kazoo_client import ZookeeperAnswer
 from fencehold.errors import Damaged, Trimmed
 from fencehold.journal.port import Record
 from fencehold.types import BEGINNING, Epoch, Position
@@ -113,7 +113,7 @@ class Pointed(msgspec.Struct, frozen=True):
 NO_POINTER = b""
 
 
-def pointed(answer: Answer) -> Pointed:
+def pointed(answer: ZookeeperAnswer) -> Pointed:
     """What the pointer's znode says.
 
     Raises:

@@ -1,17 +1,25 @@
-"""Snapshots: written aside in chunks, and made to stand by one transaction.
-
-The rules it obeys:
+"""Snapshots: written apart in chunks, made to stand by one transaction; and trimming what the standing one made
+needless.
 
 1. A snapshot stands when the pointer names it. The pointer is set on condition that nobody else has set it since
    this one was begun: so it stands whole, and no older one can come after it.
 2. The name of each is its own: whose pointer stands after a lost answer is told by reading it.
-3. A chunk that is missing was removed because a newer snapshot stands: whoever loads starts again with that one.
+3. A chunk that is missing was removed because a newer snapshot stands: a reader starts again with that one.
+4. Entries are trimmed oldest first, a bounded number at a time, and the one at the snapshot's position stays. So
+   what is left is one stretch, and its last position is the end of the journal.
+5. The name of a snapshot carries the version of the pointer with which it stands. One with a version up to the
+   pointer's, which the pointer does not name, can never stand again, and goes. A later one may be under way.
+6. Several may trim at once: what is missing already is as good as removed.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any
 
+from kazoo.exceptions import NoNodeError, NotEmptyError
+
+from fencehold.drivers.zookeeper.client import Request
 from fencehold.engines.zookeeper.layout import (
     BUCKET,
     STUB,
@@ -19,11 +27,18 @@ from fencehold.engines.zookeeper.layout import (
     Layout,
     Pointed,
     Pointer,
+    generation,
     pointed,
     snapshot_name,
 )
-from fencehold.engines.zookeeper.link import Request
-from fencehold.engines.zookeeper.writes import STEP_S, Asker, Failed, Operations
+from fencehold.engines.zookeeper.retries import (
+    STEP_S,
+    FailedTransaction,
+    Operations,
+    RetryingClient,
+    failed,
+    transaction,
+)
 from fencehold.errors import Damaged, OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.port import Snapshot
 from fencehold.runtime.ids import new_secret
@@ -33,18 +48,19 @@ _CHUNK_BYTES = 256 << 10
 """An append that comes just after a chunk waits for it: on the connection, and in the log of every server."""
 _PAGE = 8
 _LOADS_MAX = 8
+_BATCH = 250
 
 
-class Snapshots:
+class ZookeeperSnapshots:
     """The snapshots of one journal."""
 
-    def __init__(self, asker: Asker, layout: Layout) -> None:
-        self._asker = asker
+    def __init__(self, retries: RetryingClient, layout: Layout) -> None:
+        self._retries = retries
         self._layout = layout
 
     async def pointed(self) -> Pointed:
         """Which one stands, as far as this handle has seen."""
-        return pointed(await self._asker.read_one(lambda client: client.get_async(self._layout.pointer)))
+        return pointed(await self._retries.read_one(lambda client: client.get_async(self._layout.pointer)))
 
     async def load(self) -> Snapshot | None:
         """The one that stands, whole."""
@@ -58,7 +74,9 @@ class Snapshots:
             before, seen = seen, await self.pointed()
             if before == seen:
                 raise Damaged(f"the snapshot at {seen.position} lacks a chunk: something was removed from it")
-        raise Unavailable(f"{self._asker.link.address}: each snapshot was replaced while it was read: try again")
+        raise Unavailable(
+            f"{self._retries.client.address}: each snapshot was replaced while it was read: try again"
+        )
 
     async def save(self, position: Position, chunks: Iterable[bytes], end: Position) -> None:
         """See the port."""
@@ -68,7 +86,7 @@ class Snapshots:
         failed = await self._publish("save", pointer, lambda request: self._point(request, pointer, seen.version))
         if failed is not None:
             _check_place(position, await self.pointed(), end)
-            raise Unavailable(f"{self._asker.link.address}: another snapshot was saved at the same time")
+            raise Unavailable(f"{self._retries.client.address}: another snapshot was saved at the same time")
 
     async def seed(self, position: Position, chunks: Iterable[bytes], end: Position) -> None:
         """See the port."""
@@ -86,7 +104,7 @@ class Snapshots:
         digest, data = Digest(), bytearray()
         for first in range(0, pointer.chunks, _PAGE):
             page = range(first, min(first + _PAGE, pointer.chunks))
-            for answer in await self._asker.read(*(self._get(pointer, number) for number in page)):
+            for answer in await self._retries.read(*(self._get(pointer, number) for number in page)):
                 if answer.is_missing:
                     return None
                 digest.add(chunk := answer.unwrap()[0])
@@ -100,9 +118,9 @@ class Snapshots:
         return lambda client: client.get_async(path)
 
     async def _drawn(self, position: Position, generation: int, chunks: Iterable[bytes]) -> Pointer:
-        """Write all chunks aside, and return the pointer that makes them stand."""
+        """Write all chunks apart, and return the pointer that makes them stand."""
         name, digest, gathered = snapshot_name(generation, new_secret()), Digest(), bytearray()
-        await self._asker.make(self._layout.snapshot(name), b"")
+        await self._retries.make(self._layout.snapshot(name), b"")
         for chunk in chunks:
             gathered += chunk
             while len(gathered) >= _CHUNK_BYTES:
@@ -115,12 +133,12 @@ class Snapshots:
         return Pointer(position, name, digest.chunks, digest.size, digest.crc32)
 
     async def _put(self, name: str, digest: Digest, chunk: bytes) -> None:
-        await self._asker.make(self._layout.chunk(name, digest.chunks), chunk)
+        await self._retries.make(self._layout.chunk(name, digest.chunks), chunk)
         digest.add(chunk)
 
-    async def _publish(self, point: str, pointer: Pointer, operations: Operations) -> Failed | None:
+    async def _publish(self, point: str, pointer: Pointer, operations: Operations) -> FailedTransaction | None:
         """Make a snapshot stand; returns why it does not."""
-        written = await self._asker.write(point, operations, self._asker.link.deadline_at(STEP_S))
+        written = await self._retries.write(point, operations, self._retries.client.deadline_at(STEP_S))
         if written.failed is None or not written.doubtful:
             return written.failed
         try:
@@ -157,3 +175,52 @@ def _check_place(position: Position, seen: Pointed, end: Position) -> None:
 
 def _not_empty() -> UsageError:
     return UsageError("only an empty journal can be seeded, and this one has entries or a snapshot")
+
+
+class ZookeeperTrimmer:
+    """Makes room in one journal."""
+
+    def __init__(self, retries: RetryingClient, layout: Layout) -> None:
+        self._retries = retries
+        self._layout = layout
+
+    async def trim(self, seen: Pointed) -> None:
+        """Remove what the snapshot that was seen made needless."""
+        if seen.pointer is not None:
+            await self._trim_entries(seen.position)
+            await self._trim_snapshots(seen.version, seen.pointer.name)
+
+    async def _trim_entries(self, kept: Position) -> None:
+        for number in sorted(map(int, await self._children(self._layout.entries))):
+            if number <= kept // BUCKET:
+                await self._empty(self._layout.bucket(number), kept)
+            if number < kept // BUCKET:
+                await self._remove([self._layout.bucket(number)])
+
+    async def _trim_snapshots(self, version: int, standing: str) -> None:
+        for name in await self._children(self._layout.snapshots):
+            number = generation(name)
+            if number is not None and number <= version and name != standing:
+                await self._empty(self._layout.snapshot(name))
+                await self._remove([self._layout.snapshot(name)])
+
+    async def _empty(self, path: str, below: float = inf) -> None:
+        """Remove the children of a node whose number is below another, the smallest first."""
+        while names := [name for name in await self._children(path) if int(name) < below]:
+            await self._remove([f"{path}/{name}" for name in names[:_BATCH]])
+
+    async def _children(self, path: str) -> list[str]:
+        answer = await self._retries.read_one(lambda client: client.get_children_async(path))
+        # All have digits of equal number in front, so the order of names is that of numbers.
+        return [] if answer.is_missing else sorted(answer.unwrap())
+
+    async def _remove(self, paths: Sequence[str]) -> None:
+        def fill(request: Any) -> None:
+            for path in paths:
+                request.delete(path)
+
+        answer = await self._retries.read_one(transaction(fill))
+        problem = failed(answer.value)
+        # Another one who trims was first. What was left by it is found by the next look.
+        if problem is not None and not problem.is_a((NoNodeError, NotEmptyError)):
+            raise self._retries.client.refusal(problem.error)

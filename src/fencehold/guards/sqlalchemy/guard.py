@@ -77,14 +77,14 @@ class Guard:
         self.enter(connection, hold, name)
 
     def register(self, connection: Connected, *names: str) -> None:
-        """Have names known, with no fence seen yet; those that are known stay as they are."""
+        """Register names, with no fence seen yet; names that are registered stay as they are. Idempotent."""
         on = connected(connection)
         said = self._said[dialect_of(on)]
         for name in names:
             on.execute(said.registering, {"name": said.words.name(name)})
 
     def raise_all(self, connection: Connected, hold: Offered, name: str | None = None) -> None:
-        """Raise every mark to this fence, after a restore: whoever was given a smaller one before is refused."""
+        """Raise every mark to this fence, after a restore: holders with a smaller one are refused."""
         on = connected(connection)
         on.execute(self._said[dialect_of(on)].raising_all, {"fence": offer_of(hold, name).fence})
 
@@ -126,7 +126,7 @@ def connected(given: Any) -> Connection:
     """The connection of what was given, in a transaction from now on.
 
     Raises:
-        UsageError: it is neither connection nor session, or each of its statements commits by itself.
+        UsageError: it is neither connection nor session, or it is in autocommit mode.
     """
     connection = given.connection() if isinstance(given, Session | scoped_session) else given
     if not isinstance(connection, Connection):
@@ -153,7 +153,8 @@ def _commits_by_itself(connection: Connection) -> bool:
         connection.begin()
     driver = connection.connection.driver_connection
     if connection.dialect.name == "sqlite":
-        # Programs are told to set isolation_level to None and to execute BEGIN themselves: that is a transaction.
+        # The documentation tells programs to set isolation_level to None and to execute BEGIN: that is a
+        # transaction.
         return not sqlite.begins(driver)
     try:
         return connection.dialect.detect_autocommit_setting(connection.connection.dbapi_connection)  # type: ignore[arg-type]

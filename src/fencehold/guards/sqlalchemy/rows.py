@@ -18,7 +18,7 @@ from fencehold.guards.statements import FencedUpdate
 def fenced(update: Update, column: Any, hold: Offered, name: str | None = None) -> Update:
     """The update, which also writes the fence to its column, and only where there is no greater one.
 
-    Whoever executes it looks at its `rowcount`, or has `fenced_update` do it.
+    After executing it, check its `rowcount`, or use `fenced_update`, which does that.
 
     Raises:
         UsageError: no fence for that name.
@@ -33,7 +33,7 @@ def fenced_update(
 
     Raises:
         StaleFence: the row has seen a greater fence, and was not written.
-        UsageError: each statement commits by itself, or the update means several rows; roll back.
+        UsageError: the connection is in autocommit mode, or the update matches several rows; roll back.
         sqlalchemy.exc.DBAPIError: as it is.
     """
     offer = offer_of(hold, name)

@@ -4,9 +4,9 @@
    the first statement of the session runs there.
 2. *It is checked before each flush, and before each commit*, in the same transaction. Usually the row is locked
    since `enter` and cannot have changed; but what ended the transaction below the session (DDL in MySQL, a COMMIT
-   as text) has let go of it.
-3. *Refused once, a transaction can only be rolled back*: whatever is asked of the session until then raises the
-   same `StaleFence` again, or, if a flush was refused, SQLAlchemy's `PendingRollbackError`.
+   as text) has unlocked it.
+3. *Refused once, a transaction can only be rolled back*: until then every use of the session raises the same
+   `StaleFence` again, or, if a flush was refused, SQLAlchemy's `PendingRollbackError`.
 4. Objects that were loaded before a transaction began are old for it, too. The session expires them at each commit
    and rollback, unless `expire_on_commit=False`: then refresh them.
 """

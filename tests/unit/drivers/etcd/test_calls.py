@@ -10,14 +10,14 @@ from contextlib import closing
 
 import pytest
 
-from fencehold.drivers.etcd.address import Address, parse
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.errors import Unavailable
 from rig.etcd import EtcdCluster
 from rig.processes import free_port
 from tests.unit.drivers.etcd.guarded import with_tls
 
-BOUNDS = Bounds(call_s=3.0)
+BOUNDS = EtcdBounds(call_s=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
         yield etcd
 
 
-async def use(address: Address, bounds: Bounds = BOUNDS) -> None:
+async def use(address: EtcdAddress, bounds: EtcdBounds = BOUNDS) -> None:
     """A lease, a key, a reading."""
-    cluster = Cluster(address, bounds)
+    cluster = EtcdClient(address, bounds)
     try:
         await cluster.grant_lease(7, 10)
         for _ in range(3):
@@ -46,30 +46,30 @@ async def use(address: Address, bounds: Bounds = BOUNDS) -> None:
 
 def test_calls_go_over_tls(guarded: EtcdCluster) -> None:
     """With certificates on both sides; and what etcd refuses is understood."""
-    asyncio.run(use(parse(guarded.url())))
+    asyncio.run(use(EtcdAddress.parse(guarded.url())))
 
 
 def test_nobody_there_is_told_at_once() -> None:
     """Refused connections leave nothing to wait for."""
     begun = time.monotonic()
     with pytest.raises(Unavailable, match="cannot be reached"):
-        asyncio.run(use(Address((f"127.0.0.1:{free_port()}",)), Bounds(call_s=60.0)))
+        asyncio.run(use(EtcdAddress((f"127.0.0.1:{free_port()}",)), EtcdBounds(call_s=60.0)))
     assert time.monotonic() - begun < 30
 
 
 def test_one_who_says_nothing_is_given_up() -> None:
     """Within the deadline."""
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
-        address = Address((f"127.0.0.1:{mute.getsockname()[1]}",))
+        address = EtcdAddress((f"127.0.0.1:{mute.getsockname()[1]}",))
         with pytest.raises(Unavailable, match="cannot be reached"):
-            asyncio.run(use(address, Bounds(call_s=0.3, try_s=0.1)))
+            asyncio.run(use(address, EtcdBounds(call_s=0.3, try_s=0.1)))
 
 
 def test_a_child_calls_after_its_parent_has(guarded: EtcdCluster) -> None:
     """Threads do not survive a fork; calls need none. The parent's own go on."""
 
     async def parent() -> int:
-        cluster = Cluster(parse(guarded.url()), BOUNDS)
+        cluster = EtcdClient(EtcdAddress.parse(guarded.url()), BOUNDS)
         await cluster.put(b"parent", b"before")
         pid = os.fork()
         if pid == 0:
@@ -85,7 +85,7 @@ def test_a_child_calls_after_its_parent_has(guarded: EtcdCluster) -> None:
         return pid
 
     def child() -> None:
-        asyncio.run(use(parse(guarded.url())))
+        asyncio.run(use(EtcdAddress.parse(guarded.url())))
         done.set()
 
     done = threading.Event()

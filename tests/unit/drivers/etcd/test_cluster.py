@@ -1,6 +1,7 @@
 """Which member is asked, for how long, and what its answer means: with members that do as they are told."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import pytest
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
 from fencehold.errors import OutcomeUnknown, Unavailable
 
@@ -23,10 +24,10 @@ class Members:
         self.asked: list[tuple[str, str]] = []
         self.on_call: dict[tuple[str, str], Callable[[float], Any]] = {}
 
-    def cluster(self, *, user: str = "") -> Cluster:
-        address = Address(("a:1", "b:1"), user=user, password="secret" if user else "")
+    def cluster(self, *, user: str = "") -> EtcdClient:
+        address = EtcdAddress(("a:1", "b:1"), user=user, password="secret" if user else "")
         connect: Any = lambda endpoint, _: Told(self, endpoint[0])  # noqa: E731
-        return Cluster(address, Bounds(), connect)
+        return EtcdClient(address, EtcdBounds(), connect)
 
     async def answer(self, member: str, verb: str, timeout: float) -> Any:  # noqa: ASYNC109
         self.asked.append((member, verb))
@@ -115,8 +116,11 @@ def test_who_waits_for_anothers_login_keeps_its_own_deadline() -> None:
     """One with much time may have begun it."""
 
     async def main() -> None:
+        over = asyncio.Event()
+
         async def hang(timeout: float) -> None:  # noqa: ASYNC109
-            await asyncio.sleep(timeout)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), timeout)
             raise CallFailed(Code.DEADLINE_EXCEEDED, "no answer in time")
 
         members = Members()
@@ -131,6 +135,9 @@ def test_who_waits_for_anothers_login_keeps_its_own_deadline() -> None:
             await cluster.transact(messages.TxnRequest(), within_s=0.1)
         assert time.monotonic() - begun < 10
         patient.cancel()
+        over.set()
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - the login that was begun for all ends in a few turns
+            await asyncio.sleep(0)
 
     asyncio.run(main())
 

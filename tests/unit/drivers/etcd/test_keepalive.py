@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from fencehold import aio
-from fencehold.drivers.etcd.address import parse
-from fencehold.drivers.etcd.cluster import Bounds, Cluster
-from fencehold.drivers.etcd.http2 import line
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
+from fencehold.drivers.etcd.http2 import connection as line
 from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.messages import WatchCreateRequest, WatchRequest
 from rig.etcd import EtcdCluster
@@ -35,7 +35,7 @@ def test_a_watch_that_is_cut_off_is_told_why(etcd: EtcdCluster) -> None:
     """etcd's own reason, and not only that it hung up."""
 
     async def main() -> None:
-        cluster = Cluster(parse(etcd.url()), Bounds(call_s=20.0))
+        cluster = EtcdClient(EtcdAddress.parse(etcd.url()), EtcdBounds(call_s=20.0))
         await cluster.put(b"key", b"value")
         stream = cluster.stream()
         assert stream is not None
@@ -52,14 +52,14 @@ def test_a_client_that_waits_finds_the_right_pace_and_misses_nothing(
     etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its quiet watch is cut off, and made anew, and asked half as often each time; then its turn comes."""
-    paces: dict[line.Pace, list[float]] = {}
+    paces: dict[line.KeepAlivePace, list[float]] = {}
 
-    def slow_down(pace: line.Pace) -> None:
+    def slow_down(pace: line.KeepAlivePace) -> None:
         really(pace)
         paces.setdefault(pace, []).append(pace.silence_s)
 
-    really = line.Pace.slow_down
-    monkeypatch.setattr(line.Pace, "slow_down", slow_down)
+    really = line.KeepAlivePace.slow_down
+    monkeypatch.setattr(line.KeepAlivePace, "slow_down", slow_down)
 
     async def main() -> None:
         async with (

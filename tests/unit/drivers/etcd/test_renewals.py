@@ -12,7 +12,7 @@ from h2.events import DataReceived, Event, RequestReceived, StreamReset
 from fencehold.drivers.etcd.http2 import frames
 from fencehold.drivers.etcd.http2.frames import MESSAGE_HEAD_BYTES, message
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
-from fencehold.drivers.etcd.member import Member
+from fencehold.drivers.etcd.member import EtcdMember
 from fencehold.drivers.etcd.messages import LeaseKeepAliveRequest, LeaseKeepAliveResponse
 from tests.unit.drivers.etcd.http2.peer import BEGIN, OK
 from tests.unit.drivers.etcd.http2.server import Server, serving
@@ -44,12 +44,12 @@ class Lessor(Server):
 
 
 @asynccontextmanager
-async def renewing() -> AsyncIterator[tuple[Lessor, Member]]:
+async def renewing() -> AsyncIterator[tuple[Lessor, EtcdMember]]:
     async with serving(Lessor()) as (lessor, channel):
-        yield lessor, Member(lessor.endpoint, None, lambda *_: channel)
+        yield lessor, EtcdMember(lessor.endpoint, None, lambda *_: channel)
 
 
-async def renew(member: Member, lease: int = LEASE, *, within_s: float = 20.0, token: str = "") -> int:
+async def renew(member: EtcdMember, lease: int = LEASE, *, within_s: float = 20.0, token: str = "") -> int:
     """How long the lease lasts now."""
     metadata = (("token", token),) if token else ()
     answer = await member.renewals.renew(LeaseKeepAliveRequest(ID=lease), timeout=within_s, metadata=metadata)

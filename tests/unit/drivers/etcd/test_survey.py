@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import parse
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
-from fencehold.drivers.etcd.member import Standing
-from fencehold.drivers.etcd.survey import Seen, survey
+from fencehold.drivers.etcd.member import MemberStanding
+from fencehold.drivers.etcd.survey import EtcdMemberStatus, survey
 
 _IDS = {"a:2379": 1, "b:2379": 2, "c:2379": 3}
 
@@ -55,8 +55,8 @@ class Line:
         self._members.closed.append(self._endpoint)
 
 
-def _seen(members: Members, url: str) -> dict[str, Seen]:
-    found = asyncio.run(survey(parse(url), 3.0, members.connect))
+def _seen(members: Members, url: str) -> dict[str, EtcdMemberStatus]:
+    found = asyncio.run(survey(EtcdAddress.parse(url), 3.0, members.connect))
     return {one.endpoint: one for one in found}
 
 
@@ -65,9 +65,9 @@ def test_members_that_the_url_does_not_name_are_found() -> None:
     members = Members()
     seen = _seen(members, "etcd://b")
     assert {at: one.standing for at, one in seen.items()} == {
-        "b:2379": Standing.FOLLOWS,
-        "a:2379": Standing.LEADS,
-        "c:2379": Standing.FOLLOWS,
+        "b:2379": MemberStanding.FOLLOWS,
+        "a:2379": MemberStanding.LEADS,
+        "c:2379": MemberStanding.FOLLOWS,
     }
     assert sorted(members.closed) == sorted(_IDS)
 
@@ -77,7 +77,7 @@ def test_one_that_is_away_is_counted_once_and_says_why() -> None:
     for url in ("etcd://a,b,c", "etcd://a"):
         seen = _seen(Members(away=("c:2379",)), url)
         assert len(seen) == 3
-        assert seen["c:2379"].standing is Standing.GONE
+        assert seen["c:2379"].standing is MemberStanding.GONE
         assert "refused" in seen["c:2379"].trouble
 
 
@@ -89,7 +89,7 @@ def test_what_only_administrators_may_know_is_left_out() -> None:
 def test_with_nobody_there_those_that_are_named_are_away() -> None:
     """Nothing is raised."""
     seen = _seen(Members(away=tuple(_IDS)), "etcd://a,b")
-    assert {one.standing for one in seen.values()} == {Standing.GONE}
+    assert {one.standing for one in seen.values()} == {MemberStanding.GONE}
 
 
 def test_members_without_a_vote_or_a_start_are_told_apart() -> None:
@@ -100,4 +100,4 @@ def test_members_without_a_vote_or_a_start_are_told_apart() -> None:
     seen = _seen(members, "etcd://a,b,c")
     assert seen["c:2379"].is_learner
     assert not seen["a:2379"].is_learner
-    assert seen["member ff"].standing is Standing.GONE
+    assert seen["member ff"].standing is MemberStanding.GONE

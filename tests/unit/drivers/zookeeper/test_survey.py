@@ -5,14 +5,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from fencehold.drivers.zookeeper.address import Ensemble
-from fencehold.drivers.zookeeper.survey import Seen, survey
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.survey import ZookeeperServerStatus, survey
 
 _LEADER = "Zookeeper version: 3.8.0\nLatency min/avg/max: 0/0.5/3\nMode: leader\nNode count: 5\n"
 _REFUSED = "srvr is not executed because it is not in the whitelist.\n"
 
 
-async def _seen(stack: AsyncExitStack, answers: list[str | None], within_s: float) -> list[Seen]:
+async def _seen(stack: AsyncExitStack, answers: list[str | None], within_s: float) -> list[ZookeeperServerStatus]:
     """Survey servers that give these answers; None says nothing at all."""
     hosts = []
     for answer in answers:
@@ -31,7 +31,7 @@ async def _seen(stack: AsyncExitStack, answers: list[str | None], within_s: floa
 
         server = await stack.enter_async_context(await asyncio.start_server(speak, "127.0.0.1", 0))
         hosts.append(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    return await survey(Ensemble(tuple(hosts), "/root"), within_s)
+    return await survey(ZookeeperAddress(tuple(hosts), "/root"), within_s)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_one_that_is_silent_or_gone_holds_up_no_other() -> None:
             quiet, well = await _seen(stack, [None, _LEADER], 0.8)
             assert (quiet.is_up, quiet.trouble) == (False, "no answer")
             assert well.is_up
-        (gone,) = await survey(Ensemble(("127.0.0.1:1",), "/root"), 5.0)
+        (gone,) = await survey(ZookeeperAddress(("127.0.0.1:1",), "/root"), 5.0)
         assert not gone.is_up
         assert "refused" in gone.trouble.lower()
 

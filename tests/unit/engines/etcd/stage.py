@@ -4,18 +4,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
-from fencehold.drivers.etcd.cluster import Cluster
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.drivers.etcd.client import EtcdClient
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.member import Connect
-from fencehold.engines.etcd import Bounds, EtcdJournal
-from fencehold.engines.etcd.keys import Keys
+from fencehold.engines.etcd import EtcdBounds, EtcdJournal
+from fencehold.engines.etcd.layout import JournalKeys
 from fencehold.types import Epoch
 
 
 @asynccontextmanager
 async def leading(
-    address: Address, *, bounds: Bounds | None = None, connect: Connect = Channel
+    address: EtcdAddress, *, bounds: EtcdBounds | None = None, connect: Connect = Channel
 ) -> AsyncIterator[tuple[EtcdJournal, Epoch]]:
     """A handle that leads."""
     journal = EtcdJournal(address, bounds=bounds, connect=connect)
@@ -27,16 +27,16 @@ async def leading(
 
 
 @asynccontextmanager
-async def raw(address: Address) -> AsyncIterator[tuple[Cluster, Keys]]:
+async def raw(address: EtcdAddress) -> AsyncIterator[tuple[EtcdClient, JournalKeys]]:
     """The keys of a journal, to look at and to spoil."""
-    cluster = Cluster(address, Bounds())
+    cluster = EtcdClient(address, EtcdBounds())
     try:
-        yield cluster, Keys(address.prefix)
+        yield cluster, JournalKeys(address.prefix)
     finally:
         await cluster.close()
 
 
-async def keys_under(address: Address, name: str) -> list[str]:
+async def keys_under(address: EtcdAddress, name: str) -> list[str]:
     """All keys below the prefix that begin with a name, without the prefix."""
     start = (address.prefix + name).encode()
     async with raw(address) as (cluster, _):

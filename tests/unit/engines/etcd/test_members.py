@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from fencehold.drivers.etcd.address import Address
-from fencehold.engines.etcd import Bounds, EtcdJournal
+from fencehold.drivers.etcd.address import EtcdAddress
+from fencehold.engines.etcd import EtcdBounds, EtcdJournal
 from fencehold.errors import Unavailable
 from fencehold.types import Position
 from rig.etcd import EtcdCluster
@@ -43,15 +43,15 @@ async def refused(journal: EtcdJournal) -> None:
 
 def test_an_etcd_that_is_not_there_is_told_at_once() -> None:
     """Refused connections leave nothing to wait for, so the deadline is not waited for."""
-    patient = Bounds(call_s=1_000, try_s=1_000)
-    run(refused(EtcdJournal(Address((dead_endpoint(), dead_endpoint())), bounds=patient)))
+    patient = EtcdBounds(call_s=1_000, try_s=1_000)
+    run(refused(EtcdJournal(EtcdAddress((dead_endpoint(), dead_endpoint())), bounds=patient)))
 
 
 def test_an_etcd_that_says_nothing_is_told_within_the_deadline() -> None:
     """Something that accepts connections and never answers is given up."""
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
         endpoint = f"127.0.0.1:{mute.getsockname()[1]}"
-        run(refused(EtcdJournal(Address((endpoint,)), bounds=Bounds(call_s=0.2, try_s=0.1))))
+        run(refused(EtcdJournal(EtcdAddress((endpoint,)), bounds=EtcdBounds(call_s=0.2, try_s=0.1))))
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.drivers.etcd.address import parse
-from fencehold.drivers.etcd.storage import Storage, quota_in, quota_of
+from fencehold.drivers.etcd.address import LOCKS, EtcdAddress
+from fencehold.drivers.etcd.survey import MemberStorage, quota_in, quota_of
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.room import DEFAULT_QUOTA_BYTES, room_of
 from fencehold.errors import OutcomeUnknown, UsageError
@@ -17,9 +17,9 @@ from tests.contract.harness import leading, opened, run
 MIB = 1 << 20
 
 
-def _member(size: int, in_use: int, quota: int | None, *, has_alarm: bool = False) -> Storage:
+def _member(size: int, in_use: int, quota: int | None, *, has_alarm: bool = False) -> MemberStorage:
     quota_bytes = None if quota is None else quota * MIB
-    return Storage("m:2379", size * MIB, in_use * MIB, quota_bytes, has_alarm)
+    return MemberStorage("m:2379", size * MIB, in_use * MIB, quota_bytes, has_alarm)
 
 
 def test_the_fullest_member_and_the_smallest_quota_count() -> None:
@@ -71,13 +71,13 @@ def test_the_quota_is_read_from_the_metrics(page: bytes, quota: int | None) -> N
 
 def test_a_bound_in_the_url_is_a_number_of_bytes() -> None:
     """Of a journal; a lock in etcd has no room to watch."""
-    assert parse("etcd://h/p?room_bytes=1000").room_bytes == 1000
-    assert parse("etcd://h/p").room_bytes is None
+    assert EtcdAddress.parse("etcd://h/p?room_bytes=1000").room_bytes == 1000
+    assert EtcdAddress.parse("etcd://h/p").room_bytes is None
     for text in ("0", "1GB", "-1", ""):
         with pytest.raises(UsageError, match="room_bytes= is a number of bytes above 0"):
-            parse(f"etcd://h/p?room_bytes={text}")
-    with pytest.raises(UsageError, match="unknown option"):
-        parse("etcd://h/p?room_bytes=1000", compacts=False)
+            EtcdAddress.parse(f"etcd://h/p?room_bytes={text}")
+    with pytest.raises(UsageError, match="unknown option room_bytes="):
+        EtcdAddress.parse("etcd://h/p?room_bytes=1000", LOCKS)
 
 
 def test_nobody_who_listens_is_nobody_who_tells() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fencehold.drivers.etcd import messages
-from fencehold.drivers.etcd.address import Address
+from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.engines.etcd import EtcdJournal
 from fencehold.engines.etcd.snapshots import CHUNK_BYTES
 from fencehold.errors import Damaged, UsageError
@@ -21,14 +21,14 @@ from tests.unit.engines.etcd.stage import keys_under, leading, raw
 pytestmark = pytest.mark.slow
 
 
-async def found(address: Address) -> Opened:
+async def found(address: EtcdAddress) -> Opened:
     journal = EtcdJournal(address)
     opened_ = await journal.open()
     await journal.close()
     return opened_
 
 
-async def chunks_of(address: Address) -> dict[int, int]:
+async def chunks_of(address: EtcdAddress) -> dict[int, int]:
     """How many chunks are stored, by the position of their snapshot."""
     counts: dict[int, int] = {}
     for key in await keys_under(address, "snapshots/"):
@@ -162,10 +162,10 @@ def test_what_was_spoiled_is_damage(damage: str) -> None:
             await journal.save(Position(10), [b"state"])
         await spoil(address)
         with pytest.raises(Damaged):
-            async with opened(EtcdJournal(address)) as journal:
-                await read_all(journal, 10)
+            async with opened(EtcdJournal(address)) as spoiled:
+                await read_all(spoiled, 10)
 
-    async def spoil(address: Address) -> None:
+    async def spoil(address: EtcdAddress) -> None:
         async with raw(address) as (cluster, keys):
             pointer = (await cluster.read(messages.RangeRequest(key=keys.snapshot))).kvs[0].value
             chunk = keys.chunk(msgspec.json.decode(pointer)["name"], 0)

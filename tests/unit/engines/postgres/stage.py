@@ -7,19 +7,19 @@ from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
 
-from fencehold.engines.postgres import Bounds, PostgresJournal
-from fencehold.engines.postgres.address import parse
+from fencehold.engines.postgres import PostgresBounds, PostgresJournal
+from fencehold.engines.postgres.address import PostgresJournalAddress
 from tests.contract.engines.postgres import BOUNDS, server
 
-SHORT = Bounds(append_s=0.5, aside_s=1.0)
+SHORT = PostgresBounds(append_s=0.5, side_s=1.0)
 """For tests in which time is to run out."""
-LONG = Bounds(append_s=20.0, aside_s=20.0)
+LONG = PostgresBounds(append_s=20.0, side_s=20.0)
 """For tests in which statements wait for one another, and time is not to run out."""
 
 
-def journal_at(schema: str, *, bounds: Bounds = BOUNDS, **where: str) -> PostgresJournal:
+def journal_at(schema: str, *, bounds: PostgresBounds = BOUNDS, **where: str) -> PostgresJournal:
     """A handle on the journal there, not opened yet."""
-    return PostgresJournal(parse(server().url(schema, **where)), bounds=bounds)
+    return PostgresJournal(PostgresJournalAddress.parse(server().url(schema, **where)), bounds=bounds)
 
 
 @asynccontextmanager
@@ -50,9 +50,10 @@ class Valve:
         """Set when a request was held back."""
         self._held: list[tuple[asyncio.StreamWriter, bytes]] = []
         self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Valve":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
         return self
@@ -64,6 +65,9 @@ class Valve:
         for writer in self._writers:
             with suppress(OSError):
                 await writer.wait_closed()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
     async def release(self) -> None:
@@ -72,6 +76,9 @@ class Valve:
             writer.write(data)
             await writer.drain()
         self._held.clear()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.append(asyncio.create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

@@ -2,8 +2,9 @@
 
 import pytest
 
+from fencehold.drivers.postgres.connection import shown
 from fencehold.engines.postgres import PostgresJournal
-from fencehold.engines.postgres.address import parse, shown
+from fencehold.engines.postgres.address import PostgresJournalAddress
 from fencehold.errors import UsageError
 
 
@@ -23,7 +24,7 @@ def test_a_url_names_servers_a_database_and_a_schema(
     url: str, hosts: list[str], database: str | None, schema: str
 ) -> None:
     """All that libpq takes is taken, several servers too; the schema has a default."""
-    address = parse(url)
+    address = PostgresJournalAddress.parse(url)
     assert [shown(host) for host in address.hosts] == hosts
     assert {host.get("dbname") for host in address.hosts} == {database}
     assert address.schema == schema
@@ -31,7 +32,7 @@ def test_a_url_names_servers_a_database_and_a_schema(
 
 def test_our_options_are_ours_and_the_others_are_libpqs() -> None:
     """libpq never sees our options, and is given its own; which server takes writes is ours to find out."""
-    address = parse(
+    address = PostgresJournalAddress.parse(
         "postgresql://a,b/x?schema=s&unsafe=fsync,asynchronous&synchronous_commit=remote_apply&room_bytes=1000"
         "&sslmode=verify-full&application_name=n&target_session_attrs=any&tcp_user_timeout=7"
     )
@@ -49,8 +50,12 @@ def test_our_options_are_ours_and_the_others_are_libpqs() -> None:
 def test_a_password_is_never_shown(where: str) -> None:
     """A password may have any character, and is in no text made of the address or the journal."""
     url = f"postgresql://{where}"
-    assert {host["password"] for host in parse(url).hosts} == {"s3cr@t/?"}
-    for text in (str(parse(url)), repr(parse(url)), repr(PostgresJournal.from_url(url))):
+    assert {host["password"] for host in PostgresJournalAddress.parse(url).hosts} == {"s3cr@t/?"}
+    for text in (
+        str(PostgresJournalAddress.parse(url)),
+        repr(PostgresJournalAddress.parse(url)),
+        repr(PostgresJournal.from_url(url)),
+    ):
         assert "s3cr" not in text
         assert "postgresql://a,b/locks?schema=fencehold" in text
 
@@ -82,5 +87,5 @@ def test_a_password_is_never_shown(where: str) -> None:
 def test_a_url_that_means_nothing_is_refused(url: str) -> None:
     """What is wrong is said at once, and a password, also one in a wrong place, is not repeated."""
     with pytest.raises(UsageError) as refused:
-        parse(url)
+        PostgresJournalAddress.parse(url)
     assert "s3cret" not in str(refused.value)

@@ -8,8 +8,8 @@ import pytest
 import trustme
 import uvloop
 
-from fencehold.engines.postgres.address import parse
-from fencehold.engines.postgres.link import Link
+from fencehold.engines.postgres.address import PostgresJournalAddress
+from fencehold.engines.postgres.journal import connection_to
 from fencehold.errors import Damaged, OutcomeUnknown, Unavailable
 from fencehold.types import Position
 from tests.contract.engines.postgres import fresh_schema, server
@@ -54,14 +54,14 @@ def test_tls_is_taken_and_the_server_is_known_by_its_certificate(authority: Path
         with pytest.raises(Unavailable, match="certificate"):
             await journal_at(schema, sslmode="verify-full", sslrootcert=str(stranger)).open()
         url = server().url(schema, sslmode="verify-full", sslrootcert=str(authority))
-        link = Link(parse(url), statement_timeout_s=5)
+        connection = connection_to(PostgresJournalAddress.parse(url), statement_timeout_s=5)
         until = asyncio.get_running_loop().time() + 10
         question = "SELECT pid, ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-        told = [await link.ask(question, until=until) for _ in range(5)]
+        told = [await connection.ask(question, until=until) for _ in range(5)]
         assert told == [told[0]] * 5
         assert told[0][0][1] is True
-        link.hang_up()
-        await link.end()
+        connection.cut()
+        await connection.end()
 
     run(work())
 

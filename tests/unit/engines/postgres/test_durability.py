@@ -7,9 +7,9 @@ from typing import LiteralString
 
 import pytest
 
-from fencehold.engines.postgres import Bounds, PostgresJournal
-from fencehold.engines.postgres.address import parse
-from fencehold.engines.postgres.link import Link
+from fencehold.engines.postgres import PostgresBounds, PostgresJournal
+from fencehold.engines.postgres.address import PostgresJournalAddress
+from fencehold.engines.postgres.journal import connection_to
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.types import Position
 from rig.postgres import Postgres, reachable_folder
@@ -85,12 +85,12 @@ def test_commits_wait_for_the_disk_whatever_the_default(asked: str) -> None:
     """Neither the server's nor the user's default is relied upon."""
 
     async def work() -> None:
-        address = parse(server().url(fresh_schema(), synchronous_commit=asked))
-        link = Link(address, statement_timeout_s=5)
+        address = PostgresJournalAddress.parse(server().url(fresh_schema(), synchronous_commit=asked))
+        connection = connection_to(address, statement_timeout_s=5)
         until = asyncio.get_running_loop().time() + 10
-        assert await link.ask("SHOW synchronous_commit", until=until) == [(asked,)]
-        link.hang_up()
-        await link.end()
+        assert await connection.ask("SHOW synchronous_commit", until=until) == [(asked,)]
+        connection.cut()
+        await connection.end()
 
     server().sql("ALTER ROLE fencehold SET synchronous_commit = off")
     try:
@@ -108,7 +108,7 @@ def test_without_the_synchronous_standby_nothing_is_acknowledged(
 
     async def work() -> None:
         schema = fresh_schema()
-        async with leading(journal_at(schema, bounds=Bounds(append_s=2.0))) as (journal, epoch):
+        async with leading(journal_at(schema, bounds=PostgresBounds(append_s=2.0))) as (journal, epoch):
             records = await fill(journal, epoch, range(1, 4))
             standbys("nobody")
             appending = asyncio.ensure_future(journal.append(entry(4), epoch=epoch, position=Position(4)))
@@ -135,8 +135,11 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(pair: tuple[Pos
     async def work() -> None:
         with pytest.raises(Unavailable, match="standby"):
             await PostgresJournal.from_url(standby.url()).open()
-        journal = PostgresJournal(parse(url), bounds=LONG)
-        async with leading(journal) as (_, epoch), opened(PostgresJournal(parse(url), bounds=LONG)) as other:
+        journal = PostgresJournal(PostgresJournalAddress.parse(url), bounds=LONG)
+        async with (
+            leading(journal) as (_, epoch),
+            opened(PostgresJournal(PostgresJournalAddress.parse(url), bounds=LONG)) as other,
+        ):
             tail = aiter(other.tail(Position(0)))
             records = await fill(journal, epoch, range(1, 51))
             assert [await anext(tail) for _ in range(50)] == records

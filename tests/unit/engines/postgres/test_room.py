@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from fencehold.engines.postgres import PostgresJournal
-from fencehold.engines.postgres.aside import Aside
-from fencehold.engines.postgres.failures import Unanswered
+from fencehold.engines.postgres.queries import Queries, Unanswered
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.journal.port import Snapshot
 from fencehold.types import Position
@@ -137,11 +136,11 @@ def test_a_snapshot_that_was_overtaken_does_not_stand() -> None:
 
 def test_a_publication_that_was_not_answered_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Either snapshot may stand then, so nothing of the new one is deleted: here it does stand, whole."""
-    ask = Aside.ask
+    ask = Queries.ask
 
-    async def unanswered(aside: Aside, statement: str, *params: int | bytes) -> list[Any]:
-        rows = await ask(aside, statement, *params)
-        if statement == aside.statements.publish:
+    async def unanswered(queries: Queries, statement: str, *params: int | bytes) -> list[Any]:
+        rows = await ask(queries, statement, *params)
+        if statement == queries.statements.publish:
             raise Unanswered("lost")
         return rows
 
@@ -150,7 +149,7 @@ def test_a_publication_that_was_not_answered_is_unknown(monkeypatch: pytest.Monk
         async with leading(journal_at(schema)) as (journal, epoch):
             await fill(journal, epoch, range(1, 6))
             await journal.save(Position(2), [b"older"])
-            monkeypatch.setattr(Aside, "ask", unanswered)
+            monkeypatch.setattr(Queries, "ask", unanswered)
             with pytest.raises(OutcomeUnknown):
                 await journal.save(Position(4), [b"newer"])
             monkeypatch.undo()

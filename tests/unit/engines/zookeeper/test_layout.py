@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencehold.drivers.zookeeper.kazoo_client import ZookeeperAnswer
 from fencehold.engines.zookeeper.layout import (
     BUCKET,
     STUB,
@@ -19,7 +20,6 @@ from fencehold.engines.zookeeper.layout import (
     record,
     snapshot_name,
 )
-from fencehold.engines.zookeeper.link import Answer
 from fencehold.errors import Damaged, Trimmed
 from fencehold.journal.port import Record
 from fencehold.types import Epoch, Position
@@ -64,12 +64,12 @@ def test_a_pointer_is_read_back_or_refused() -> None:
     """Nothing saved is no pointer; a value that is none, or a node that is missing, is damage."""
     pointer = Pointer(7, "0000000003-token", 2, 300, 12345)
     stat = SimpleNamespace(version=3)
-    seen = pointed(Answer((pointer.encode(), stat)))
+    seen = pointed(ZookeeperAnswer((pointer.encode(), stat)))
     assert (seen.version, seen.pointer, seen.position) == (3, pointer, 7)
-    empty = pointed(Answer((b"", stat)))
+    empty = pointed(ZookeeperAnswer((b"", stat)))
     assert (empty.pointer, empty.position) == (None, 0)
     with pytest.raises(Damaged):
-        pointed(Answer((b"{}", stat)))
+        pointed(ZookeeperAnswer((b"{}", stat)))
 
 
 def test_a_snapshot_says_its_generation() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from fencehold.engines.zookeeper import Address, ZookeeperJournal
-from fencehold.engines.zookeeper.link import Answer, Link, Lost
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.drivers.zookeeper.client import AnswerLost, ZookeeperClient
+from fencehold.drivers.zookeeper.kazoo_client import ZookeeperAnswer
+from fencehold.engines.zookeeper import ZookeeperJournal
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.types import Position
 from rig.processes import free_port
@@ -22,9 +24,9 @@ from tests.unit.engines.zookeeper.valve import Valve, behind, unlinked, until, v
 pytestmark = pytest.mark.slow
 
 
-def link_of(journal: ZookeeperJournal) -> Link:
+def link_of(journal: ZookeeperJournal) -> ZookeeperClient:
     assert journal._running is not None
-    return journal._running.link
+    return journal._running.client
 
 
 def end(session: Any) -> None:
@@ -47,7 +49,7 @@ async def expired(front: Valve, journal: ZookeeperJournal) -> None:
     await link.ready(link.deadline_at(20))
 
 
-async def replaced(link: Link, client: object) -> None:
+async def replaced(link: ZookeeperClient, client: object) -> None:
     async def is_replaced() -> bool:
         return link._client is not client
 
@@ -95,10 +97,10 @@ def test_what_a_client_says_after_its_session_has_ended_is_not_heard() -> None:
     """It may come from a server that is behind: it is as good as no answer."""
 
     async def work() -> None:
-        link = Link(Address((f"127.0.0.1:{free_port()}",)), session_timeout_s=6)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        link = ZookeeperClient(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), session_timeout_s=6)
+        future: asyncio.Future[ZookeeperAnswer] = asyncio.get_running_loop().create_future()
         link._settle(object(), future, SimpleNamespace(exception=None, value="old news"))
-        assert isinstance((await future).error, Lost)
+        assert isinstance((await future).error, AnswerLost)
         await link.stop()
 
     run(work())
@@ -167,7 +169,9 @@ def test_closing_does_not_wait_for_a_server_that_is_silent() -> None:
     async def work() -> None:
         silent = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
         port = silent.sockets[0].getsockname()[1]
-        journal = ZookeeperJournal(Address((f"127.0.0.1:{port}",)), append_timeout_s=0.2, session_timeout_s=60)
+        journal = ZookeeperJournal(
+            ZookeeperAddress((f"127.0.0.1:{port}",)), append_timeout_s=0.2, session_timeout_s=60
+        )
         with pytest.raises(Unavailable):
             await journal.open()
         assert not threads_of_kazoo()
@@ -183,7 +187,7 @@ def test_an_ensemble_out_of_reach_is_unavailable_and_may_be_opened_later() -> No
     """Nobody listens there: opening says so, leaves nothing behind, and can be tried again."""
 
     async def work() -> None:
-        journal = ZookeeperJournal(Address((f"127.0.0.1:{free_port()}",)), append_timeout_s=0.2)
+        journal = ZookeeperJournal(ZookeeperAddress((f"127.0.0.1:{free_port()}",)), append_timeout_s=0.2)
         for _ in range(2):
             with pytest.raises(Unavailable, match="no server answered in time"):
                 await journal.open()
@@ -207,7 +211,7 @@ def test_kazoo_says_nothing_unless_asked(
     run(work(fresh_root()))
     assert capfd.readouterr() == ("", "")
     assert caplog.records == []
-    with caplog.at_level(logging.DEBUG, logger="fencehold.engines.zookeeper.kazoo"):
+    with caplog.at_level(logging.DEBUG, logger="fencehold.drivers.zookeeper.kazoo"):
         run(work(fresh_root()))
     assert {record.levelno for record in caplog.records} == {logging.INFO, logging.WARNING}
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from fencehold.engines.zookeeper import Address, ZookeeperJournal
+from fencehold.drivers.zookeeper.address import ZookeeperAddress
+from fencehold.engines.zookeeper import ZookeeperJournal
 from tests.contract.engines.zookeeper import PATIENCE_S, ensemble
 
 MULTI = 14
@@ -46,9 +47,9 @@ class Valve:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
-    def address(self, root: str) -> Address:
+    def address(self, root: str) -> ZookeeperAddress:
         assert self._server is not None
-        return Address((f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}",), root)
+        return ZookeeperAddress((f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}",), root)
 
     def lose_request(self, kind: int = MULTI, meanwhile: Meanwhile = _nothing, skip: int = 0) -> None:
         """Let the next request of this kind never arrive, after some that do; do something else meanwhile."""
@@ -202,7 +203,7 @@ async def unlinked(journal: ZookeeperJournal) -> None:
 
     async def is_unlinked() -> bool:
         try:
-            await running.link.ready(0)
+            await running.client.ready(0)
         except TimeoutError:
             return True
         return False

@@ -2,6 +2,6 @@
 
 An append is one small call, and everybody waits for it, so what a call costs here is what an acquire costs;
 decision 9 has the figures. `frames` says how HTTP/2 looks, `status` how calls end, `conversation` is the law, fed
-with bytes and asked for bytes; `dial` connects a socket, `line` is a conversation with a socket and a clock, and
-`channel` has the verbs of services.
+with bytes and asked for bytes; `connection` is a conversation with a socket and a clock, and `channel` has the
+verbs of services.
 """

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.drivers.etcd.http2 import dial
+from fencehold.drivers.etcd.http2 import connection
+from fencehold.drivers.etcd.http2.connection import Http2Connection, KeepAlivePace
 from fencehold.drivers.etcd.http2.conversation import Stream
 from fencehold.drivers.etcd.http2.frames import Metadata, request_block
-from fencehold.drivers.etcd.http2.line import Line, Pace
 from fencehold.drivers.etcd.http2.status import CallFailed, Code, Status, failed
 
 _CONNECT_S = 5.0
@@ -29,12 +29,12 @@ class Channel:
         self._endpoint = endpoint
         self._context = context
         self._scheme = "http" if context is None else "https"
-        self._line: Line | None = None
-        self._ending: set[Line] = set()
+        self._line: Http2Connection | None = None
+        self._ending: set[Http2Connection] = set()
         """Lines that take no new calls, with calls under way."""
-        self._connecting: asyncio.Task[Line] | None = None
+        self._connecting: asyncio.Task[Http2Connection] | None = None
         self._is_closed = False
-        self._pace = Pace()
+        self._pace = KeepAlivePace()
 
     def unary_unary(
         self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any
@@ -81,7 +81,7 @@ class Channel:
         timeout_ms = 0 if timeout_s is None else max(1, round(timeout_s * 1000))
         return request_block(self._scheme, self._endpoint, path, timeout_ms, tuple(metadata))
 
-    async def connected(self, until: float | None) -> Line:
+    async def connected(self, until: float | None) -> Http2Connection:
         """A line that calls may begin on.
 
         Raises:
@@ -105,14 +105,14 @@ class Channel:
             raise CallFailed(Code.UNAVAILABLE, f"{self._endpoint}: it hung up", is_sent=False)
         return line
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> Http2Connection:
         loop = asyncio.get_running_loop()
         named = {} if self._context is None else {"ssl": self._context, "server_hostname": self._host}
         line = None
         try:
             async with asyncio.timeout(_CONNECT_S):
-                sock = await dial.connect(self._host, self._port)
-                _, line = await loop.create_connection(lambda: Line(self._pace), sock=sock, **named)  # type: ignore[call-overload]
+                sock = await connection.connect(self._host, self._port)
+                _, line = await loop.create_connection(lambda: Http2Connection(self._pace), sock=sock, **named)  # type: ignore[call-overload]
                 await line.greeted()
                 return line  # type: ignore[no-any-return]
         except (OSError, UnicodeError, CallFailed, asyncio.CancelledError) as error:
@@ -122,7 +122,7 @@ class Channel:
                 raise
             raise CallFailed(Code.UNAVAILABLE, f"{self._endpoint}: {_why(error)}", is_sent=False) from error
 
-    def _on_connected(self, task: "asyncio.Task[Line]") -> None:
+    def _on_connected(self, task: "asyncio.Task[Http2Connection]") -> None:
         if self._connecting is task:
             self._connecting = None
         if not task.cancelled() and task.exception() is None:
@@ -139,7 +139,7 @@ class Talk:
         self._serialize = write
         self._deserialize = read
         self._until = until
-        self._line: Line | None = None
+        self._line: Http2Connection | None = None
         self._stream: Stream | None = None
         self._heard_before = 0
         """What the line had heard when something was last said."""
@@ -208,7 +208,7 @@ class Talk:
         self._status = status
         self._news.set()
 
-    async def _begun(self) -> tuple[Line, Stream]:
+    async def _begun(self) -> tuple[Http2Connection, Stream]:
         async with self._beginning:
             if self._line is None or self._stream is None:
                 line = await self._channel.connected(self._until)

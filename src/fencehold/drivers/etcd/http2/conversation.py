@@ -1,6 +1,6 @@
 """The law of one connection: streams, windows and endings, fed with bytes and asked for bytes.
 
-1.  *A stream ends once*, with a status; whoever asked is told at once, from within `feed`.
+1.  *A stream ends once*, with a status; the caller is told at once, from within `feed`.
 2.  *Was it sent?* A stream whose beginning was never taken to be written, that the other side refused, or that it
     says it has not looked at, certainly did nothing. Of every other one that breaks nobody knows.
 3.  *No more is sent than the other side has room for*: what does not fit waits in its stream until it has.
@@ -15,7 +15,7 @@ from collections import deque
 from typing import Protocol
 
 from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2.frames import Broken, Cause, Farewell, Frame
+from fencehold.drivers.etcd.http2.frames import Broken, Cause, Frame, GoAway
 from fencehold.drivers.etcd.http2.status import Code, Status, status_in
 
 MESSAGE_BYTES_MAX = 16 << 20
@@ -116,7 +116,7 @@ class Conversation:
         return not self._streams and not self._waiting
 
     def take(self) -> bytes:
-        """What is to be written now. Whoever takes it writes it: from then on it counts as sent."""
+        """What is to be written now. The caller writes it: from then on it counts as sent."""
         out, self._out = self._out, []
         self._next_untaken = self._next
         return b"".join(out)
@@ -168,7 +168,7 @@ class Conversation:
         self._out.append(frames.frame(frames.PING, payload=bytes(8)))
 
     def end(self, code: Code, why: str) -> None:
-        """The connection is no more: whoever asked is told."""
+        """The connection is no more: all who asked are told."""
         self.retire()
         streams, self._streams = self._streams, {}
         for stream in streams.values():
@@ -397,7 +397,7 @@ class Conversation:
         stream.receiver.on_end(Status(code, why, is_sent=not is_refused))
         self._begin_waiting()
 
-    def _on_goaway(self, said: Farewell) -> None:
+    def _on_goaway(self, said: GoAway) -> None:
         self.is_too_many_pings = said.cause == Cause.ENHANCE_YOUR_CALM and said.words == _TOO_MANY_PINGS
         words = said.words[:_WORDS_MAX].decode("ascii", "backslashreplace")
         self.farewell = ": ".join(filter(None, [frames.cause_name(said.cause) if said.cause else "", words]))

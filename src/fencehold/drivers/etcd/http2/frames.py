@@ -164,7 +164,7 @@ def cause_name(number: int) -> str:
     return Cause(number).name if number in _CAUSES else f"cause {number}"
 
 
-class Farewell(NamedTuple):
+class GoAway(NamedTuple):
     """What a GOAWAY says."""
 
     last: int
@@ -178,9 +178,9 @@ def goaway(cause: Cause) -> bytes:
     return frame(GOAWAY, payload=_GOAWAY.pack(0, cause))
 
 
-def goaway_in(payload: bytes) -> Farewell:
+def goaway_in(payload: bytes) -> GoAway:
     last, cause = _GOAWAY.unpack_from(payload)
-    return Farewell(last & _31_BITS, cause, payload[_GOAWAY.size :])
+    return GoAway(last & _31_BITS, cause, payload[_GOAWAY.size :])
 
 
 def numbered(kind: int, stream: int, number: int) -> bytes:

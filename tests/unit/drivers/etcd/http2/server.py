@@ -27,6 +27,8 @@ class Server:
         """Said instead of HTTP/2, with a hang-up after it."""
         self.news = asyncio.Event()
         self.endpoint = ""
+        self.tasks: list[asyncio.Task[None]] = []
+        """One for each connection."""
 
     async def until(self, is_so: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
@@ -74,7 +76,11 @@ class Server:
 @asynccontextmanager
 async def serving(server: Server | None = None) -> AsyncIterator[tuple[Any, Channel]]:
     server = server or Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.tasks.append(asyncio.create_task(server.serve(reader, writer)))
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
     server.endpoint = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     channel = Channel(server.endpoint)
     try:
@@ -84,6 +90,9 @@ async def serving(server: Server | None = None) -> AsyncIterator[tuple[Any, Chan
         for writer in server.writers:
             writer.close()
         listening.close()
+        for task in server.tasks:
+            task.cancel()
+        await asyncio.gather(*server.tasks, return_exceptions=True)
 
 
 def call(channel: Channel, data: bytes = b"hello", **words: Any) -> Any:

@@ -9,8 +9,8 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, DataReceived, Event, PingReceived, RequestReceived, StreamReset
 
+from fencehold.drivers.etcd.http2 import connection as lines
 from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2 import line as lines
 from fencehold.drivers.etcd.http2.channel import Channel
 from fencehold.drivers.etcd.http2.frames import message
 from fencehold.drivers.etcd.http2.status import CallFailed, Code
@@ -476,7 +476,7 @@ def test_who_is_asked_too_often_is_asked_half_as_often(run: Any, monkeypatch: py
 
 def test_there_is_an_end_to_asking_less_often() -> None:
     """A server that is never content must not make a dead connection go unnoticed for ever."""
-    pace = lines.Pace()
+    pace = lines.KeepAlivePace()
     for _ in range(100):
         pace.slow_down()
     assert pace.silence_s == 320.0

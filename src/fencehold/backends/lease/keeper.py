@@ -1,0 +1,278 @@
+"""The leases a client has on a backend: renewed while it lives, extended when it asks, lost when they are gone.
+
+1. *A lease that is kept alive is renewed when a third of its ttl has passed*, many at once. A renewal that fails
+   is tried again until the trust is over; a lease that is not there any more is lost at once, and never taken
+   anew.
+2. *One at a time.* No extension overtakes a renewal, or the later of them might not be the one that counts. After
+   a renewal whose outcome is unknown, which may come about yet, nothing is trusted for longer than it would give.
+3. *A lease is lost when its trust is over*, also if nobody looks and the backend hangs: a timer sees to it.
+4. A lease that was lost or released is not found here any more.
+5. A lease that was granted to another thread is looked after from the next heartbeat on. Timers are the loop's:
+   other threads add leases and remove them, but cancel nothing.
+6. *No record ends before its least time*, however short the lease is to be: it stays, and nobody trusts it.
+7. A child process inherits no lease: all of its parent's are lost there, and nobody is told.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from typing import cast
+from weakref import WeakSet
+
+from fencehold.backends.lease.store import LeaseStore, Taken
+from fencehold.backends.port import Ask, Lease, Settings
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.locks.clock import Clock
+from fencehold.locks.trust import CLOSED, Trust, margin
+
+_LOG = logging.getLogger("fencehold")
+_BEATS_PER_TTL = 12
+_LEAST_S = 0.001
+"""The shortest that a record lasts."""
+_GONE = "it had expired, or was taken away"
+_EARLY_S = 0.001
+"""A timer that fires that much too early has fired in time."""
+_ABSENT = object()
+
+
+class LeaseKeeper:
+    """The leases of one client on one store."""
+
+    def __init__(self, store: LeaseStore, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._ttl = settings.ttl
+        self.clock = clock
+        self.leases = LeaseSet(clock)
+        self._renewing = asyncio.Lock()
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._arming: asyncio.TimerHandle | None = None
+
+    def leased(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
+        """The lease that was asked for then; None if it came so late that it is worth nothing."""
+        trust = Trust(ttl, ttl)
+        trust.attached = True
+        trust.end = sent_at + (ttl - margin(ttl) if taken.validity is None else taken.validity)
+        lease = Lease(ask, taken.fence, trust, ttl)
+        if ask.terms.at_least:
+            lease.least_until = self.clock() + ask.terms.at_least
+        if lease.safe_for(self.clock()) <= 0:
+            lease.lose("it came too late")
+            return None
+        return lease
+
+    def take(self, lease: Lease) -> None:
+        """Look after a lease from now on."""
+        if not lease.ending:
+            self.leases.add(lease)
+        if lease.is_kept and self._heartbeat is None:
+            self._heartbeat = asyncio.create_task(self._renew_due())
+            self._arm()
+
+    def adopt(self, lease: Lease) -> bool:
+        """Look after a lease that was granted to another thread; says whether that will do with no turn of the
+        loop, or it is to be taken there, too."""
+        self.leases.adopt(lease)
+        return lease.is_kept and self._heartbeat is not None
+
+    def remove(self, lease: Lease) -> None:
+        """Look after it no longer: it is being released."""
+        self.leases.remove(lease)
+        lease.ending = "released"
+
+    def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
+        """As `remove`, by another thread; returns what the loop is to cancel."""
+        timer = self.leases.detach(lease)
+        lease.ending = "released"
+        return timer
+
+    async def extend(self, lease: Lease, ttl: float | None) -> None:
+        """Let a lease end that many seconds from now; None: have it kept alive again.
+
+        Raises: as `Backend.extend`.
+        """
+        asked_s = self._ttl if ttl is None else ttl
+        async with self._renewing:
+            await self._extend(lease, asked_s, is_kept=ttl is None)
+
+    async def expire_at_least_time(self, lease: Lease) -> bool:
+        """Let a lease that is over run out when its least time is; says whether it was there.
+
+        Raises: as `LeaseStore.renew`.
+        """
+        async with self._renewing:
+            (was_there,) = await self._store.renew([lease], max(lease.least_s(self.clock()), _LEAST_S))
+        return was_there
+
+    async def stop(self) -> list[Lease]:
+        """Keep nothing alive any more; returns what there was."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            await asyncio.gather(self._heartbeat, return_exceptions=True)
+        if self._arming is not None:
+            self._arming.cancel()
+        left = list(self.leases)
+        for lease in left:
+            self.leases.lose(lease, CLOSED)
+        return left
+
+    async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:
+        if lease.ending:
+            # Lost, or released, while something else was under way.
+            raise lease.why()
+        sent_at, before, was_kept = self.clock(), lease.trust.end, lease.is_kept
+        end = sent_at + _trusted_s(lease, asked_s)
+        # It may be less from the moment this is sent, and must not be trusted for longer.
+        lease.is_kept, lease.trust.end = False, min(before, end)
+        try:
+            (was_there,) = await self._store.renew([lease], max(asked_s, lease.least_s(sent_at)))
+        except (OutcomeUnknown, asyncio.CancelledError):
+            lease.is_kept, lease.doubted_s = was_kept, min(lease.doubted_s, asked_s)
+            self.leases.moved(lease)
+            raise
+        except FenceholdError:
+            lease.is_kept, lease.trust.end = was_kept, before
+            raise
+        if not was_there:
+            self.leases.lose(lease, f"it was gone when it was extended: {_GONE}")
+            raise lease.why()
+        lease.ttl, lease.is_kept, lease.trust.end = asked_s, is_kept, end
+        self.leases.moved(lease)
+
+    def _arm(self) -> None:
+        """By a timer of its own: a store that hangs holds up the beat, but no loss."""
+        self.leases.arm(self.clock() + self._ttl / 2)
+        self._arming = asyncio.get_running_loop().call_later(self._ttl / _BEATS_PER_TTL, self._arm)
+
+    async def _renew_due(self) -> None:
+        ttl = self._ttl
+        while True:
+            await asyncio.sleep(ttl / _BEATS_PER_TTL)
+            async with self._renewing:
+                due_before = self.clock() + ttl * (2 / 3 + 1 / _BEATS_PER_TTL)
+                due = [lease for lease in self.leases if lease.is_kept and lease.trust.end < due_before]
+                longer = [lease for lease in due if lease.least_s(self.clock()) > ttl]
+                if len(due) > len(longer):
+                    await self._renew([lease for lease in due if lease not in longer], ttl)
+                for lease in longer:
+                    await self._renew([lease], lease.least_s(self.clock()))
+
+    async def _renew(self, due: list[Lease], ttl: float) -> None:
+        sent_at = self.clock()
+        try:
+            async with asyncio.timeout(ttl / 3):
+                kept = await self._store.renew(due, ttl)
+        except Unavailable:
+            return
+        except Exception as error:
+            if not isinstance(error, FenceholdError | TimeoutError):
+                # Our own mistake, or a driver's: the others are to be renewed all the same, and it is to be seen.
+                _LOG.exception("a renewal failed in a way that was not foreseen")
+            for lease in due:
+                lease.doubted_s = min(lease.doubted_s, ttl)
+            return
+        for lease, is_there in zip(due, kept, strict=True):
+            if not lease.ending and lease.is_kept:
+                self._on_renewed(lease, sent_at + _trusted_s(lease, ttl), is_there=is_there)
+
+    def _on_renewed(self, lease: Lease, end: float, *, is_there: bool) -> None:
+        if not is_there:
+            self.leases.lose(lease, f"it was gone when it was to be renewed: {_GONE}")
+        elif lease.safe_for(self.clock()) <= 0:
+            # Somebody may have seen that it cannot be trusted any more: what was lost stays lost.
+            self.leases.lose(lease, "no renewal was answered in time")
+        else:
+            lease.trust.end = max(lease.trust.end, end)
+
+
+def _trusted_s(lease: Lease, seconds: float) -> float:
+    """For how long a lease is trusted that was told to last so long."""
+    lasting_s = min(seconds, lease.doubted_s)
+    return lasting_s - margin(lasting_s)
+
+
+class LeaseSet:
+    """All of one backend on one loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[Lease, asyncio.TimerHandle | None] = {}
+        _all.add(self)
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(tuple(self._timers))
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def add(self, lease: Lease) -> None:
+        """It was granted."""
+        _cancel(self._timers.get(lease))
+        self._timers[lease] = self._loop.call_later(lease.safe_for(self._clock()), self._look, lease)
+
+    def adopt(self, lease: Lease) -> None:
+        """It was granted to another thread, which may say so itself. Its timer is set by `arm`, in time."""
+        self._timers[lease] = None
+
+    def arm(self, before: float) -> None:
+        """Set the timers of those whose trust may be over before that time, and who have none."""
+        for lease in self:
+            if lease.trust.end < before and self._timers.get(lease, _ABSENT) is None:
+                self.add(lease)
+
+    def remove(self, lease: Lease) -> bool:
+        """It is being released; says whether it was there."""
+        timer = self._timers.pop(lease, _ABSENT)
+        _cancel(timer)
+        return timer is not _ABSENT
+
+    def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
+        """It is being released by another thread, which may say so itself; returns what the loop is to cancel."""
+        return self._timers.pop(lease, None)
+
+    def on_forked(self) -> None:
+        """In a child: nothing here is its own."""
+        for lease in self:
+            # Those who are to be told of losses live in the parent.
+            lease.on_lost = None
+            lease.lose("it is the parent's: a child process inherits no hold")
+
+    def moved(self, lease: Lease) -> None:
+        """Its end was moved, perhaps closer: look again then."""
+        if self.remove(lease):
+            self.add(lease)
+
+    def lose(self, lease: Lease, reason: str) -> None:
+        """It is gone."""
+        self.remove(lease)
+        lease.lose(reason)
+
+    def lose_all(self, reason: str) -> None:
+        """All are gone, with the session they lived with."""
+        for lease in self:
+            self.lose(lease, reason)
+
+    def _look(self, lease: Lease) -> None:
+        left_s = lease.safe_for(self._clock())
+        if left_s > _EARLY_S:
+            self._timers[lease] = self._loop.call_later(left_s, self._look, lease)
+        else:
+            self.lose(lease, "its ttl ran out" if not lease.is_kept else "no renewal was answered in time")
+
+
+def _cancel(timer: object) -> None:
+    # Not by its class: the timers of other loops than asyncio's own have another.
+    if timer is not None and timer is not _ABSENT:
+        cast(asyncio.TimerHandle, timer).cancel()
+
+
+_all: WeakSet[LeaseSet] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for leases in list(_all):
+        leases.on_forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,36 @@
+"""The way from a lock to what grants it: in the async client, the carrier itself."""
+
+import asyncio
+from typing import TypeAlias
+
+from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import Carrier, current_task
+from fencehold.locks.trust import Grant
+
+__all__ = ["Carrier", "Route", "Routed", "current_task", "pause", "release_soon"]
+
+Route: TypeAlias = Carrier
+
+
+class Routed:
+    """Something that asks by a route."""
+
+    __slots__ = ("_carrier", "_route")
+
+    def __init__(self, route: Route) -> None:
+        self._route = self._carrier = route
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What is guaranteed by where the names are asked for."""
+        return self._route.guarantees
+
+
+def release_soon(carrier: Carrier, grant: Grant) -> None:
+    """Release what was granted to nobody, without waiting for that."""
+    carrier.release(grant)
+
+
+async def pause(carrier: Carrier, seconds: float) -> None:
+    """Wait."""
+    await asyncio.sleep(seconds)

@@ -1,0 +1,247 @@
+"""What a client is connected to: which source serves which tier, and the carriers that are made of them.
+
+1. A tier is served by a source that gives it, or not at all: what protects state never comes from less by mistake.
+2. A rule about names outweighs what a caller says: a name that is CORRECTNESS is always that.
+3. CORRECTNESS fails closed. Only EFFICIENCY can be told to go on without a lock when its source is away.
+4. A backend that is used directly has a circuit breaker, and so has each source where there are several: one that
+   is away must not make the callers of another wait. A service that is a client's only source is asked without a
+   detour.
+5. A source is known before anything is connected to, and so are its guarantees: what it cannot give is refused
+   first. A child process makes its own carriers of the same sources.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from fencehold.backends import registry
+from fencehold.backends.carrier import DirectCarrier
+from fencehold.backends.port import Backend
+from fencehold.backends.port import Settings as BackendSettings
+from fencehold.client.aio.carriers import BreakerCarrier, ProceedCarrier, channel_of, unassured
+from fencehold.client.aio.channel import Channel
+from fencehold.client.circuit import CircuitBreaker, Pace
+from fencehold.client.config import Config
+from fencehold.client.driver import Driver
+from fencehold.client.endpoints import Rotation
+from fencehold.client.protocol.connection import Settings
+from fencehold.client.protocol.session import SessionProtocol
+from fencehold.client.rules import Rules
+from fencehold.drivers.address import SERVICE_SCHEMES, service_address, wrong_scheme
+from fencehold.errors import Unsupported, UsageError
+from fencehold.guarantees import Guarantees
+from fencehold.locks.carrier import Carrier
+from fencehold.locks.identity import session_meta
+from fencehold.types import Tier
+from fencehold.version import __version__
+
+_MEMORY = "memory"
+_MEMORY_MACHINE = "EFFICIENCY"
+"""The machine of the server whose fences begin at the time of day. It carries both tiers of `memory://`."""
+
+
+class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Where the locks of one tier, or of both, come from."""
+
+    config: Config
+    url: str
+    guarantees: Guarantees
+    tls: ssl.SSLContext | None = None
+    machine: str = ""
+    """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
+    has_breaker: bool = False
+    proceeds: bool = False
+    """Whether its callers go on without a lock when it is away."""
+
+    @property
+    def is_service(self) -> bool:
+        """Whether its carriers are channels to a service."""
+        is_bare = not self.has_breaker and not self.proceeds
+        return is_bare and _scheme(self.url) in (*SERVICE_SCHEMES, _MEMORY)
+
+    def guarded(self) -> "Source":
+        """The same with a circuit breaker."""
+        return self if self.has_breaker else msgspec.structs.replace(self, has_breaker=True)
+
+    def proceeding(self) -> "Source":
+        """The same for those who go on without a lock when it is away."""
+        less = unassured(self.guarantees)
+        return msgspec.structs.replace(self.guarded(), proceeds=True, guarantees=less)
+
+
+class Plan(NamedTuple):
+    """Which source serves which tier, and which tier a name may be asked for in."""
+
+    sources: Mapping[Tier, Source]
+    rules: Rules = Rules()
+
+    def source(self, tier: Tier) -> Source:
+        """Where a tier is served.
+
+        Raises:
+            Unsupported: nowhere; the message says what to do.
+        """
+        if tier in self.sources:
+            return self.sources[tier]
+        if tier is Tier.EFFICIENCY:
+            raise Unsupported("this client has no source for EFFICIENCY: say efficiency='redis://…' to `connect`")
+        given = _guarantees(self.sources[Tier.EFFICIENCY].config, self.sources[Tier.EFFICIENCY].url, tier)
+        if given.gives(tier):
+            raise Unsupported("this client has no source for CORRECTNESS: say correctness='…' to `connect`, too")
+        raise Unsupported(
+            f"{given.backend}:// cannot give CORRECTNESS, as it {_lack(given.linearizable)}: ask with "
+            "tier=fencehold.EFFICIENCY, or connect to what can protect state, such as fencehold://"
+        )
+
+    @property
+    def first(self) -> Source:
+        """What a client is connected to before it is used: where state is protected, if it has that."""
+        return self.sources.get(Tier.CORRECTNESS) or self.sources[Tier.EFFICIENCY]
+
+
+def plan_of(config: Config) -> Plan:
+    """The plan of a client that is configured so.
+
+    Raises:
+        UsageError: a URL makes no sense.
+        Unsupported: what is to protect state cannot; or a driver is not installed.
+    """
+    sources = _routed(config) if config.is_routed else _sources(config, config.url)
+    if config.on_unavailable == "proceed":
+        sources[Tier.EFFICIENCY] = sources[Tier.EFFICIENCY].proceeding()
+    return Plan(sources, config.rules)
+
+
+def carrier_of(source: Source) -> Carrier:
+    """A new way to a source, on the running loop. Nothing is connected to before it is used."""
+    config = source.config
+    carrier = _bare_carrier(source)
+    if source.has_breaker:
+        probe_s = config.connect_timeout
+        breaker = CircuitBreaker(config.draw, Pace(probe_s_max=2 * probe_s))
+        carrier = BreakerCarrier(carrier, breaker, probe_s)
+    if source.proceeds:
+        if (channel := channel_of(carrier)) is not None:
+            # Who can go on without waits no longer for a service that is busy than for one that is away.
+            channel.protocol.busy_s_max = config.connect_timeout
+        carrier = ProceedCarrier(carrier, config.ttl)
+    return carrier
+
+
+def _bare_carrier(source: Source) -> Carrier:
+    config, scheme = source.config, _scheme(source.url)
+    if scheme in SERVICE_SCHEMES:
+        return Channel(_driver(source, source.url), source.guarantees)
+    if scheme == _MEMORY:
+        from fencehold.client.memory import HostedChannel  # noqa: PLC0415 - it brings the whole server
+
+        return HostedChannel(source.url, lambda url: _driver(source, url), source.guarantees)
+    settings = _settings_of_backend(config)
+    backend = registry.backend_of(source.url, settings)
+    return DirectCarrier(backend, settings, config.clock, long_wait=config.long_wait_s)
+
+
+def _driver(source: Source, url: str) -> Driver:
+    protocol = session_protocol(source.config, url, source.machine)
+    return Driver(protocol, asyncio.get_running_loop(), source.tls, clock=source.config.clock)
+
+
+def session_protocol(config: Config, url: str, machine: str = "") -> SessionProtocol:
+    """The protocol of a session at a service. It has not connected yet."""
+    address = service_address(url)
+    settings = Settings(
+        ttl=config.ttl,
+        grace=config.grace,
+        connect_timeout=config.connect_timeout,
+        long_wait=config.long_wait_s,
+        name=config.name,
+        meta=session_meta(config.name, config.meta, __version__),
+        user=address.user,
+        secret=address.secret,
+        tier=machine,
+    )
+    return SessionProtocol(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
+
+
+def _routed(config: Config) -> dict[Tier, Source]:
+    """A source for each tier, as far as it was said."""
+    sources: dict[Tier, Source] = {}
+    if config.correctness is not None:
+        sources.update(_sources(config, config.correctness))
+        if Tier.CORRECTNESS not in sources:
+            Plan(sources).source(Tier.CORRECTNESS)
+    if config.efficiency is not None:
+        sources[Tier.EFFICIENCY] = _sources(config, config.efficiency)[Tier.EFFICIENCY]
+    if config.correctness is not None and config.efficiency is not None:
+        return {tier: source.guarded() for tier, source in sources.items()}
+    return sources
+
+
+def _sources(config: Config, url: str) -> dict[Tier, Source]:
+    """All that one URL can serve."""
+    if not isinstance(url, str):
+        raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {url!r}")
+    scheme = _scheme(url)
+    if scheme in SERVICE_SCHEMES:
+        tls = ssl.create_default_context() if service_address(url).tls and config.tls is None else config.tls
+        return {tier: _service(config, url, tier, tls) for tier in Tier}
+    if scheme != _MEMORY and (scheme not in registry.SCHEMES or "://" not in url):
+        raise wrong_scheme(url, (*SERVICE_SCHEMES, _MEMORY, *registry.SCHEMES))
+    given = _guarantees(config, url, Tier.CORRECTNESS)
+    machine = _MEMORY_MACHINE if scheme == _MEMORY else ""
+    # One for both tiers: it knows no difference.
+    source = Source(config=config, url=url, guarantees=given, machine=machine, has_breaker=scheme != _MEMORY)
+    return {tier: source for tier in Tier if given.gives(tier)}
+
+
+def _service(config: Config, url: str, tier: Tier, tls: ssl.SSLContext | None) -> Source:
+    """One tier of the Fencehold service."""
+    machine = "EFFICIENCY" if tier is Tier.EFFICIENCY else ""
+    return Source(config=config, url=url, guarantees=_guarantees(config, url, tier), tls=tls, machine=machine)
+
+
+def _guarantees(config: Config, url: str, tier: Tier) -> Guarantees:
+    """What the source at a URL guarantees in a tier."""
+    scheme = _scheme(url)
+    if scheme not in (*SERVICE_SCHEMES, _MEMORY):
+        # Made for that, and to find what is wrong with the URL; it connects to nothing.
+        backend: Backend = registry.backend_of(url, _settings_of_backend(config))
+        return backend.guarantees
+    is_memory, is_replicated = scheme == _MEMORY, tier is Tier.CORRECTNESS
+    clocks = "durations only, by monotonic clocks that drift by less than 2 % from one another"
+    if is_memory:
+        clocks = "durations by monotonic clocks; for fences of a later process, that the time of day goes on"
+    return Guarantees(
+        backend=_MEMORY if is_memory else "fencehold",
+        linearizable=is_memory or is_replicated,
+        fenced=is_memory or is_replicated,
+        fence_survives_failover=is_memory or is_replicated,
+        fair=True,
+        survives_failover=is_replicated and not is_memory,
+        frees_on_crash=config.grace,
+        clocks=clocks,
+        shared=True,
+        semaphores=True,
+        multi=True,
+        delays=True,
+        at_least=True,
+        watches=True,
+    )
+
+
+def _settings_of_backend(config: Config) -> BackendSettings:
+    said = session_meta(config.name, config.meta, __version__)
+    return BackendSettings(config.ttl, config.connect_timeout, said)
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def _lack(is_linearizable: bool) -> str:
+    return (
+        "has no fence that only grows" if is_linearizable else "may have two holders at once when a server fails"
+    )

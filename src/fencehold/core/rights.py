@@ -1,0 +1,67 @@
+"""Rights: what the policy says to a command, at the position at which it is applied (G13).
+
+1. What is granted, extended or broken is checked where it is decided. There is no gap between check and act: both
+   are at one position, on every replica.
+2. What is held stays held when only `acquire` is taken away, until it is released or runs out: it is not extended.
+3. A refusal says nothing of a name but what it was asked for with. To one who may neither acquire nor observe a
+   name, a release that fails does not say why.
+"""
+
+from fencehold.core.commands import Acquire, Break, Extend, OpenSession, Release
+from fencehold.core.outcomes import Refused
+from fencehold.core.policy import Verb
+from fencehold.core.rulebook import denied, unknown
+from fencehold.core.state import Session, State
+
+_OF_ITS_OWN = {Verb.ACQUIRE, Verb.OBSERVE}
+
+
+def principal_of(command: OpenSession | Break) -> str:
+    """Who asks; empty if nobody was asked."""
+    principal: str = getattr(command, "principal", "")
+    return principal
+
+
+def refuse_opener(state: State, command: OpenSession) -> Refused | None:
+    """Why somebody gets no session, if so."""
+    principal = principal_of(command)
+    if state.rulebook is None or state.rulebook.rights_of(principal).user is not None:
+        return None
+    return unknown(principal)
+
+
+def refuse_acquire(state: State, session: Session, command: Acquire | Extend) -> Refused | None:
+    """Why the principal of a session may not have these names, or not for longer, if so."""
+    if state.rulebook is None:
+        return None
+    rights = state.rulebook.rights_of(session.principal)
+    for name in command.names:
+        if Verb.ACQUIRE not in rights.on(name):
+            return denied(session.principal, Verb.ACQUIRE, name)
+    return None
+
+
+def refuse_release(state: State, session: Session, command: Release) -> Refused | None:
+    """Why a release is not looked at, if so. What is its own, or was taken from it, a session may always name."""
+    if state.rulebook is None:
+        return None
+    rights = state.rulebook.rights_of(session.principal)
+    for name in command.names:
+        hold = state.find(name, command.fence)
+        is_own = (hold is not None and hold.session == session.id) or (command.fence, name) in session.lapsed
+        if not is_own and not _OF_ITS_OWN & rights.on(name):
+            return denied(session.principal, Verb.ACQUIRE, name)
+    return None
+
+
+def refuse_break(state: State, command: Break) -> Refused | None:
+    """Why somebody may not break the holds of others, if so."""
+    principal = principal_of(command)
+    if state.rulebook is None or state.rulebook.rights_of(principal).may(Verb.BREAK, command.name):
+        return None
+    return denied(principal, Verb.BREAK, command.name)
+
+
+def may_see(state: State, session: Session, name: str) -> bool:
+    """Whether the principal of a session may be told who has a name, and how many wait for it."""
+    return state.rulebook is None or state.rulebook.rights_of(session.principal).sees(name)

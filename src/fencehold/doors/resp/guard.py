@@ -1,0 +1,101 @@
+"""The guard: what is looked at before a command is handled, where there is a policy; it is not there otherwise.
+
+What a command needs is in one table (`security.rights`). Here it is seen that somebody is there who may speak at
+all, that it does not speak too fast, and whether it may administer the service. Rights on names are checked where
+they are decided: in the machine, and in questions.
+"""
+
+from typing import TYPE_CHECKING
+
+from fencehold.core.outcomes import Deadlock, Link
+from fencehold.core.policy import Verb
+from fencehold.core.rulebook import Rights, Rulebook, denied
+from fencehold.doors.resp.arguments import Wrong
+from fencehold.security.rights import NEEDS, About
+
+if TYPE_CHECKING:
+    from fencehold.doors.resp.connection import Connection
+    from fencehold.doors.resp.door import Door
+
+_FOLLOW = b"NODE.FOLLOW"
+_NEEDS = {command.encode(): need for command, need in NEEDS.items()}
+
+
+class NotAuthenticated(Wrong):
+    """Nobody has said who is there, and it matters."""
+
+    code = "NOAUTH"
+
+
+class Denied(Wrong):
+    """The policy does not allow it."""
+
+    code = "DENIED"
+
+
+class TooFast(Wrong):
+    """More commands a second than a quota allows. The first word says when to come back, in milliseconds."""
+
+    code = "BUSY"
+
+
+class Guard:
+    """Of one door, while there is a policy."""
+
+    def __init__(self, door: "Door", book: Rulebook) -> None:
+        self._door = door
+        self._book = book
+        self._now_ms = door.clock.now_ms
+
+    def admit(self, connection: "Connection", command: bytes) -> None:
+        """Raise what is to be said to one who may not say this, now."""
+        need = _NEEDS[command]
+        if need.about is About.CONNECTION or (command == _FOLLOW and not self._door.node.leads):
+            # A standby that follows a node which does not lead must hear that, let in or not.
+            return
+        principal = connection.principal
+        if not principal:
+            raise NotAuthenticated("this server has a policy: say who you are, with AUTH or a certificate")
+        rights = self._book.rights_of(principal)
+        if rights.user is None:
+            raise Denied(f"{principal!r} is no user here, or is disabled")
+        if need.about is About.SERVICE and Verb.ADMIN not in rights.everywhere:
+            raise Denied(denied(principal, Verb.ADMIN, "").detail)
+        quota = rights.quota
+        if need.is_counted and quota is not None and quota[1].commands_per_s:
+            wait_ms = self._door.node.rates.wait_ms(principal, quota, self._now_ms())
+            if wait_ms:
+                most = quota[1].commands_per_s
+                raise TooFast(f"{wait_ms} quota {quota[0]!r}: at most {most} commands a second")
+
+
+def rights_of(connection: "Connection") -> Rights | None:
+    """What a connection may do at the machine it belongs to; None: everything, for there is no policy."""
+    book = connection.node.rulebook or connection.door.node.rulebook
+    return None if book is None else book.rights_of(connection.principal)
+
+
+def sees(connection: "Connection", name: str) -> bool:
+    """Whether a connection may be told who has a name."""
+    rights = rights_of(connection)
+    return rights is None or rights.sees(name)
+
+
+def redacted(connection: "Connection", deadlock: Deadlock) -> tuple[Link, ...]:
+    """A circle without what a connection may not see: who has a name, and since when; and who waits for it."""
+    rights = rights_of(connection)
+    circle = deadlock.circle
+    if rights is None:
+        return circle
+    own = connection.member.session if connection.member is not None else 0
+    links = []
+    for before, link in zip((circle[-1], *circle[:-1]), circle, strict=True):
+        # Who waits here is who has, or stands before it for, the name of the link before.
+        is_own = link.session == own
+        is_known = is_own or (rights.sees(before.name) and rights.sees(link.name))
+        session, owner = (link.session, link.owner) if is_known else (0, "")
+        if rights.sees(link.name):
+            links.append(Link(session, owner, link.name, link.fence, link.since_at))
+        else:
+            links.append(Link(session, owner, link.name if is_own else "", 0, -1))
+    return tuple(links)

@@ -1,1 +1,0 @@
-"""How nodes speak to one another: through the same door as everybody."""

@@ -1,0 +1,97 @@
+"""Every command and the right it needs: the one table that doors dispatch by.
+
+1. A command that is not in it cannot be registered with any door (`check_registered`).
+2. *Where* a right is checked: what changes who holds what, in the machine, at the position at which it is decided;
+   what shows something, in the question, at the position that is shown; what is about the service, at the door.
+3. What ends things, or keeps them alive, needs no right but to be whose it is: a principal can always release what
+   it holds. Such commands are not counted against a quota of commands, either.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from fencehold.core.policy import Verb
+from fencehold.errors import UsageError
+
+
+class About(Enum):
+    """What a command is about, and so whose right to it is looked at."""
+
+    CONNECTION = "connection"
+    """Itself: it may be said before anybody knows who is there."""
+    OWN = "own"
+    """What is its principal's own: it needs to be a user, and that is all."""
+    NAMES = "names"
+    """Each of its names needs the verb; one that is not allowed forbids all of them."""
+    SEEN = "seen"
+    """It is told of those names, or sessions, for which it has the verb; of others, nothing."""
+    SERVICE = "service"
+    """The service as a whole."""
+
+
+class Need(NamedTuple):
+    """What a command needs."""
+
+    about: About
+    verb: Verb | None = None
+    is_counted: bool = True
+    """Against a quota of commands a second."""
+
+
+_FREE = Need(About.CONNECTION, is_counted=False)
+_ENDS = Need(About.OWN, is_counted=False)
+_OWN = Need(About.OWN)
+_ACQUIRE = Need(About.NAMES, Verb.ACQUIRE)
+_ADMIN = Need(About.SERVICE, Verb.ADMIN)
+
+NEEDS: dict[str, Need] = {
+    "HELLO": _FREE,
+    "AUTH": _FREE,
+    "PING": _FREE,
+    "ECHO": _FREE,
+    "QUIT": _FREE,
+    "CLIENT": _FREE,
+    "SELECT": _FREE,
+    "COMMAND": _FREE,
+    "CONFIG": _FREE,
+    "TIER": _FREE,
+    "WHOAMI": _FREE,
+    "INFO": _OWN,
+    "CAN": _OWN,
+    "SESSION.OPEN": _OWN,
+    "SESSION.RESUME": _OWN,
+    "SESSION.KEEPALIVE": _ENDS,
+    "SESSION.CLOSE": _ENDS,
+    "SESSION.LIST": Need(About.SEEN, Verb.OBSERVE),
+    "LOCK.ACQUIRE": _ACQUIRE,
+    "LOCK.MACQUIRE": _ACQUIRE,
+    "LOCK.EXTEND": _ACQUIRE,
+    "LOCK.MEXTEND": _ACQUIRE,
+    "LOCK.CANCEL": _ENDS,
+    "LOCK.RELEASE": _ENDS,
+    "LOCK.MRELEASE": _ENDS,
+    "LOCK.SETTLE": _ENDS,
+    "LOCK.BREAK": Need(About.NAMES, Verb.BREAK),
+    "LOCK.INFO": Need(About.NAMES, Verb.OBSERVE),
+    "LOCK.LIST": Need(About.SEEN, Verb.OBSERVE),
+    "LOCK.WATCH": Need(About.SEEN, Verb.EVENTS),
+    "LOCK.UNWATCH": _ENDS,
+    "POLICY.GET": _ADMIN,
+    "POLICY.APPLY": _ADMIN,
+    "NODE.FOLLOW": _ADMIN,
+    "NODE.LIST": _ADMIN,
+    "NODE.HEALTH": _ADMIN,
+    "NODE.BACKUP": _ADMIN,
+}
+
+
+def check_registered(commands: Iterable[str]) -> None:
+    """See that every command of a door has its need.
+
+    Raises:
+        UsageError: one has none. Nobody would be asked whether they may.
+    """
+    missing = sorted(set(commands) - NEEDS.keys())
+    if missing:
+        raise UsageError(f"no right is set down for {', '.join(missing)}: see security/rights.py")

@@ -1,0 +1,100 @@
+"""`policy`, `user`, `role`, `whoami` and `can`, on a server of their own; and no secret where it is not needed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.served import Said, Served, ended, serving, start
+
+FILE = """
+[roles.admin]
+rules = [{ prefix = "", allow = ["acquire", "observe", "break", "events", "admin"] }]
+[roles.billing]
+rules = [{ prefix = "billing:", allow = ["acquire", "observe"] }, { name = "billing:root", allow = [] },
+    { prefix = "blind:", allow = ["acquire"] }]
+[users.root]
+roles = ["admin"]
+[users.bill]
+roles = ["billing"]
+[quotas.each]
+principal = "*"
+holds = 1000
+mode = "count"
+"""
+SECRET, OTHER = "s3cret-of-root", "s3cret-of-bill"
+
+
+class Ruled:
+    """A server with a policy, and who asks it."""
+
+    def __init__(self, served: Served, place: Path) -> None:
+        self.served, self.place = served, place
+
+    def call(self, *words: str, user: str = "") -> Said:
+        login = f"{user}:{ {'root': SECRET, 'bill': OTHER}[user] }@" if user else ""
+        url = self.served.url.replace("://", f"://{login}")
+        said = ended(start(*words, "--url", url))
+        assert SECRET not in said.out + said.err
+        assert OTHER not in said.out + said.err
+        return said
+
+
+@pytest.fixture
+def ruled(tmp_path: Path) -> Iterator[Ruled]:
+    (tmp_path / "policy.toml").write_text(FILE)
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    (tmp_path / "other").write_text(f"{OTHER}\n")
+    with serving(tmp_path, "--data", str(tmp_path / "data")) as served:
+        yield Ruled(served, tmp_path)
+
+
+def test_from_an_open_server_to_one_with_a_policy(ruled: Ruled) -> None:
+    """An administrator, a plan, a policy in one step, secrets from files, and rights that hold."""
+    file = str(ruled.place / "policy.toml")
+    assert ruled.call("policy", "apply", file, "--yes").code == 2
+    assert "no policy" in ruled.call("policy", "show").out
+    assert ruled.call("user", "add", "root", "--admin", "--secret-file", str(ruled.place / "secret")).code == 0
+    assert ruled.call("policy", "show").code == 77
+    plan = json.loads(ruled.call("policy", "plan", file, "--json", user="root").out)
+    steps = {(step["what"], step["name"], step["change"]) for step in plan["changes"]}
+    assert steps == {("role", "billing", "add"), ("user", "bill", "add"), ("quota", "each", "add")}
+    applied = json.loads(ruled.call("policy", "apply", file, "--yes", "--json", user="root").out)
+    assert (applied["revision"], applied["sessions_ended"]) == (2, 0)
+    assert json.loads(ruled.call("policy", "plan", file, "--json", user="root").out)["changes"] == []
+    assert ruled.call("user", "secret", "bill", "--secret-file", str(ruled.place / "other"), user="root").code == 0
+    assert json.loads(ruled.call("whoami", "--json", user="bill").out)["roles"] == ["billing"]
+    assert ruled.call("acquire", "billing:1", "--ttl", "1m", user="bill").code == 0
+    assert ruled.call("acquire", "other", "--try", user="bill").code == 77
+    assert ruled.call("info", "other", user="bill").code == 77
+    assert ruled.call("acquire", "blind:1", "--ttl", "1m", user="root").code == 0
+    busy = ruled.call("acquire", "blind:1", "--try", user="bill")
+    assert (busy.code, busy.err) == (1, "fencehold: blind:1 is busy\n")
+    assert ruled.call("can", "bill", "acquire", "billing:1", user="root").code == 0
+    denied = ruled.call("can", "bill", "acquire", "billing:root", "--json", user="root")
+    assert denied.code == 1
+    assert json.loads(denied.out)["rule"] == {"allow": [], "name": "billing:root"}
+    gone = json.loads(ruled.call("user", "disable", "bill", "--json", user="root").out)
+    assert gone["sessions_ended"] == 1
+    assert ruled.call("ls", user="bill").code == 77
+    assert ruled.call("user", "remove", "root", user="root").code == 2
+    listed = json.loads(ruled.call("user", "list", "--json", user="root").out)
+    assert [(user["user"], user["disabled"], user["secrets"]) for user in listed] == [
+        ("bill", True, 1),
+        ("root", False, 1),
+    ]
+    assert json.loads(ruled.call("role", "list", "--json", user="root").out)[1]["users"] == ["bill"]
+    assert "nothing on name billing:root" in ruled.call("role", "show", "billing", user="root").out
+
+
+def test_no_secret_is_in_the_log_or_the_journal(ruled: Ruled) -> None:
+    """Only its hash is kept, and neither a right nor a wrong login leaves a trace of what was typed."""
+    assert ruled.call("user", "add", "root", "--admin", "--secret-file", str(ruled.place / "secret")).code == 0
+    assert ruled.call("whoami", user="root").code == 0
+    assert ruled.call("whoami", user="bill").code == 77
+    given = {"secret", "other"}
+    files = [path for path in ruled.place.rglob("*") if path.is_file() and path.name not in given]
+    kept = b"".join(path.read_bytes() for path in files)
+    assert SECRET.encode() not in kept
+    assert OTHER.encode() not in kept

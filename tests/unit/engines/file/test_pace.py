@@ -1,0 +1,59 @@
+"""Where appends are made: on the loop while the disk is quick and the entry small, else on the thread."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+from fencehold.engines.file import FileJournal
+from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, THREADED_AFTER_SLOW, AppendPace
+from fencehold.runtime.disk import Disk
+from fencehold.types import Position
+
+
+def test_small_appends_are_made_on_the_loop_while_the_disk_is_quick() -> None:
+    """The size decides, until a sync is slow."""
+    pace = AppendPace()
+    assert pace.allows(1)
+    assert pace.allows(SMALL_BYTES_MAX)
+    assert not pace.allows(SMALL_BYTES_MAX + 1)
+    pace.took(QUICK_S_MAX)
+    assert pace.allows(1)
+
+
+def test_after_one_slow_sync_the_next_hundreds_go_to_the_thread() -> None:
+    """A slow disk holds up the loop once in so many appends, not each time."""
+    pace = AppendPace()
+    pace.took(QUICK_S_MAX * 1.1)
+    assert [pace.allows(1) for _ in range(THREADED_AFTER_SLOW + 1)] == [False] * THREADED_AFTER_SLOW + [True]
+
+
+class WatchedDisk(Disk):
+    """Tells which threads synced."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def datasync(self, fd: int) -> None:
+        self.threads.append(threading.get_ident())
+        super().datasync(fd)
+
+
+def test_a_journal_appends_small_entries_where_it_is_and_large_ones_elsewhere(tmp_path: Path) -> None:
+    """Both land in one order, whichever thread wrote them."""
+
+    async def work() -> None:
+        disk = WatchedDisk()
+        journal = FileJournal(tmp_path / "journal", disk=disk)
+        await journal.open()
+        epoch = await journal.lead()
+        entries = [b"small", b"x" * (SMALL_BYTES_MAX + 1), b"small again"]
+        for position, entry in enumerate(entries, start=1):
+            await journal.append(entry, epoch=epoch, position=Position(position))
+        assert [record.entry async for record in journal.read(Position(0))] == entries
+        await journal.close()
+        here = threading.get_ident()
+        # A noisy machine may make the first sync slow; the large entry is never synced here.
+        assert disk.threads[1] != here
+        assert len(disk.threads) == 3
+
+    asyncio.run(work())
