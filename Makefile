@@ -19,7 +19,9 @@ FAST_TESTS = $(wildcard tests/unit tests/scripts)
 
 # Tests run side by side: more of them than cores, as many wait for servers. LONG=1: with all cases, where there are
 # very many.
-ALL_TESTS = $(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/)))
+ALL_TESTS = $(filter-out $(MATRIX_TESTS),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+# Tests that need compilers and registries of other languages: `make matrix`.
+MATRIX_TESTS := tests/matrix
 export LONG
 
 # Bytecode is kept, whatever the environment says: the tests start hundreds of processes, and each would compile anew
@@ -49,6 +51,10 @@ check: setup ## the fast ring, for every save: lint, types, imports, unit tests 
 .PHONY: contract
 contract: setup servers ## every engine against the port's promises; ENGINE=file for one
 	@$(BIN)/pytest -q tests/contract
+
+.PHONY: matrix
+matrix: setup ## clients in other languages, made of proto/, against a real listener: needs go and npm
+	@$(BIN)/pytest -q $(MATRIX_TESTS)
 
 .PHONY: lowest
 lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
@@ -92,6 +98,14 @@ blocking: setup ## the blocking client, made anew of the async one
 .PHONY: messages
 messages: setup ## the messages of etcd's protocol, made anew of src/fencehold/drivers/etcd/messages.proto
 	@$(BIN)/python scripts/messages
+
+.PHONY: stubs
+stubs: setup ## the messages of the gRPC interface, made anew of proto/
+	@$(BIN)/python scripts/stubs
+
+.PHONY: reference
+reference: setup ## the pages of gRPC and HTTP, made anew of what they describe
+	@$(BIN)/python scripts/reference
 
 .PHONY: setup
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed

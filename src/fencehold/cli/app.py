@@ -18,6 +18,7 @@ SERVER, SCRIPTS, EYES, RIGHTS = "Server", "Locks for scripts", "Looking on", "Wh
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
+    "door": ("door", "DOOR", SERVER),
     "cluster": ("cluster", "cluster", SERVER),
     "doctor": ("doctor", "doctor", SERVER),
     "bench": ("bench", "bench", SERVER),
@@ -49,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
 GROUPS = {
+    "door": "Listen for other protocols, and carry what is asked to a server.",
     "journal": "Export a journal, move it to another engine, look into one.",
     "policy": "Show the policy of a server, plan a change of it, apply one.",
     "user": "Add, change, disable and remove users.",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.cli.credentials import from_environment, password_of
+from fencehold.cli.listeners import KINDS, check_installed
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.drivers.address import endpoint, shown, with_password
@@ -48,6 +49,8 @@ class Configuration(NamedTuple):
     server: Config
     port_file: Path | None
     as_json: bool
+    listeners: dict[str, int]
+    """Which listeners are started beside it, and on which ports."""
     said: dict[str, Said]
     """Every setting, secrets masked."""
 
@@ -80,7 +83,9 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         config = _settle_membership(config, said)
     else:
         _refuse_membership(said)
-    return Configuration(config, said["port_file"].value, said["json"].value, said)
+    listeners = {kind: said[kind].value for kind in KINDS if said[kind].value is not None}
+    check_installed(listeners)
+    return Configuration(config, said["port_file"].value, said["json"].value, listeners, said)
 
 
 def effective(known: Configuration) -> dict[str, Any]:

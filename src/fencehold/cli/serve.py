@@ -7,9 +7,7 @@
 """
 
 import errno
-import os
 import resource
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +17,7 @@ from fencehold.cli.configuration import Configuration, Said, configured, show
 from fencehold.cli.exits import Exit, exit_of
 from fencehold.cli.failures import fail
 from fencehold.cli.options import lasting, port_number
+from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import Serving
 from fencehold.cli.settings import SETTINGS, Auth, File, read
 from fencehold.errors import (
@@ -117,6 +116,28 @@ Port = Annotated[
         show_default=str(SETTINGS["port"].default),
     ),
 ]
+GrpcPort = Annotated[
+    int | None,
+    _option(
+        "grpc",
+        _REST,
+        "Listen for gRPC on this port, too, usually 7421, in a process of its own.",
+        "--grpc",
+        parser=port_number,
+        metavar="PORT",
+    ),
+]
+HttpPort = Annotated[
+    int | None,
+    _option(
+        "http",
+        _REST,
+        "Listen for HTTP on this port, too, usually 7422, in a process of its own.",
+        "--http",
+        parser=port_number,
+        metavar="PORT",
+    ),
+]
 TlsCert = Annotated[
     Path | None,
     _option("tls_cert", _SECURITY, "Speak TLS, with this certificate (and its chain).", metavar="FILE"),
@@ -193,6 +214,8 @@ def serve(
     leader_timeout: LeaderTimeout = None,
     host: Host = None,
     port: Port = None,
+    grpc: GrpcPort = None,
+    http: HttpPort = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -235,7 +258,12 @@ def _serve(known: Configuration) -> None:
     config = known.server
     if config.data is not None and not config.engine:
         config = config._replace(data=_prepared(Path(config.data)))
-    serving = Serving(config, as_json=known.as_json, on_port=lambda chosen: _tell_port(known.port_file, chosen))
+    serving = Serving(
+        config,
+        as_json=known.as_json,
+        on_port=lambda chosen: tell_port(known.port_file, chosen),
+        listeners=known.listeners,
+    )
     try:
         serving.run()
     except (FenceholdError, OSError) as error:
@@ -262,19 +290,6 @@ def _prepared(data: Path) -> Path:
             Exit.UNAVAILABLE, f"cannot make {path.parent}: {error.strerror}", "choose another --data"
         ) from None
     return path
-
-
-def _tell_port(port_file: Path | None, port: int) -> None:
-    """Written atomically: a process that waits for the file must not read half a number."""
-    if port_file is None:
-        return
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=port_file.parent, delete=False) as draft:
-            draft.write(f"{port}\n")
-        os.chmod(draft.name, 0o644)
-        os.replace(draft.name, port_file)
-    except OSError as error:
-        raise fail(Exit.UNAVAILABLE, f"cannot write {port_file}: {error.strerror}") from None
 
 
 def _failed(error: FenceholdError | OSError, config: Config, was_ready: bool) -> typer.Exit:

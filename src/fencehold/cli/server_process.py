@@ -11,14 +11,16 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fencehold import __version__
 from fencehold.cli.exits import Exit
+from fencehold.cli.listeners import Listeners, command_of, tell_ended
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.core.events import Event
@@ -37,18 +39,27 @@ _LOG = logging.getLogger("fencehold")
 class Serving:
     """One server, from its start to its end."""
 
-    def __init__(self, config: Config, *, as_json: bool, on_port: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        as_json: bool,
+        on_port: Callable[[int], None],
+        listeners: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._config = config
+        self._as_json = as_json
+        self._listeners = listeners
         self._on_port = on_port
         self._greets = sys.stderr.isatty() and not as_json
         self._stopping: asyncio.Event = asyncio.Event()
         self.was_ready = False
         if not self._greets:
-            _log_to_stderr(as_json)
+            log_to_stderr(as_json)
 
     def run(self) -> None:
         """Serve until told to stop. Raises what `Server.start` does, and what ended the node."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
@@ -77,9 +88,33 @@ class Serving:
             server.node.on_room = partial(self._say_room, server)
             if server.is_clustered:
                 self._tell_roles(server)
-            await self._until_stopped(server)
+            async with self._listening(server):
+                await self._until_stopped(server)
         finally:
             await server.stop()
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, server: Server) -> AsyncIterator[None]:
+        """With listeners for other protocols beside it, while it serves."""
+        listeners = Listeners(
+            {
+                kind: command_of(kind, port, self._config, server.port, as_json=self._as_json)
+                for kind, port in self._listeners.items()
+            },
+            self._say_listener,
+        )
+        listeners.start()
+        try:
+            yield
+        finally:
+            await listeners.stop()
+
+    def _say_listener(self, kind: str, code: int, pause_s: float) -> None:
+        if self._greets:
+            words = f"the {kind} listener ended with {code}; it is started again in {pause_s:g} s"
+            self._print(words, is_trouble=True)
+        else:
+            tell_ended(kind, code, pause_s)
 
     async def _started(self, server: Server) -> bool:
         """Start it; False if a signal came first: it may take long until an engine counts as unreachable."""
@@ -223,7 +258,8 @@ class Serving:
         )
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop, where it is installed."""
     if find_spec("uvloop") is None:
         return None
     import uvloop  # noqa: PLC0415
@@ -296,7 +332,13 @@ def _line(out: Any, label: str, text: str, style: str = "") -> None:
     out.print(text if "\n" in text else hanging(text, _MARGIN), style=style)
 
 
-def _log_to_stderr(as_json: bool) -> None:
+def tell(event: str, **facts: object) -> None:
+    """Write an event to the log."""
+    _LOG.info(event, extra={"facts": facts})
+
+
+def log_to_stderr(as_json: bool) -> None:
+    """Have the log written, a line for each event."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -108,6 +108,8 @@ SETTINGS = {
     "port": Setting(_port, PORT, "FENCEHOLD_PORT"),
     "advertise": Setting(_text, "", "FENCEHOLD_ADVERTISE"),
     "leader_timeout": Setting(_duration, Patience().leader_timeout_s, "FENCEHOLD_LEADER_TIMEOUT"),
+    "grpc": Setting(_port, None, "FENCEHOLD_GRPC"),
+    "http": Setting(_port, None, "FENCEHOLD_HTTP"),
     "tls_cert": Setting(_path, None, "FENCEHOLD_TLS_CERT"),
     "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
     "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),

@@ -1,0 +1,119 @@
+"""Listeners beside a node: processes that `serve` starts, watches, and takes with it.
+
+1. A listener never runs in the node's process: what it does cannot hold up the node's event loop.
+2. One that ends is started again: soon at first, later each time it ends early. The node goes on meanwhile.
+3. They end with the node: told to, when it stops; by the end of their standard input, when it is killed.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from fencehold.errors import UsageError
+from fencehold.server import Config
+
+KINDS = {"grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"), "http": ("starlette", "uvicorn")}
+"""Each kind of listener, and what it needs to be installed."""
+PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
+LIVED_S = 60.0
+"""One that ran for so long did not end early."""
+_STOP_S = 5.0
+_LOG = logging.getLogger("fencehold")
+
+
+def check_installed(kinds: Mapping[str, int]) -> None:
+    """Refuse, before anything is started, what could only end at once.
+
+    Raises:
+        UsageError: something is not installed.
+    """
+    for kind in kinds:
+        for module in KINDS[kind]:
+            if not _is_there(module):
+                raise UsageError(f"--{kind} needs {module}: pip install 'fencehold[{kind}]'")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def command_of(kind: str, port: int, config: Config, node_port: int, *, as_json: bool) -> list[str]:
+    """How a listener beside a node is started: it is told what the node was told of where to listen."""
+    words = [sys.executable, "-m", "fencehold.cli", "door", kind, "--with-parent"]
+    words += ["--url", url_of(config.host, node_port), "--host", config.host, "--port", str(port)]
+    words += ["--insecure"] if config.insecure else []
+    return words + (["--json"] if as_json else [])
+
+
+def url_of(host: str, port: int) -> str:
+    """Where a process on the same machine reaches a node that listens there."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"fencehold://{host}:{port}"
+    if address.is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    return f"fencehold://[{host}]:{port}" if address.version == 6 else f"fencehold://{host}:{port}"
+
+
+class Listeners:
+    """Those of one node."""
+
+    def __init__(self, commands: Mapping[str, list[str]], on_ended: Callable[[str, int, float], None]) -> None:
+        self._commands = commands
+        self._on_ended = on_ended
+        self._keeping: list[asyncio.Task[None]] = []
+        self.processes: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Start them, and keep them running."""
+        self._keeping = [asyncio.create_task(self._keep(kind, words)) for kind, words in self._commands.items()]
+
+    async def stop(self) -> None:
+        """Have them end, and wait for it."""
+        for task in self._keeping:
+            task.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*(_ended(process) for process in self.processes.values()))
+
+    async def _keep(self, kind: str, words: list[str]) -> None:
+        pause_s, loop = PAUSE_S_FIRST, asyncio.get_running_loop()
+        # Nothing of the server's settings is meant for it.
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD_")}
+        while True:
+            started_at = loop.time()
+            # Its standard input is the string it hangs on: held open here, and closed by the kernel if we die.
+            process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.PIPE, env=clean)
+            self.processes[kind] = process
+            code = await process.wait()
+            pause_s = PAUSE_S_FIRST if loop.time() - started_at > LIVED_S else pause_s
+            self._on_ended(kind, code, pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+
+async def _ended(process: Any) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def tell_ended(kind: str, code: int, pause_s: float) -> None:
+    """Tell that a listener has ended, and when it is started again."""
+    _LOG.warning("listener_ended", extra={"facts": {"kind": kind, "code": code, "again_in_s": pause_s}})

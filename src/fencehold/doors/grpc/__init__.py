@@ -1,0 +1,1 @@
+"""The gRPC listener: the typed interface of `proto/fencehold/v1`, served in a process of its own."""

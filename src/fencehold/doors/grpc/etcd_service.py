@@ -1,0 +1,203 @@
+"""etcd's own lock interface: clients that lock by it work unmodified, and get a fence as the revision.
+
+1. A lease is a session: it lives by its ttl, and what is locked with it is free when it ends. It lives in the
+   listener that granted it.
+2. Locking a name again with the same lease gives the same key, as in etcd: the key belongs to the lease.
+3. Unlocking takes a key of the same login, and asks for no owner, as in etcd; an unknown key is no error.
+4. A call that is cancelled waits no longer, and is never granted later: here etcd's own may leave a waiter behind.
+5. Without a lease a lock lives for 60 s, as in etcd.
+"""
+
+import hashlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from fencehold.doors.grpc import translation
+from fencehold.doors.grpc.statuses import answered, readable, streamed
+from fencehold.errors import LimitExceeded, SessionExpired, UsageError
+from fencehold.gateway.credentials import Credentials
+from fencehold.gateway.holds import Held
+from fencehold.gateway.served_client import Ask, ServedClient
+from fencehold.gateway.sessions import Session, Sessions
+from fencehold.gateway.upstream import Upstream
+from fencehold.wire import etcd_messages as e
+
+LEASE, LOCK = "etcdserverpb.Lease", "v3lockpb.Lock"
+UNLEASED_MS = 60_000
+KEYS_MAX = 65_536
+_NO_LEASE = "etcdserver: requested lease not found"
+
+
+class _Locked(NamedTuple):
+    credentials: Credentials
+    client: ServedClient
+    request_id: str
+    held: Held
+
+
+class Leases:
+    """The leases of a listener, which are sessions under etcd's numbers."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._known: dict[int, Session] = {}
+        self.revision = 1
+        """The greatest fence that was told: etcd's clients expect a revision in every answer."""
+
+    def header(self) -> Any:
+        return e.ResponseHeader(cluster_id=1, member_id=1, revision=self.revision, raft_term=1)
+
+    async def grant(self, wanted: int, ttl_s: int, opener: tuple[Credentials, str]) -> int:
+        if wanted in self._known and self._is_open(wanted):
+            raise UsageError("etcdserver: lease already exists")
+        session = await self._sessions.open(
+            opener, client="etcd client", meta={}, ttl_s=max(1, ttl_s), grace_s=None
+        )
+        lease = wanted or secrets.randbits(62) + 1
+        self._known[lease] = session
+        for old in [each for each in self._known if not self._is_open(each)]:
+            del self._known[old]
+        return lease
+
+    def find(self, lease: int, credentials: Credentials) -> Session:
+        """The session of a lease; to name it does not keep it alive, as in etcd.
+
+        Raises:
+            SessionExpired: there is none.
+        """
+        session = self._known.get(lease)
+        if session is None or not self._is_open(lease) or session.credentials != credentials:
+            raise SessionExpired(_NO_LEASE)
+        return session
+
+    def ids(self, credentials: Credentials) -> list[int]:
+        return [
+            lease
+            for lease, session in self._known.items()
+            if session.credentials == credentials and self._is_open(lease)
+        ]
+
+    def _is_open(self, lease: int) -> bool:
+        return self._sessions.has(self._known[lease])
+
+
+class LeaseServicer:
+    """`etcdserverpb.Lease`."""
+
+    def __init__(self, leases: Leases, sessions: Sessions) -> None:
+        self._leases = leases
+        self._sessions = sessions
+
+    @answered
+    async def lease_grant(self, request: Any, context: Any) -> Any:
+        opener = (translation.credentials_of(context), context.peer())
+        lease = await self._leases.grant(request.ID, request.TTL, opener)
+        return e.LeaseGrantResponse(header=self._leases.header(), ID=lease, TTL=max(1, request.TTL))
+
+    @answered
+    async def lease_revoke(self, request: Any, context: Any) -> Any:
+        session = self._leases.find(request.ID, translation.credentials_of(context))
+        await self._sessions.end(session, "closed")
+        return e.LeaseRevokeResponse(header=self._leases.header())
+
+    @streamed
+    async def lease_keep_alive(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        credentials = translation.credentials_of(context)
+        async for request in requests:
+            lease, ttl_s = readable(request).ID, 0
+            try:
+                session = self._leases.find(lease, credentials)
+                session.heard()
+                ttl_s = round(session.ttl_s)
+            except SessionExpired:
+                # Told by a ttl of 0, as etcd does, and the stream goes on for other leases.
+                pass
+            yield e.LeaseKeepAliveResponse(header=self._leases.header(), ID=lease, TTL=ttl_s)
+
+    @answered
+    async def lease_time_to_live(self, request: Any, context: Any) -> Any:
+        header = self._leases.header()
+        try:
+            session = self._leases.find(request.ID, translation.credentials_of(context))
+        except SessionExpired:
+            return e.LeaseTimeToLiveResponse(header=header, ID=request.ID, TTL=-1)
+        keys = [_key(name, request.ID) for held in session.served.holds.live() for name in held.names]
+        return e.LeaseTimeToLiveResponse(
+            header=header,
+            ID=request.ID,
+            TTL=int(session.left_s()),
+            grantedTTL=round(session.ttl_s),
+            keys=keys if request.keys else (),
+        )
+
+    @answered
+    async def lease_leases(self, _request: Any, context: Any) -> Any:
+        ids = self._leases.ids(translation.credentials_of(context))
+        return e.LeaseLeasesResponse(header=self._leases.header(), leases=[e.LeaseStatus(ID=each) for each in ids])
+
+
+class EtcdLockServicer:
+    """`v3lockpb.Lock`."""
+
+    def __init__(self, leases: Leases, upstream: Upstream) -> None:
+        self._leases = leases
+        self._upstream = upstream
+        self._locked: dict[bytes, _Locked] = {}
+
+    @answered
+    async def lock(self, request: Any, context: Any) -> Any:
+        credentials, name = translation.credentials_of(context), _text(request.name)
+        if request.lease:
+            client, lease, ttl_ms = self._leases.find(request.lease, credentials).served, request.lease, 0
+        else:
+            client, lease, ttl_ms = await self._upstream.shared(credentials), secrets.randbits(62), UNLEASED_MS
+        key = _key(name, lease)
+        self._make_room()
+        # The id by which a second Lock with the same lease joins the first, and gets the same key.
+        request_id = f"etcd:{lease:x}:{secrets.token_hex(8) if not request.lease else _digest(name)}"
+        held = await self._held(client, Ask((name,), ttl_ms=ttl_ms, request_id=request_id))
+        self._locked[key] = _Locked(credentials, client, request_id, held)
+        self._leases.revision = max(self._leases.revision, held.fence)
+        header = self._leases.header()
+        header.revision = held.fence
+        return e.LockResponse(header=header, key=key)
+
+    @answered
+    async def unlock(self, request: Any, context: Any) -> Any:
+        locked = self._locked.get(request.key)
+        if locked is not None and locked.credentials == translation.credentials_of(context):
+            del self._locked[request.key]
+            await locked.client.withdraw(locked.request_id)
+        return e.UnlockResponse(header=self._leases.header())
+
+    async def _held(self, client: ServedClient, ask: Ask) -> Held:
+        while True:
+            held = await client.acquire(ask)
+            if held is not None and not held.ending:
+                return held
+            # What was remembered has ended since: it is asked for anew.
+            await client.withdraw(ask.request_id)
+
+    def _make_room(self) -> None:
+        if len(self._locked) < KEYS_MAX:
+            return
+        self._locked = {key: locked for key, locked in self._locked.items() if not locked.held.ending}
+        if len(self._locked) >= KEYS_MAX:
+            raise LimitExceeded(f"this listener keeps at most {KEYS_MAX} keys")
+
+
+def _text(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise UsageError("a name is UTF-8") from None
+
+
+def _key(name: str, lease: int) -> bytes:
+    return f"{name}/{lease:x}".encode()
+
+
+def _digest(name: str) -> str:
+    """Short, as a request id has a bound, and the same for the same name."""
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,0 +1,151 @@
+"""SessionService: opening, keeping alive over a stream, taking up again, closing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from fencehold.doors.grpc import translation
+from fencehold.doors.grpc.statuses import answered, readable, streamed
+from fencehold.errors import UsageError
+from fencehold.gateway.holds import Held
+from fencehold.gateway.sessions import Ended, Granted, Jeopardy, Lost, Recovered, Session, Sessions, Stream
+from fencehold.wire import messages as m
+
+_REASONS = (
+    ("broken", m.END_REASON_BROKEN),
+    ("not heard", m.END_REASON_UNREACHABLE),
+    ("closed", m.END_REASON_CLOSED),
+    ("ttl", m.END_REASON_EXPIRED),
+    ("expired", m.END_REASON_EXPIRED),
+    ("ended", m.END_REASON_EXPIRED),
+)
+"""What the SDK says of a loss, by a word in it."""
+
+
+class SessionServicer:
+    """Called by gRPC; see `proto/fencehold/v1/fencehold.proto` for what each promises."""
+
+    def __init__(self, sessions: Sessions, untold_max: int) -> None:
+        self._sessions = sessions
+        self._untold_max = untold_max
+
+    @answered
+    async def open(self, request: m.OpenRequest, context: Any) -> m.OpenResponse:
+        session = await self._sessions.open(
+            (translation.credentials_of(context), context.peer()),
+            client=request.client,
+            meta=dict(request.meta),
+            ttl_s=request.ttl_ms / 1000,
+            grace_s=request.grace_ms / 1000 if request.HasField("grace_ms") else None,
+        )
+        if context.cancelled():
+            # Nobody has heard of it.
+            await self._sessions.end(session, "closed")
+        return m.OpenResponse(session=session.id, ttl_ms=_ms(session.ttl_s), grace_ms=_ms(session.grace_s))
+
+    @answered
+    async def resume(self, request: m.ResumeRequest, context: Any) -> m.ResumeResponse:
+        session = self._sessions.find(request.session, translation.credentials_of(context))
+        session.resume()
+        return m.ResumeResponse(ttl_ms=_ms(session.ttl_s), grace_ms=_ms(session.grace_s), holds=_holds(session))
+
+    @answered
+    async def close(self, request: m.CloseRequest, context: Any) -> m.CloseResponse:
+        session = self._sessions.find(request.session, translation.credentials_of(context))
+        await self._sessions.end(session, "closed")
+        return m.CloseResponse()
+
+    @streamed
+    async def session(
+        self, requests: AsyncIterator[m.SessionRequest], context: Any
+    ) -> AsyncIterator[m.SessionResponse]:
+        first = readable(await anext(aiter(requests), m.SessionRequest()))
+        if not first.session:
+            raise UsageError("the first message of the stream names the session")
+        session = self._sessions.find(first.session, translation.credentials_of(context))
+        stream = Stream(self._untold_max)
+        session.attach(stream)
+        reading = asyncio.create_task(_read(requests, session, stream))
+        stream.on_broken = lambda: _stop(reading)
+        try:
+            yield _attached(session, first.sequence)
+            async for news in _until_done(stream, reading):
+                yield _message(news, session)
+        finally:
+            session.detach(stream)
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+
+
+async def _read(requests: AsyncIterator[m.SessionRequest], session: Session, stream: Stream) -> None:
+    """Take keep-alives, until the client ends its side or is gone."""
+    async for request in requests:
+        if readable(request).session not in ("", session.id):
+            raise UsageError("a stream is of one session: open another for another one")
+        session.heard()
+        stream.tell(m.KeptAlive(sequence=request.sequence, safe_for_ms=session.safe_for_ms()))
+
+
+def _stop(reading: "asyncio.Task[None]") -> None:
+    reading.cancel()
+
+
+async def _until_done(stream: Stream, reading: "asyncio.Task[None]") -> AsyncIterator[Any]:
+    """What is to be told, until the session ends, the client goes, or the stream is broken off."""
+    news = stream.news()
+    while True:
+        following = asyncio.ensure_future(anext(news, None))
+        await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+            if not reading.cancelled():
+                # Raises what was wrong with what the client sent.
+                reading.result()
+            return
+        told = following.result()
+        if told is None:
+            return
+        yield told
+
+
+def _message(news: Any, session: Session) -> m.SessionResponse:
+    match news:
+        case m.KeptAlive():
+            return m.SessionResponse(kept_alive=news)
+        case Granted(held):
+            return m.SessionResponse(granted=m.Granted(hold=translation.hold(held, session.ttl_s)))
+        case Lost(held):
+            return m.SessionResponse(lost=_lost(held, session))
+        case Jeopardy(safe_for_ms):
+            return m.SessionResponse(jeopardy=m.Jeopardy(safe_for_ms=safe_for_ms))
+        case Recovered(safe_for_ms):
+            return m.SessionResponse(recovered=m.Recovered(safe_for_ms=safe_for_ms))
+        case Ended(reason):
+            return m.SessionResponse(ended=m.Ended(reason=_reason(reason), detail=reason))
+        case _:
+            raise AssertionError(news)
+
+
+def _lost(held: Held, session: Session) -> m.Lost:
+    return m.Lost(hold=translation.hold(held, session.ttl_s), reason=_reason(held.ending), detail=held.ending)
+
+
+def _reason(words: str) -> m.EndReason:
+    return next((reason for word, reason in _REASONS if word in words), m.END_REASON_UNSPECIFIED)
+
+
+def _attached(session: Session, sequence: int) -> m.SessionResponse:
+    attached = m.Attached(sequence=sequence, ttl_ms=_ms(session.ttl_s), holds=_holds(session))
+    return m.SessionResponse(attached=attached)
+
+
+def _holds(session: Session) -> list[m.Hold]:
+    return [translation.hold(held, session.ttl_s) for held in session.served.holds.live()]
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)

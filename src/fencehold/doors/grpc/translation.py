@@ -1,0 +1,173 @@
+"""Translation between messages and what the gateway speaks of. It decides nothing."""
+
+import json
+from typing import Any
+
+from fencehold import Event, Explanation, Holder, Party, Waiting
+from fencehold.errors import UsageError
+from fencehold.gateway.credentials import Credentials, read_authorization
+from fencehold.gateway.holds import Held
+from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
+from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
+from fencehold.wire import messages as m
+
+_TIERS: dict[int, Tier] = {
+    m.TIER_UNSPECIFIED: CORRECTNESS,
+    m.TIER_CORRECTNESS: CORRECTNESS,
+    m.TIER_EFFICIENCY: EFFICIENCY,
+}
+_TIER_NUMBERS = {CORRECTNESS: m.TIER_CORRECTNESS, EFFICIENCY: m.TIER_EFFICIENCY}
+_MODES: dict[int, str] = {
+    m.MODE_UNSPECIFIED: EXCLUSIVE,
+    m.MODE_EXCLUSIVE: EXCLUSIVE,
+    m.MODE_SHARED: SHARED,
+    m.MODE_PERMIT: PERMIT,
+}
+_MODE_NUMBERS = {EXCLUSIVE: m.MODE_EXCLUSIVE, SHARED: m.MODE_SHARED, PERMIT: m.MODE_PERMIT}
+_META_BYTES_MAX = 1_024
+
+
+def credentials_of(context: Any) -> Credentials:
+    """Who calls, by the metadata of the call."""
+    return read_authorization(_metadata(context, "authorization"))
+
+
+def attempts_before(context: Any) -> int:
+    """How often gRPC's own retry has sent this call before."""
+    said = _metadata(context, "grpc-previous-rpc-attempts")
+    return int(said) if said.isdecimal() else 0
+
+
+def tier_of(number: int) -> Tier:
+    """The tier of a request."""
+    if number not in _TIERS:
+        raise UsageError(f"tier {number} is not known")
+    return _TIERS[number]
+
+
+def ask_of(request: m.LockRequest | m.MultiLockRequest, context: Any) -> Ask:
+    """An acquire, as a request says it."""
+    if request.mode not in _MODES:
+        raise UsageError(f"mode {request.mode} is not known")
+    names = (request.name,) if isinstance(request, m.LockRequest) else tuple(request.names)
+    return Ask(
+        names,
+        tier=tier_of(request.tier),
+        mode=_MODES[request.mode],
+        permits=request.permits if isinstance(request, m.LockRequest) else 0,
+        wait_ms=request.wait_ms if request.HasField("wait_ms") else None,
+        ttl_ms=request.ttl_ms,
+        delay_ms=request.delay_ms if isinstance(request, m.LockRequest) else 0,
+        request_id=request.request_id,
+        owner=request.owner,
+        meta=_meta(dict(request.meta), context),
+        is_several=isinstance(request, m.MultiLockRequest),
+    )
+
+
+def hold(held: Held, at_most_s: float) -> m.Hold:
+    """A hold, as it is now."""
+    return m.Hold(
+        hold_id=held.hold_id,
+        names=held.names,
+        fence=held.fence,
+        tier=_TIER_NUMBERS[held.tier],
+        mode=_MODE_NUMBERS[held.mode],
+        safe_for_ms=held.safe_for_ms(at_most_s),
+        ttl_ms=held.ttl_ms,
+        request_id=held.request_id,
+    )
+
+
+def explanation(seen: Explanation) -> m.Explanation:
+    """Who has a name and who wants it."""
+    return m.Explanation(
+        name=seen.name,
+        holders=[_holder(one) for one in seen.holders],
+        waiters=[_waiter(one) for one in seen.queue],
+        holder_count=seen.holder_count,
+        waiter_count=seen.waiter_count,
+        delayed_ms=int(1000 * seen.delayed),
+        sentence=str(seen),
+    )
+
+
+def summary(row: dict[bytes, Any]) -> m.LockSummary:
+    """One name of a list."""
+    return m.LockSummary(
+        name=row[b"name"].decode(),
+        mode=_mode(row[b"mode"].decode()),
+        holder_count=row[b"holders"],
+        waiter_count=row[b"waiters"],
+        fence=row[b"fence"],
+    )
+
+
+def event(seen: Event, index: int) -> m.WatchResponse:
+    """An event, or a gap."""
+    if seen.kind == "gap":
+        return m.WatchResponse(gap=m.Gap(position=seen.position, detail=seen.detail))
+    kinds: dict[str, Any] = dict(m.EventKind.items())
+    return m.WatchResponse(
+        event=m.Event(
+            kind=kinds.get(f"EVENT_KIND_{seen.kind.upper()}", m.EVENT_KIND_UNSPECIFIED),
+            kind_text=seen.kind,
+            position=seen.position,
+            index=index,
+            names=seen.names,
+            fence=seen.fence,
+            party=None if seen.party is None else _party(seen.party),
+            detail=seen.detail,
+            unix_ms=0 if seen.time is None else int(1000 * seen.time.timestamp()),
+        )
+    )
+
+
+def _holder(seen: Holder) -> m.Holder:
+    return m.Holder(
+        party=_party(seen.party),
+        fence=seen.fence,
+        mode=_mode(seen.mode),
+        permits=seen.limit,
+        held_for_ms=int(1000 * seen.held_for),
+        left_ms=None if seen.left is None else int(1000 * seen.left),
+        meta_json=json.dumps(seen.meta, ensure_ascii=False) if seen.meta not in ("", None) else "",
+        since_unix_ms=0 if seen.since is None else int(1000 * seen.since.timestamp()),
+    )
+
+
+def _waiter(seen: Waiting) -> m.Waiter:
+    return m.Waiter(
+        position=seen.position,
+        party=_party(seen.party),
+        mode=_mode(seen.mode),
+        names=seen.names,
+        waited_for_ms=int(1000 * seen.waited_for),
+        left_ms=None if seen.left is None else int(1000 * seen.left),
+    )
+
+
+def _party(seen: Party) -> m.Party:
+    return m.Party(
+        session=seen.session, owner=seen.owner, client=seen.client, host=seen.host, pid=max(0, seen.pid)
+    )
+
+
+def _mode(word: str) -> m.Mode:
+    return _MODE_NUMBERS.get(word, m.MODE_UNSPECIFIED)
+
+
+def _meta(said: dict[str, str], context: Any) -> dict[str, str]:
+    trace = _metadata(context, "traceparent")
+    if trace and "traceparent" not in said:
+        said["traceparent"] = trace[:64]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in said.items()) > _META_BYTES_MAX:
+        raise UsageError(f"meta has at most {_META_BYTES_MAX} bytes, keys and values together")
+    return said
+
+
+def _metadata(context: Any, key: str) -> str:
+    for name, value in context.invocation_metadata() or ():
+        if name == key:
+            return value if isinstance(value, str) else value.decode("latin-1")
+    return ""

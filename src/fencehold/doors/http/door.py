@@ -1,0 +1,183 @@
+"""The HTTP listener: Starlette on uvicorn, and what it needs to reach the service.
+
+1. It runs in a process of its own, as every listener does that could hold up a node.
+2. Everything has a bound: bodies and their time, headers, requests at a time, how long one waits.
+3. Errors are problem+json, with the reason that gRPC tells, too.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from fencehold.doors.http.handlers import ClientGone, Handlers
+from fencehold.doors.http.requests import said_in
+from fencehold.doors.http.table import OPERATIONS, Operation
+from fencehold.errors import FenceholdError, LockTimeout
+from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.listener import ListenerTls
+from fencehold.gateway.problems import facts_of, problem_of
+from fencehold.gateway.questions import Questions
+from fencehold.gateway.upstream import Upstream
+
+PORT = 7422
+REQUESTS_MAX = 2_048
+"""Requests at the same time, those that wait and streams of events included; beyond, 503."""
+HEADER_BYTES_MAX = 16_384
+IDLE_S_MAX = 30
+CLOSING_S_MAX = 3
+_LOG = logging.getLogger("fencehold.http")
+_CLIENTS = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class HttpDoor:
+    """Started with `start`, served until `stop`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        tls: ListenerTls | None = None,
+        upstream_tls: ssl.SSLContext | None = None,
+        gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._tls = tls
+        self._upstream = Upstream(url, via="http", tls=upstream_tls, bounds=gateway)
+        self._questions = Questions(url, upstream_tls, gateway)
+        self._handlers = Handlers(self._upstream, self._questions)
+        self._server: _Server
+        self._serving: asyncio.Task[None]
+
+    async def start(self) -> None:
+        """Take requests; `port` says where.
+
+        Raises:
+            OSError: the address is in use, or not this machine's.
+        """
+        listening = socket.create_server(
+            (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        )
+        self.port = listening.getsockname()[1]
+        self._server = _Server(uvicorn.Config(application(self._handlers), **_options(self._tls)))
+        self._serving = asyncio.create_task(self._server.serve([listening]))
+        await self._server.is_taking.wait()
+
+    async def stop(self) -> None:
+        """Take no more requests, let those under way finish, disconnect."""
+        self._server.should_exit = True
+        await self._serving
+        await self._questions.close()
+        await self._upstream.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are for the process to take, not for its listener."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_taking = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_taking.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def application(handlers: Handlers) -> Starlette:
+    """The application that is made of the table."""
+    routes = [
+        Route(_path(operation), _endpoint(operation, handlers), methods=[operation.method])
+        for operation in OPERATIONS
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _not_a_route})
+
+
+def _path(operation: Operation) -> str:
+    # A name may have slashes.
+    return operation.path.replace("{name}", "{name:path}")
+
+
+def _endpoint(operation: Operation, handlers: Handlers) -> Any:
+    handle = getattr(handlers, operation.handler)
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            response: Response = await handle(request, await said_in(request, operation))
+        except ClientGone:
+            # Nobody reads it; it is counted.
+            response = Response(status_code=499)
+        except Exception as error:
+            response = problem(error)
+        handlers.answered[operation.handler, response.status_code] += 1
+        return response
+
+    return endpoint
+
+
+def problem(error: Exception) -> Response:
+    """An error as RFC 9457 has it."""
+    if not isinstance(error, FenceholdError):
+        _LOG.error("a request failed by a bug", exc_info=error)
+    known = problem_of(error)
+    detail = (
+        str(error) if isinstance(error, FenceholdError) else "an error of the listener itself; its log says more"
+    )
+    told: dict[str, Any] = {
+        "type": "about:blank",
+        "title": known.meaning,
+        "status": known.http,
+        "detail": detail,
+        "reason": known.reason,
+        **facts_of(error),
+    }
+    if isinstance(error, LockTimeout):
+        told["names"] = error.names
+    headers = {"retry-after": str(max(1, round(known.retry_after_s)))} if known.retry_after_s else {}
+    if known.http == 401:
+        headers["www-authenticate"] = 'Basic realm="fencehold", Bearer realm="fencehold"'
+    return JSONResponse(told, known.http, headers, "application/problem+json")
+
+
+async def _not_a_route(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    reason = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "USAGE")
+    detail = "there is nothing here: / says what there is"
+    told = {"type": "about:blank", "title": str(error), "status": status, "detail": detail, "reason": reason}
+    return JSONResponse(told, status, media_type="application/problem+json")
+
+
+def _options(tls: ListenerTls | None) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "http": "h11",
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "limit_concurrency": REQUESTS_MAX,
+        "h11_max_incomplete_event_size": HEADER_BYTES_MAX,
+        "timeout_keep_alive": IDLE_S_MAX,
+        "timeout_graceful_shutdown": CLOSING_S_MAX,
+    }
+    if tls is not None:
+        options |= {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_cert_reqs": _CLIENTS[tls.clients]}
+        options |= {"ssl_ca_certs": str(tls.ca)} if tls.ca else {}
+    return options

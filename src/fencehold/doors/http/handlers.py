@@ -1,0 +1,330 @@
+"""Handlers: each operation of the table, carried out for a login. A hold lives by its ttl, not by a connection."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from fencehold import Event, Explanation, Holder, Party, Waiting, __version__
+from fencehold.doors.http import table
+from fencehold.doors.http.requests import credentials_of, tier_of
+from fencehold.errors import FenceholdError, LockTimeout, UsageError
+from fencehold.gateway.holds import Held
+from fencehold.gateway.questions import Questions
+from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
+from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
+from fencehold.types import CORRECTNESS
+
+WAIT_MS_MAX = 300_000
+"""Longer than that no proxy lets a request wait."""
+_PAGE_MAX, _PAGE = 1_000, 100
+_COMMENT_S = 15.0
+"""How often a stream of events says something though nothing happens: a proxy must not take it for dead."""
+_MODES = {"exclusive": EXCLUSIVE, "shared": SHARED}
+_MODE_WORDS = {EXCLUSIVE: "exclusive", SHARED: "shared", PERMIT: "permit"}
+
+Said = dict[str, Any]
+Result = TypeVar("Result")
+
+
+class ClientGone(Exception):
+    """The client has closed the connection; what it asked for is withdrawn."""
+
+
+class Handlers:
+    """Each method is a `handler` of the table."""
+
+    def __init__(self, upstream: Upstream, questions: Questions) -> None:
+        self._upstream = upstream
+        self._questions = questions
+        self.answered: Counter[tuple[str, int]] = Counter()
+        """Requests by operation and status."""
+
+    async def list_locks(self, request: Request, said: Said) -> Response:
+        words: list[str | int] = ["LOCK.LIST", "COUNT", min(said.get("page_size", 0), _PAGE_MAX) or _PAGE]
+        for option, key in (("PREFIX", "prefix"), ("CURSOR", "page_token")):
+            words += [option, said[key]] if said.get(key) else []
+        cursor, rows = await self._questions.ask(credentials_of(request), tier_of(said), *words)
+        locks = [_lock(row) for row in rows]
+        return JSONResponse({"locks": locks, "next_page_token": cursor.decode()})
+
+    async def explain(self, request: Request, said: Said) -> Response:
+        shared = await self._upstream.shared(credentials_of(request))
+        limit = min(said.get("limit", 0), _PAGE_MAX) or _PAGE
+        seen = await shared.client.explain(request.path_params["name"], limit=limit, tier=tier_of(said))
+        return JSONResponse(_explained(seen))
+
+    async def acquire(self, request: Request, said: Said) -> Response:
+        return await self._acquired(request, said, (request.path_params["name"],))
+
+    async def acquire_several(self, request: Request, said: Said) -> Response:
+        if not said["names"]:
+            raise UsageError("say which names")
+        return await self._acquired(request, said, tuple(said["names"]), is_several=True)
+
+    async def extend(self, request: Request, said: Said) -> Response:
+        if not said["ttl_ms"]:
+            raise UsageError("say ttl_ms: how long from now the hold may last")
+        shared = await self._upstream.shared(credentials_of(request))
+        held = await shared.extend(*_which(request, said), said["ttl_ms"])
+        return JSONResponse({"hold": _held(held)})
+
+    async def release(self, request: Request, said: Said) -> Response:
+        shared = await self._upstream.shared(credentials_of(request))
+        await shared.release(*_which(request, said))
+        return Response(status_code=204)
+
+    async def break_hold(self, request: Request, said: Said) -> Response:
+        shared = await self._upstream.shared(credentials_of(request))
+        name, fence = request.path_params["name"], said.get("fence", 0)
+        return JSONResponse({"fence": await shared.client.break_hold(name, fence=fence, tier=tier_of(said))})
+
+    async def list_sessions(self, request: Request, said: Said) -> Response:
+        words: list[str | int] = ["SESSION.LIST", "COUNT", min(said.get("page_size", 0), _PAGE_MAX) or _PAGE]
+        words += ["CURSOR", said["page_token"]] if said.get("page_token") else []
+        cursor, rows = await self._questions.ask(credentials_of(request), tier_of(said), *words)
+        sessions = [_plain(row) for row in rows]
+        return JSONResponse({"sessions": sessions, "next_page_token": cursor or None})
+
+    async def cluster(self, request: Request, _: Said) -> Response:
+        return JSONResponse(_plain(await self._questions.ask(credentials_of(request), CORRECTNESS, "NODE.LIST")))
+
+    async def events(self, request: Request, said: Said) -> Response:
+        position, index = _event_id(request.headers.get("last-event-id", ""))
+        told = self._questions.events(
+            credentials_of(request), tier_of(said), said.get("prefix", ""), position, index
+        )
+        # What is wrong is told as an error, and not in the middle of a stream.
+        begun = await anext(told)
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return StreamingResponse(_streamed(begun[0], told), media_type="text/event-stream", headers=headers)
+
+    async def metrics(self, _request: Request, _: Said) -> Response:
+        return PlainTextResponse(await self._figures(), media_type="text/plain; version=0.0.4")
+
+    async def healthz(self, _request: Request, _: Said) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(self, _request: Request, _: Said) -> Response:
+        roles = await self._questions.roles()
+        role = next((word for word in ("leader", "standby") if word in roles.values()), "")
+        return JSONResponse({"role": role or None, "nodes": roles}, 200 if role else 503)
+
+    async def openapi(self, _request: Request, _: Said) -> Response:
+        return JSONResponse(table.described(__version__))
+
+    async def page(self, _request: Request, _: Said) -> Response:
+        return HTMLResponse(table.page(__version__))
+
+    async def _acquired(
+        self, request: Request, said: Said, names: tuple[str, ...], *, is_several: bool = False
+    ) -> Response:
+        ask = _ask(said, names, is_several)
+        shared = await self._upstream.shared(credentials_of(request))
+        held = await _unless_gone(request, shared.acquire(ask))
+        if held is not None:
+            return JSONResponse({"hold": _held(held)})
+        seen: Explanation | None = None
+        # Saying who has it is a courtesy: the answer is that it was not acquired.
+        with suppress(FenceholdError):
+            seen = await shared.client.explain(min(names), limit=3, tier=ask.tier)
+        raise LockTimeout(f"not acquired: {seen or ', '.join(names)}", names=names, explanation=seen)
+
+    async def _figures(self) -> str:
+        lines = ["# TYPE fencehold_http_requests_total counter"]
+        for (operation, status), count in sorted(self.answered.items()):
+            labels = f'operation="{operation}",status="{status}"'
+            lines.append(f"fencehold_http_requests_total{{{labels}}} {count}")
+        up = 0
+        try:
+            info = await self._questions.ask(None, CORRECTNESS, "INFO")
+            for key, value in sorted(_figures_in(info.decode()).items()):
+                lines += [f"# TYPE fencehold_{key} gauge", f"fencehold_{key} {value}"]
+            up = 1
+        except FenceholdError:
+            # Said by `fencehold_up`.
+            pass
+        return "\n".join([*lines, "# TYPE fencehold_up gauge", f"fencehold_up {up}", ""])
+
+
+def _ask(said: Said, names: tuple[str, ...], is_several: bool) -> Ask:
+    mode, permits, wait_ms = said.get("mode", "exclusive"), said.get("permits", 0), said.get("wait_ms", 0)
+    if mode not in _MODES:
+        raise UsageError(f"mode is exclusive or shared, not {mode!r}")
+    if wait_ms > WAIT_MS_MAX:
+        raise UsageError(f"wait_ms is at most {WAIT_MS_MAX}: to wait for longer, ask again")
+    if not said["ttl_ms"]:
+        raise UsageError("ttl_ms is above 0: a hold over HTTP lives by its own time")
+    return Ask(
+        names,
+        tier=tier_of(said),
+        mode=PERMIT if permits else _MODES[mode],
+        permits=permits,
+        wait_ms=wait_ms,
+        ttl_ms=said["ttl_ms"],
+        request_id=said.get("request_id", ""),
+        owner=said.get("owner", ""),
+        meta=said.get("meta"),
+        is_several=is_several,
+    )
+
+
+def _which(request: Request, said: Said) -> tuple[str, str, int]:
+    return said.get("hold_id", ""), request.path_params["name"], said.get("fence", 0)
+
+
+async def _unless_gone(request: Request, call: Coroutine[Any, Any, Result]) -> Result:
+    """What a call answers; withdrawn, if the client goes before."""
+    calling = asyncio.ensure_future(call)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({calling, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not calling.done():
+            raise ClientGone
+        return calling.result()
+    finally:
+        gone.cancel()
+        if not calling.done():
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _streamed(position: int, told: AsyncGenerator[tuple[int, Event | None], None]) -> AsyncIterator[str]:
+    yield f": from {position}\n\n"
+    async with aclosing(told):
+        following = asyncio.ensure_future(anext(told))
+        try:
+            while True:
+                done, _ = await asyncio.wait({following}, timeout=_COMMENT_S)
+                if not done:
+                    yield ": nothing happened\n\n"
+                    continue
+                index, seen = following.result()
+                following = asyncio.ensure_future(anext(told))
+                if seen is not None:
+                    yield _event(index, seen)
+        except FenceholdError:
+            # The client comes back by itself, with the last id.
+            return
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def _event(index: int, seen: Event) -> str:
+    data = {
+        "kind": seen.kind,
+        "position": seen.position,
+        "index": index,
+        "names": seen.names,
+        "fence": seen.fence or None,
+        "client": None if seen.party is None else _party(seen.party),
+        "detail": seen.detail or None,
+        "time": None if seen.time is None else seen.time.isoformat(),
+    }
+    return f"id: {seen.position}-{index}\nevent: {seen.kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _event_id(said: str) -> tuple[int, int | None]:
+    position, dash, index = said.partition("-")
+    if not said:
+        return 0, None
+    if not position.isdecimal() or (dash and not index.isdecimal()) or len(said) > 40:
+        raise UsageError("Last-Event-ID is the id of an event, such as 17-0")
+    return int(position), int(index) if dash else None
+
+
+def _held(held: Held) -> dict[str, Any]:
+    return {
+        "hold_id": held.hold_id,
+        "names": held.names,
+        "fence": held.fence or None,
+        "tier": held.tier.name.lower(),
+        "mode": _MODE_WORDS[held.mode],
+        "safe_for_ms": held.safe_for_ms(SHARED_TTL_S),
+        "ttl_ms": held.ttl_ms,
+    }
+
+
+def _lock(row: dict[bytes, Any]) -> dict[str, Any]:
+    return {
+        "name": row[b"name"].decode(),
+        "mode": _MODE_WORDS.get(row[b"mode"].decode()),
+        "holder_count": row[b"holders"],
+        "waiter_count": row[b"waiters"],
+        "fence": row[b"fence"] or None,
+    }
+
+
+def _explained(seen: Explanation) -> dict[str, Any]:
+    return {
+        "name": seen.name,
+        "is_taken": seen.is_taken,
+        "holders": [_holder(each) for each in seen.holders],
+        "waiters": [_waiter(each) for each in seen.queue],
+        "holder_count": seen.holder_count,
+        "waiter_count": seen.waiter_count,
+        "sentence": str(seen),
+    }
+
+
+def _holder(seen: Holder) -> dict[str, Any]:
+    return {
+        "client": _party(seen.party),
+        "fence": seen.fence or None,
+        "mode": _MODE_WORDS.get(seen.mode),
+        "since": None if seen.since is None else seen.since.isoformat(),
+        "for_s": seen.held_for,
+        "left_s": seen.left,
+        "meta": seen.meta,
+    }
+
+
+def _waiter(seen: Waiting) -> dict[str, Any]:
+    return {
+        "place": seen.position + 1,
+        "client": _party(seen.party),
+        "mode": _MODE_WORDS.get(seen.mode),
+        "names": seen.names,
+        "for_s": seen.waited_for,
+        "left_s": seen.left,
+    }
+
+
+def _party(seen: Party) -> dict[str, Any]:
+    return {
+        "name": seen.client or None,
+        "host": seen.host or None,
+        "pid": seen.pid or None,
+        "session": seen.session,
+        "owner": seen.owner or None,
+    }
+
+
+def _plain(told: Any) -> Any:
+    """A reply of the service as JSON has it."""
+    match told:
+        case dict():
+            return {_plain(key): _plain(value) for key, value in told.items()}
+        case list():
+            return [_plain(value) for value in told]
+        case bytes():
+            return told.decode("utf-8", "replace")
+        case _:
+            return told
+
+
+def _figures_in(info: str) -> dict[str, str]:
+    """What INFO says that is a number."""
+    lines = (line.partition(":") for line in info.splitlines())
+    return {key: value for key, _, value in lines if value and value.replace(".", "", 1).isdecimal()}

@@ -1,0 +1,96 @@
+"""Requests: what was said in a path, a query and a body, read and bounded.
+
+What is not known is refused by its name: a `ttl` that was meant to be `ttl_ms` must not be a hold without an end.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+from starlette.requests import Request
+
+from fencehold.doors.http.table import WHOLE, Operation, Parameter
+from fencehold.errors import UsageError
+from fencehold.gateway.credentials import Credentials, read_authorization
+from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
+
+BODY_BYTES_MAX = 65_536
+BODY_SECONDS_MAX = 10.0
+
+
+def credentials_of(request: Request) -> Credentials:
+    """Who asks, by the header `Authorization`."""
+    return read_authorization(request.headers.get("authorization", ""))
+
+
+def tier_of(said: dict[str, Any]) -> Tier:
+    """Of which tier it is."""
+    word = said.get("tier") or "correctness"
+    if word not in ("correctness", "efficiency"):
+        raise UsageError(f"tier is correctness or efficiency, not {word!r}")
+    return EFFICIENCY if word == "efficiency" else CORRECTNESS
+
+
+async def said_in(request: Request, operation: Operation) -> dict[str, Any]:
+    """All that a request says, by name.
+
+    Raises:
+        UsageError: something in it is not known, or not of its kind.
+    """
+    query = {name: _number(name, value, operation.query) for name, value in request.query_params.items()}
+    said = _checked(query, operation.query)
+    if operation.body:
+        said |= _checked(await _body(request), operation.body)
+    return said
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > BODY_BYTES_MAX:
+                    raise UsageError(f"a body has at most {BODY_BYTES_MAX} bytes")
+    except TimeoutError:
+        raise UsageError(f"a body is sent within {BODY_SECONDS_MAX:g} s") from None
+    try:
+        said = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        raise UsageError("the body is no JSON") from None
+    if not isinstance(said, dict):
+        raise UsageError("the body is a JSON object")
+    return said
+
+
+def _checked(said: dict[str, Any], known: tuple[Parameter, ...]) -> dict[str, Any]:
+    by_name = {parameter.name: parameter for parameter in known}
+    for name, value in said.items():
+        if name not in by_name:
+            raise UsageError(f"{name} is not known here; known are: {', '.join(by_name) or 'none'}")
+        _check(by_name[name], value)
+    for parameter in known:
+        if parameter.is_required and parameter.name not in said:
+            raise UsageError(f"say {parameter.name}: {parameter.words}")
+    return said
+
+
+def _check(parameter: Parameter, value: Any) -> None:
+    values = value if parameter.is_list and isinstance(value, list) else [value]
+    is_right = isinstance(value, list) == parameter.is_list and all(_is(parameter.kind, each) for each in values)
+    if not is_right:
+        kind = f"a list of {parameter.kind}s" if parameter.is_list else f"of kind {parameter.kind}"
+        raise UsageError(f"{parameter.name} is {kind}")
+
+
+def _is(kind: str, value: Any) -> bool:
+    if kind == WHOLE:
+        return type(value) is int and 0 <= value < 2**63
+    if kind == "object":
+        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    return isinstance(value, str)
+
+
+def _number(name: str, value: str, known: tuple[Parameter, ...]) -> Any:
+    is_whole = any(parameter.name == name and parameter.kind == WHOLE for parameter in known)
+    return int(value) if is_whole and value.isdecimal() and len(value) < 20 else value

@@ -1,0 +1,25 @@
+"""Bounds of a gateway: everything that a client can make it remember."""
+
+from typing import NamedTuple
+
+
+class GatewayBounds(NamedTuple):
+    """Each process has its own."""
+
+    sessions_max: int = 4_000
+    """Sessions; each is a connection to the service."""
+    sessions_per_peer_max: int = 256
+    """Sessions that one connection has opened."""
+    logins_max: int = 256
+    """Logins that hold something, or ask, without a session of their own."""
+    owners_per_session_max: int = 1_024
+    """Owners of a session that ask or wait at the same time."""
+    answers_per_session_max: int = 1_024
+    """Answers that are remembered by their request id; the oldest are forgotten first."""
+    endings_per_session_max: int = 4_096
+    """Holds that have ended, of which is known how."""
+    untold_max: int = 1_024
+    """Messages that a client has not read from its stream; beyond, the stream is broken off."""
+    session_ttl_s_max: float = 86_400.0
+    watches_max: int = 256
+    """Clients that watch; each is a connection to the service."""

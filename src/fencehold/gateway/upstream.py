@@ -1,0 +1,123 @@
+"""The way to the service: clients of the SDK, made with what a gateway's own client shows of itself.
+
+1. A client that opened a session has a connection of its own; all that have none share one for each login.
+2. Sessions are opened with a grace equal to their ttl: a gateway stands between holder and service like a
+   proxy, and if it ends, its clients do not hear of it before they ask. What a gateway ends itself, it closes:
+   free at once.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from fencehold import aio
+from fencehold.errors import LimitExceeded, PermissionDenied, UsageError
+from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.credentials import Credentials, url_with
+from fencehold.gateway.problems import Unauthenticated
+from fencehold.gateway.served_client import ServedClient
+
+CLIENT_BYTES_MAX, META_BYTES_MAX = 128, 512
+SHARED_TTL_S = 30.0
+
+
+class Upstream:
+    """One service, as a gateway reaches it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        via: str,
+        tls: ssl.SSLContext | None = None,
+        bounds: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
+        connect_timeout_s: float = 5.0,
+    ) -> None:
+        self.url = url
+        self.via = via
+        self.tls = tls
+        self.bounds = bounds
+        self.connect_timeout_s = connect_timeout_s
+        self._shared: dict[Credentials, asyncio.Task[ServedClient]] = {}
+
+    async def connect(
+        self, credentials: Credentials, *, name: str, meta: Mapping[str, object], ttl_s: float
+    ) -> aio.Client:
+        """A client of the SDK, with a session that is open.
+
+        Raises:
+            Unauthenticated: the service does not take these credentials.
+            UsageError, Unavailable, LimitExceeded: there is none; nothing happened.
+        """
+        try:
+            return await aio.connect(
+                url_with(self.url, credentials),
+                ttl=ttl_s,
+                grace=ttl_s,
+                name=name,
+                meta={**meta, "via": self.via},
+                connect_timeout=self.connect_timeout_s,
+                tls=self.tls,
+            )
+        except PermissionDenied as denied:
+            raise Unauthenticated(str(denied)) from denied
+
+    async def shared(self, credentials: Credentials) -> ServedClient:
+        """The client of those who opened no session, one for each login."""
+        task = self._shared.get(credentials)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            self._make_room()
+            # Recorded before anything can interleave: two calls of one login share one connection.
+            task = self._shared[credentials] = asyncio.create_task(self._made(credentials))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """End everything."""
+        tasks, self._shared = list(self._shared.values()), {}
+        for task in tasks:
+            task.cancel()
+        for made in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(made, ServedClient):
+                await made.close()
+
+    async def _made(self, credentials: Credentials) -> ServedClient:
+        name = f"fencehold-{self.via}"
+        client = await self.connect(credentials, name=name, meta={}, ttl_s=SHARED_TTL_S)
+        return ServedClient(client, self.bounds, lambda _: None)
+
+    def _make_room(self) -> None:
+        """Let go of a login that has nothing, if there are too many."""
+        if len(self._shared) < self.bounds.logins_max:
+            return
+        for credentials, task in self._shared.items():
+            if task.done() and (task.cancelled() or task.exception() is not None or task.result().is_idle):
+                del self._shared[credentials]
+                self._close_later(task)
+                return
+        raise LimitExceeded(f"this listener serves at most {self.bounds.logins_max} logins at a time")
+
+    def _close_later(self, task: "asyncio.Task[ServedClient]") -> None:
+        if not task.cancelled() and task.exception() is None:
+            closing = asyncio.create_task(task.result().close())
+            closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def described(client: str, meta: Mapping[str, str], peer: str) -> dict[str, Any]:
+    """What others are told of a client of the gateway: what it says of itself, and where it comes from.
+
+    Raises:
+        UsageError: that is too long.
+    """
+    if len(client.encode()) > CLIENT_BYTES_MAX:
+        raise UsageError(f"client has at most {CLIENT_BYTES_MAX} bytes")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in meta.items()) > META_BYTES_MAX:
+        raise UsageError(f"meta has at most {META_BYTES_MAX} bytes, keys and values together")
+    pid = meta.get("pid", "")
+    return {"host": host_of(peer), **meta, "pid": int(pid) if pid.isdecimal() else 0}
+
+
+def host_of(peer: str) -> str:
+    """The host of a peer, written `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711` or `127.0.0.1:4711`."""
+    address = peer.removeprefix("ipv4:").removeprefix("ipv6:")
+    return address.rpartition(":")[0].strip("[]") or address

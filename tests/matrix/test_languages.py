@@ -1,0 +1,66 @@
+"""The examples in other languages say to a real listener what their users would, and hear what they should."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.grpc_client import door
+from tests.e2e.served import serving
+
+ROOT = Path(__file__).parents[2]
+INSTALL_S, RUN_S = 400, 60
+PLUGINS = (
+    "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.10",
+    "google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1",
+)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    place = tmp_path_factory.mktemp("served")
+    with serving(place, "--memory") as server, door(place, "grpc", server.url) as port:
+        yield f"127.0.0.1:{port}"
+
+
+def run(*words: str, place: Path, seconds: int, **variables: str) -> str:
+    """What a command writes; it ends well."""
+    done = subprocess.run(
+        words, cwd=place, env=os.environ | variables, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_node(address: str) -> None:
+    """With grpc-js, which compiles nothing beforehand."""
+    place = ROOT / "examples/node"
+    run("npm", "ci", "--no-audit", "--no-fund", place=place, seconds=INSTALL_S)
+    said = run("node", "locks.mjs", address, place=place, seconds=RUN_S).splitlines()
+    assert re.fullmatch(r"held \d+", said[0])
+    assert said[1:] == ["try null", "cancelled", "next true", "lost true 2", "refused FAILED_PRECONDITION"]
+
+
+def test_go(address: str, tmp_path: Path) -> None:
+    """With grpc-go, of code that its own plugins make."""
+    tools = {"GOBIN": str(tmp_path / "bin")}
+    place = ROOT / "examples/go"
+    for plugin in PLUGINS:
+        run("go", "install", plugin, place=tmp_path, seconds=INSTALL_S, **tools)
+    (line,) = re.findall(r"^//go:generate protoc (.*)$", (place / "generate.go").read_text(), re.MULTILINE)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    run(sys.executable, "-m", "grpc_tools.protoc", *line.split(), place=place, seconds=RUN_S, PATH=path)
+    run("go", "vet", "./...", place=place, seconds=INSTALL_S)
+    said = run("go", "run", ".", address, place=place, seconds=INSTALL_S).splitlines()
+    assert re.fullmatch(r"held \d+", said[0])
+    assert said[1:] == [
+        "try true",
+        "waited DeadlineExceeded",
+        "next true",
+        "lost true END_REASON_BROKEN",
+        "refused EXPIRED",
+    ]

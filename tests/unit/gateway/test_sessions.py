@@ -1,0 +1,177 @@
+"""Sessions of a gateway: bounds, logins, streams; and events over several connections, each once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from fencehold.errors import LimitExceeded, SessionExpired, UsageError
+from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.questions import Questions, _Bookmark, place_of
+from fencehold.gateway.sessions import Sessions, Stream
+from fencehold.gateway.upstream import Upstream, host_of
+from fencehold.locks.views import Event
+from fencehold.server import Config, Server
+from fencehold.types import CORRECTNESS
+
+
+@asynccontextmanager
+async def gateway(**bounds: int) -> AsyncIterator[tuple[Sessions, Upstream, Server]]:
+    """Sessions before a server in the same process."""
+    async with Server(Config(port=0)) as server:
+        upstream = Upstream(f"fencehold://127.0.0.1:{server.port}", via="test", bounds=GatewayBounds(**bounds))
+        sessions = Sessions(upstream)
+        try:
+            yield sessions, upstream, server
+        finally:
+            await sessions.close()
+            await upstream.close()
+
+
+def opened(sessions: Sessions, peer: str = "ipv4:127.0.0.1:1", **said: Any) -> Coroutine[Any, Any, Any]:
+    given = {"client": "ann", "meta": {}, "ttl_s": 0.0, "grace_s": None, **said}
+    return sessions.open((ANONYMOUS, peer), **given)
+
+
+def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scene())
+
+
+def test_sessions_are_bounded_by_listener_and_by_connection() -> None:
+    """Beyond, the next one is refused; one that is closed makes room."""
+
+    async def scene() -> None:
+        async with gateway(sessions_max=3, sessions_per_peer_max=2) as (sessions, _, _server):
+            first = await opened(sessions)
+            await opened(sessions)
+            with pytest.raises(LimitExceeded, match="a connection opens at most 2"):
+                await opened(sessions)
+            await opened(sessions, "ipv4:127.0.0.1:2")
+            with pytest.raises(LimitExceeded, match="at most 3 sessions"):
+                await opened(sessions, "ipv4:127.0.0.1:3")
+            await sessions.end(first, "closed")
+            await opened(sessions)
+            assert len(sessions) == 3
+
+    run(scene)
+
+
+def test_a_session_is_its_openers() -> None:
+    """To another login it does not exist."""
+
+    async def scene() -> None:
+        async with gateway() as (sessions, _, _server):
+            session = await opened(sessions)
+            assert sessions.find(session.id, ANONYMOUS) is session
+            with pytest.raises(SessionExpired):
+                sessions.find(session.id, Credentials("bob", "x"))
+
+    run(scene)
+
+
+def test_a_stream_that_does_not_read_is_broken_off() -> None:
+    """What waits to be told has a bound."""
+
+    async def scene() -> None:
+        stream, broken = Stream(2), list[bool]()
+        stream.on_broken = lambda: broken.append(True)
+        for at in range(4):
+            stream.tell(at)
+        assert broken == [True]
+
+    run(scene)
+
+
+def test_a_new_stream_takes_the_place_of_the_old_one() -> None:
+    """The end of the one that was replaced starts no grace."""
+
+    async def scene() -> None:
+        async with gateway() as (sessions, _, _server):
+            session = await opened(sessions, ttl_s=20.0, grace_s=0.0)
+            old, new = Stream(9), Stream(9)
+            session.attach(old)
+            session.attach(new)
+            assert old.is_broken
+            session.detach(old)
+            assert session.ends_at() > asyncio.get_running_loop().time() + 10
+            session.detach(new)
+            assert session.ends_at() <= asyncio.get_running_loop().time()
+
+    run(scene)
+
+
+def test_one_login_shares_one_connection() -> None:
+    """Calls at the same time make one; a bound lets go of logins that hold nothing."""
+
+    async def scene() -> None:
+        async with gateway(logins_max=1) as (_, upstream, _server):
+            first, second = await asyncio.gather(upstream.shared(ANONYMOUS), upstream.shared(ANONYMOUS))
+            assert first is second
+
+    run(scene)
+
+
+def test_watches_are_bounded() -> None:
+    """Each is a connection to the service; one that ends makes room."""
+
+    async def scene() -> None:
+        async with gateway() as (_, upstream, _server):
+            questions = Questions(upstream.url, None, GatewayBounds(watches_max=1))
+            first = questions.events(ANONYMOUS, CORRECTNESS, "", 0, None)
+            await anext(first)
+            second = questions.events(ANONYMOUS, CORRECTNESS, "", 0, None)
+            with pytest.raises(LimitExceeded):
+                await anext(second)
+            await first.aclose()
+            assert questions.watching == 0
+
+    run(scene)
+
+
+def happened(position: int, kind: str = "acquired") -> Event:
+    return Event(kind, position, 0, 1, "", ("a",), 1, "")
+
+
+def test_events_are_told_once_over_several_connections() -> None:
+    """A connection is lost between two events of one position: the next one skips what was told."""
+    place = _Bookmark(0, -1, False)
+    assert place.since() is None
+    place.begin(4)
+    assert [place.is_new(happened(5)), place.index] == [True, 0]
+    assert [place.is_new(happened(5)), place.index] == [True, 1]
+    assert place.since() == 4
+    place.begin(4)
+    assert [place.is_new(happened(5)) for _ in range(3)] == [False, False, True]
+    assert place.index == 2
+    assert place.is_new(happened(6))
+    assert place.index == 0
+
+
+def test_a_watcher_goes_on_where_it_was_left() -> None:
+    """After an event of a position, or after all of it; a gap has no events to skip."""
+    within = _Bookmark(5, 0, True)
+    within.begin(4)
+    assert [within.is_new(happened(5)), within.is_new(happened(5)), within.index] == [False, True, 1]
+    after = _Bookmark(5, -1, False)
+    assert after.since() == 5
+    assert after.is_new(happened(9, "gap"))
+    assert after.since() == 9
+
+
+def test_the_url_names_nodes_of_a_service() -> None:
+    """Anything else is no place for a listener to stand before."""
+    place = place_of("fenceholds://ann:s%2F@a,b:1,[::1]:2/?ca=x")
+    assert place.endpoints == (("a", 7420), ("b", 1), ("::1", 2))
+    assert (place.credentials, place.is_tls) == (Credentials("ann", "s/"), True)
+    for url in ("redis://a", "a:7420", "fencehold://", "fencehold://a:x"):
+        with pytest.raises(UsageError):
+            place_of(url)
+
+
+def test_others_are_told_where_a_client_comes_from() -> None:
+    """As gRPC and HTTP write peers."""
+    assert host_of("ipv4:10.0.0.1:4711") == "10.0.0.1"
+    assert host_of("ipv6:[::1]:4711") == "::1"
