@@ -1,5 +1,6 @@
 """Listeners that speak TLS, with certificates of clients if asked."""
 
+import ssl
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,9 @@ import trustme
 
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, Stub
+from rig.processes import free_port
 from tests.e2e.grpc_client import door
-from tests.e2e.served import Served, ended, start
+from tests.e2e.served import Served, ended, serving, start, until
 
 
 class Files(NamedTuple):
@@ -52,8 +54,6 @@ def test_grpc_over_tls(server: Served, files: Files, options: tuple[str, ...], t
 
 def test_http_over_tls(server: Served, files: Files, options: tuple[str, ...], tmp_path: Path) -> None:
     """As every client speaks it; in the clear nothing is answered."""
-    import ssl  # noqa: PLC0415
-
     with door(tmp_path, "http", server.url, *options) as port:
         context = ssl.create_default_context(cafile=str(files.ca))
         assert httpx.get(f"https://localhost:{port}/readyz", verify=context).json()["role"] == "leader"
@@ -66,3 +66,17 @@ def test_off_loopback_a_listener_wants_tls_or_to_be_told(server: Served) -> None
     for kind in ("grpc", "http"):
         said = ended(start("door", kind, "--url", server.url, "--host", "0.0.0.0", "--port", "0"))
         assert (said.code, "--insecure" in said.err) == (2, True)
+
+
+def test_a_secured_node_has_secured_listeners(files: Files, options: tuple[str, ...], tmp_path: Path) -> None:
+    """`serve --http` with TLS: the listener speaks TLS to its clients, and to the node."""
+    port, context = free_port(), ssl.create_default_context(cafile=str(files.ca))
+    with serving(tmp_path, "--memory", *options, "--http", str(port)):
+        until(lambda: _is_ready(port, context))
+
+
+def _is_ready(port: int, context: ssl.SSLContext) -> bool:
+    try:
+        return bool(httpx.get(f"https://localhost:{port}/readyz", verify=context).json()["role"] == "leader")
+    except (httpx.HTTPError, KeyError):
+        return False

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.cli.credentials import from_environment, password_of
-from fencehold.cli.listeners import KINDS, check_installed
+from fencehold.cli.listeners import KINDS, check_installed, check_upstream
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.drivers.address import endpoint, shown, with_password
@@ -28,7 +28,7 @@ from fencehold.server import Config
 
 SOURCES = ("option", "environment", "file", "default")
 """From the highest precedence to the lowest."""
-_FIELDS = {"limits": "limits", "leader": "leader", "listener": "door"}
+_FIELDS = {"limits": "limits", "leader": "leader", "listener": "door", "audit": "audit"}
 """The field of `Config` that each table of the file fills."""
 _NOT_CHOSEN = {"data": None, "memory": False, "engine": ""}
 _SHARED_ONLY = ("node", "advertise", "leader_timeout")
@@ -85,6 +85,8 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         _refuse_membership(said)
     listeners = {kind: said[kind].value for kind in KINDS if said[kind].value is not None}
     check_installed(listeners)
+    if listeners:
+        check_upstream(config)
     return Configuration(config, said["port_file"].value, said["json"].value, listeners, said)
 
 

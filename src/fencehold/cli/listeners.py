@@ -14,8 +14,11 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import quote
 
+from fencehold.drivers.address import endpoint
 from fencehold.errors import UsageError
+from fencehold.security.tls import Clients, ServerTls
 from fencehold.server import Config
 
 KINDS = {"grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"), "http": ("starlette", "uvicorn")}
@@ -47,22 +50,57 @@ def _is_there(module: str) -> bool:
 
 
 def command_of(kind: str, port: int, config: Config, node_port: int, *, as_json: bool) -> list[str]:
-    """How a listener beside a node is started: it is told what the node was told of where to listen."""
+    """How a listener beside a node is started: it is told what the node was told of where and how to listen."""
     words = [sys.executable, "-m", "fencehold.cli", "door", kind, "--with-parent"]
-    words += ["--url", url_of(config.host, node_port), "--host", config.host, "--port", str(port)]
+    words += ["--url", url_of(config, node_port), "--host", config.host, "--port", str(port)]
     words += ["--insecure"] if config.insecure else []
+    words += _tls_words(config.tls)
     return words + (["--json"] if as_json else [])
 
 
-def url_of(host: str, port: int) -> str:
-    """Where a process on the same machine reaches a node that listens there."""
+def _tls_words(tls: ServerTls | None) -> list[str]:
+    if tls is None:
+        return []
+    words = ["--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
+    return words + (["--tls-ca", str(tls.ca)] if tls.ca is not None else [])
+
+
+def check_upstream(config: Config) -> None:
+    """Refuse listeners beside a node that they could not speak to.
+
+    A listener passes on who its clients are: by their users, secrets and tokens. It has no certificate of its own:
+    by the node's, all of them would be taken for a node.
+
+    Raises:
+        UsageError: the node asks everybody for a certificate.
+    """
+    if config.tls is not None and config.tls.clients is Clients.REQUIRED:
+        raise UsageError(
+            "--grpc and --http have no certificate to show to a node with --tls-clients required: say optional, "
+            "or start `fencehold door` by itself, with cert= and key= in its --url"
+        )
+
+
+def url_of(config: Config, port: int) -> str:
+    """Where a process on the same machine reaches a node that listens there.
+
+    By TLS it is the address that others are told, if there is one: a certificate is for that.
+    """
+    if config.tls is None:
+        return f"fencehold://{_reached(config.host)}:{port}"
+    host = endpoint(config.advertise).host if config.advertise else config.host
+    query = f"?ca={quote(str(config.tls.ca))}" if config.tls.ca is not None else ""
+    return f"fenceholds://{_reached(host)}:{port}{query}"
+
+
+def _reached(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return f"fencehold://{host}:{port}"
+        return host
     if address.is_unspecified:
-        host = "127.0.0.1" if address.version == 4 else "::1"
-    return f"fencehold://[{host}]:{port}" if address.version == 6 else f"fencehold://{host}:{port}"
+        return "127.0.0.1" if address.version == 4 else "[::1]"
+    return f"[{host}]" if address.version == 6 else host
 
 
 class Listeners:
