@@ -174,7 +174,7 @@ def test_rules_outweigh_what_a_caller_says() -> None:
         correctness="memory://a", efficiency=dead_url(), rules=RULES, on_unavailable="proceed"
     ) as client:
         for ask in asks:
-            with pytest.raises(UsageError, match="'wallet:7' is CORRECTNESS by the rules"):
+            with pytest.raises(UsageError, match="'wallet:7' is always CORRECTNESS, by the rules"):
                 ask(client)
         with client.lock("wallet:7") as hold, client.lock("cache:1") as more:
             assert hold.fence

@@ -43,7 +43,7 @@ def test_a_name_for_correctness_is_not_had_for_efficiency() -> None:
     """Neither alone nor among others; the message names it."""
     rules = rules_of({"wallet:*": CORRECTNESS, "cache:*": EFFICIENCY})
     rules.check(("cache:1", "other"), EFFICIENCY)
-    with pytest.raises(UsageError, match="'wallet:7' is CORRECTNESS by the rules"):
+    with pytest.raises(UsageError, match="'wallet:7' is always CORRECTNESS, by the rules"):
         rules.check(("cache:1", "wallet:7"), EFFICIENCY)
 
 
