@@ -31,7 +31,7 @@ from fencehold.client.login import LoginFiles, login_of
 from fencehold.client.protocol.connection import Settings
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.client.rules import Rules
-from fencehold.drivers.address import SERVICE_SCHEMES, Login, service_address, wrong_scheme
+from fencehold.drivers.address import SERVICE_SCHEMES, Login, ServiceAddress, service_address, wrong_scheme
 from fencehold.drivers.tls import ClientTls, files_of, files_of_environment
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
@@ -161,8 +161,7 @@ def session_protocol(config: Config, url: str, machine: str = "", login: Login |
     """
     address = service_address(url)
     if login is None:
-        files = LoginFiles(config.user, config.secret_file, config.token_file)
-        login = login_of(address.user, address.secret, files)
+        login = _login(config, address)
     settings = Settings(
         ttl=config.ttl,
         grace=config.grace,
@@ -175,6 +174,11 @@ def session_protocol(config: Config, url: str, machine: str = "", login: Login |
         tier=machine,
     )
     return SessionProtocol(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
+
+
+def _login(config: Config, address: ServiceAddress) -> Login:
+    files = LoginFiles(config.user, config.secret_file, config.token_file)
+    return login_of(address.user, address.secret, files)
 
 
 def _routed(config: Config) -> dict[Tier, Source]:
@@ -197,7 +201,11 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
         raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {url!r}")
     scheme = _scheme(url)
     if scheme in SERVICE_SCHEMES:
-        tls = _tls(config, url) if config.tls is None else config.tls
+        address = service_address(url)
+        # Asked for again with each session; what is wrong with its files is said before anything is connected to.
+        _login(config, address)
+        # One for both tiers: to make it may read all certificates of the machine.
+        tls = _tls(config, address) if config.tls is None else config.tls
         return {tier: _service(config, url, tier, tls) for tier in Tier}
     if scheme != _MEMORY and (scheme not in registry.SCHEMES or "://" not in url):
         raise wrong_scheme(url, (*SERVICE_SCHEMES, _MEMORY, *registry.SCHEMES))
@@ -214,12 +222,11 @@ def _service(config: Config, url: str, tier: Tier, tls: ssl.SSLContext | ClientT
     return Source(config=config, url=url, guarantees=_guarantees(config, url, tier), tls=tls, machine=machine)
 
 
-def _tls(config: Config, url: str) -> ClientTls | None:
+def _tls(config: Config, address: ServiceAddress) -> ClientTls | None:
     """How a service is connected to, if TLS is asked for: by what the URL names, the environment, a file."""
-    named = service_address(url).tls
-    if named is None:
+    if address.tls is None:
         return None
-    return ClientTls(named.over(files_of_environment()).over(files_of(config.ca, config.cert, config.key)))
+    return ClientTls(address.tls.over(files_of_environment()).over(files_of(config.ca, config.cert, config.key)))
 
 
 def _guarantees(config: Config, url: str, tier: Tier) -> Guarantees:

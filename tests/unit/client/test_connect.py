@@ -1,16 +1,19 @@
 """What a client is connected to: which source serves which tier, and what is refused before anything happens."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencehold import CORRECTNESS, EFFICIENCY, Unsupported, UsageError
+from fencehold import CORRECTNESS, EFFICIENCY, Unsupported, UsageError, aio
 from fencehold.backends import registry
 from fencehold.backends.port import Backend, Settings
 from fencehold.client.config import Config, configured
 from fencehold.client.connect import Plan, Source, plan_of
+from fencehold.drivers.tls import ClientTls
 from fencehold.guarantees import Guarantees
 from fencehold.types import Tier
+from tests.unit.security.authority import Authority
 
 SERVICE = "fencehold://10.0.0.1"
 
@@ -152,3 +155,47 @@ def test_both_tiers_of_a_service_over_tls_have_one_context() -> None:
     assert sources[CORRECTNESS].tls is not None
     assert sources[EFFICIENCY].tls is sources[CORRECTNESS].tls
     assert plan(SERVICE).first.tls is None
+
+
+def test_the_files_of_tls_come_from_the_nearest_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL, the environment, the configuration; what cannot be read is said before anything is connected to."""
+    authority = Authority(tmp_path)
+    mine, other = authority.client("mine", name="mine"), authority.client("other", name="other")
+    (tmp_path / "client.toml").write_text(
+        f'[client]\nca = "{authority.file}"\ncert = "{mine.cert}"\nkey = "{mine.key}"\n'
+    )
+    config = tmp_path / "client.toml"
+    assert files("fenceholds://h", config=config) == (authority.file, *mine)
+    monkeypatch.setenv("FENCEHOLD_CERT", str(other.cert))
+    monkeypatch.setenv("FENCEHOLD_KEY", str(other.key))
+    assert files("fenceholds://h", config=config) == (authority.file, *other)
+    assert files(f"fenceholds://h?cert={mine.cert}&key={mine.key}") == (None, *mine)
+    assert plan("fencehold://h", config=config).first.tls is None
+    with pytest.raises(UsageError, match="ca=/nowhere cannot be read"):
+        plan("fenceholds://h?ca=/nowhere")
+
+
+def files(url: str, **said: Any) -> tuple[Path | None, ...]:
+    tls = plan(url, **said).first.tls
+    assert isinstance(tls, ClientTls)
+    return tls.files.paths
+
+
+def test_a_login_that_cannot_be_read_is_refused_before_anything_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is for a service: memory:// is the process's own, and asks nobody."""
+    monkeypatch.setenv("FENCEHOLD_TOKEN_FILE", str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match="cannot read a secret from"):
+        plan(SERVICE)
+    assert plan("fencehold://me:hush@10.0.0.1").first.is_service
+
+
+async def test_a_login_of_the_environment_is_not_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is meant for the service does not keep a program from trying things out."""
+    monkeypatch.setenv("FENCEHOLD_USER", "ann")
+    monkeypatch.setenv("FENCEHOLD_SECRET", "hush")
+    async with aio.connect("memory://logins") as client, client.lock("a") as hold:
+        assert hold.fence

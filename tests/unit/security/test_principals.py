@@ -78,6 +78,8 @@ async def test_a_certificate_may_do_what_the_policy_gives_its_principal(tmp_path
         await billing.call("LOCK.ACQUIRE", "billing:a")
         assert await billing.refusal("LOCK.ACQUIRE", "search:a") == "DENIED"
         assert await billing.refusal("POLICY.GET") == "DENIED"
+        assert await billing.refusal("LOCK.INFO", "search:a") == "DENIED"
+        assert "search:a" in box.denied.pop()
         for words in (("LOCK.ACQUIRE", "billing:b"), ("LOCK.LIST",), ("SESSION.OPEN",), ("INFO",)):
             assert await stranger.refusal(*words) == "DENIED"
         assert box.denied == ["POLICY.GET", "LOCK.ACQUIRE", "LOCK.LIST", "SESSION.OPEN", "INFO"]

@@ -6,7 +6,7 @@ A question costs what it tells. What needs preparation, as a list of names does,
 from functools import partial
 from typing import Any
 
-from fencehold.core.outcomes import Refused
+from fencehold.core.outcomes import Code, Refused
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import at_least, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
@@ -72,6 +72,9 @@ def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) ->
 def _found(slot: Slot, found: Any) -> None:
     if isinstance(found, FenceholdError | Refused):
         refuse(slot, found, 0)
+        if isinstance(found, Refused) and found.code is Code.DENIED:
+            # No entry tells of it, as one does of what is denied to who changes something.
+            slot.connection.door.on_denied(slot.connection, found.detail)
     else:
         slot.reply(found)
 
