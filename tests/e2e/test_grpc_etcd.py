@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from fencehold.wire import etcd_messages as e
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, Stub
+from rig.etcd import EtcdCluster
 from tests.e2e.grpc_client import door
 from tests.e2e.served import Served, until
 
@@ -19,8 +21,8 @@ from tests.e2e.served import Served, until
 class Etcd:
     """A client of etcd's lock and lease services."""
 
-    def __init__(self, port: int) -> None:
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+    def __init__(self, address: str) -> None:
+        self.channel = grpc.insecure_channel(address)
         self.leases = Stub(self.channel, "etcdserverpb.Lease", e.pool)
         self.locks = Stub(self.channel, "v3lockpb.Lock", e.pool)
         self.own = Stub(self.channel, LOCK)
@@ -41,7 +43,7 @@ class Etcd:
 @pytest.fixture(scope="module")
 def etcd(server: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
     with door(tmp_path_factory.mktemp("door"), "grpc", server.url) as port:
-        client = Etcd(port)
+        client = Etcd(f"127.0.0.1:{port}")
         yield client
         client.channel.close()
 
@@ -117,3 +119,37 @@ def test_a_lock_without_a_lease_has_a_minute(etcd: Etcd) -> None:
     assert 0 < seen.holders[0].left_ms <= 60_000
     etcd.unlock(key)
     assert etcd.own.Explain(m.ExplainRequest(name="etcd-f")).explanation.holder_count == 0
+
+
+def conversation(etcd: Etcd) -> list[object]:
+    """What is asked of an etcd and of a listener, and what each answers."""
+    lease = etcd.grant(30, lease=777)
+    first, again = etcd.lock(b"same", lease), etcd.lock(b"same", lease)
+    alive = etcd.leases.LeaseKeepAlive(iter([e.LeaseKeepAliveRequest(ID=each) for each in (lease, 1)]), timeout=10)
+    seen = etcd.leases.LeaseTimeToLive(e.LeaseTimeToLiveRequest(ID=lease, keys=True))
+    told: list[object] = [lease, first.key, again.key == first.key, again.header.revision == first.header.revision]
+    told += [[(each.ID, each.TTL) for each in alive], seen.grantedTTL, list(seen.keys)]
+    told.append(lease in [each.ID for each in etcd.leases.LeaseLeases(e.LeaseLeasesRequest()).leases])
+    with pytest.raises(grpc.RpcError) as error:
+        etcd.grant(30, lease=777)
+    told += [error.value.code(), error.value.details()]
+    etcd.unlock(first.key)
+    etcd.unlock(b"no such key")
+    told.append(etcd.lock(b"same", lease).header.revision > first.header.revision)
+    etcd.leases.LeaseRevoke(e.LeaseRevokeRequest(ID=lease))
+    told.append(etcd.leases.LeaseTimeToLive(e.LeaseTimeToLiveRequest(ID=lease)).TTL)
+    with pytest.raises(grpc.RpcError) as error:
+        etcd.leases.LeaseRevoke(e.LeaseRevokeRequest(ID=lease))
+    return [*told, error.value.code(), error.value.details()]
+
+
+def test_an_etcd_answers_the_same(etcd: Etcd, tmp_path: Path) -> None:
+    """Word for word, number for number: the messages are etcd's own, and so is what they mean."""
+    cluster = EtcdCluster(tmp_path, 1)
+    try:
+        cluster.start()
+        real = Etcd(cluster.url("x").removeprefix("etcd://").partition("/")[0])
+        assert conversation(etcd) == conversation(real)
+        real.channel.close()
+    finally:
+        cluster.stop()

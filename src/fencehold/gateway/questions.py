@@ -177,6 +177,8 @@ class Questions:
                         await asyncio.sleep(_AGAIN_S)
         except TimeoutError:
             raise Unavailable(f"the service was not reached within {self._timeout_s:g} s") from None
+        except PermissionDenied as denied:
+            raise _told(denied, credentials) from denied
 
     async def events(
         self, credentials: Credentials, tier: Tier, prefix: str, since: int, after_index: int | None
@@ -233,6 +235,8 @@ class Questions:
                         await asyncio.sleep(_AGAIN_S)
         except TimeoutError:
             raise Unavailable("the service was not reached; watch again from the last position") from None
+        except PermissionDenied as denied:
+            raise _told(denied, credentials) from denied
         place.begin(reply[b"position"])
         try:
             yield line, reply[b"position"]
@@ -334,6 +338,11 @@ class _Bookmark:
         # Beyond a gap there is nothing to go on with but its position.
         self._position, self._is_within = seen.position, seen.kind != "gap"
         return True
+
+
+def _told(denied: PermissionDenied, credentials: Credentials | None) -> PermissionDenied:
+    """To a client that said nothing of itself: that it should."""
+    return Unauthenticated(str(denied)) if credentials == ANONYMOUS else denied
 
 
 def _event_of(push: Any) -> Event | None:

@@ -1,4 +1,4 @@
-"""etcd's own lock interface: clients that lock by it work unmodified, and get a fence as the revision.
+"""etcd's own lock interface: for clients that lock by it, who get a fence as the revision.
 
 1. A lease is a session: it lives by its ttl, and what is locked with it is free when it ends. It lives in the
    listener that granted it.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fencehold.doors.grpc import translation
 from fencehold.doors.grpc.statuses import answered, readable, streamed
-from fencehold.errors import LimitExceeded, SessionExpired, UsageError
+from fencehold.errors import LimitExceeded, Refused, SessionExpired, UsageError
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.holds import Held
 from fencehold.gateway.served_client import Ask, ServedClient
@@ -50,7 +50,7 @@ class Leases:
 
     async def grant(self, wanted: int, ttl_s: int, opener: tuple[Credentials, str]) -> int:
         if wanted in self._known and self._is_open(wanted):
-            raise UsageError("etcdserver: lease already exists")
+            raise Refused("etcdserver: lease already exists")
         session = await self._sessions.open(
             opener, client="etcd client", meta={}, ttl_s=max(1, ttl_s), grace_s=None
         )
