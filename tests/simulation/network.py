@@ -350,6 +350,9 @@ class End(asyncio.Transport):
             self._tap.on_said(bytes(data))
         self.out.send(Kind.DATA, bytes(data))
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         if not self._closing and not self._has_ended and self.process.alive:
             self._has_ended = True

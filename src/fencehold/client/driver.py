@@ -224,9 +224,10 @@ class Driver:
         """In the child: let go of the sockets. Closing them there says nothing to the server."""
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for connection in self._open:
-            if connection.transport is not None:
+            transport = connection.transport
+            if transport is not None and (sock := transport.get_extra_info("socket")) is not None:
                 # Replaced rather than closed: what closes the number later must not hit another file.
-                os.dup2(nowhere, connection.transport.get_extra_info("socket").fileno(), inheritable=False)
+                os.dup2(nowhere, sock.fileno(), inheritable=False)
         os.close(nowhere)
         self.protocol.on_forked()
 
