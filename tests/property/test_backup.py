@@ -15,6 +15,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from fencehold.backup import export, fence_after, load, restore
 from fencehold.core import commands as c
 from fencehold.core.machine import Machine
+from fencehold.core.quotas import Usage
 from fencehold.core.state import State
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.journal.codec import encode
@@ -27,6 +28,8 @@ NOW_US = 1_800_000_000_000_000
 _CHANGED = {"position", "fence", "leader", "leader_address"}
 """What a restore changes. The rest of the tables is compared; what the last entry led to is none."""
 _BESIDE = {"notices", "outcomes", "repeated", "ticking", "saving"}
+_WORKED_OUT = {"rulebook", "usage"}
+"""Made of the policy, which is compared, and of what is held and awaited."""
 _DUE = {"sessions_due", "holds_due", "waiters_due", "delays_due", "kept_due"}
 """Made of the other tables, and kept in an order that no answer depends on."""
 
@@ -107,10 +110,21 @@ async def through_a_backup(store: MemoryStore, now_us: int) -> tuple[Machine, in
     return Machine.restore(opened.snapshot.data), fence
 
 
+def _used(usage: Usage | None) -> list[list[tuple[str, int, int, int]]]:
+    if usage is None:
+        return []
+    return [
+        [(who, had.sessions, had.holds, had.waiters) for who, had in sorted(table.items())]
+        for table in (usage.principals, usage.under)
+    ]
+
+
 def compare(found: State, expected: State) -> None:
     """Everything but the fence, and who leads, is as it was."""
-    for table in sorted({*State.__slots__} - _CHANGED - _BESIDE - _DUE - {"sessions"}):
+    for table in sorted({*State.__slots__} - _CHANGED - _BESIDE - _DUE - _WORKED_OUT - {"sessions"}):
         assert getattr(found, table) == getattr(expected, table), f"{table} differs"
+    assert (found.rulebook is None) is (expected.rulebook is None)
+    assert _used(found.usage) == _used(expected.usage), "usage differs"
     for session, other in zip(found.sessions.values(), expected.sessions.values(), strict=True):
         for field in session.__struct_fields__:
             if field != "due_at":
