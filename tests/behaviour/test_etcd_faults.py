@@ -251,8 +251,10 @@ def _is_ask(path: str, request: Any) -> bool:
 
 
 @asynccontextmanager
-async def behind(middle: Middle, ground: Ground, ttl: float = TTL_S) -> AsyncIterator[EtcdBackend]:
-    backend = EtcdBackend(EtcdAddress.parse(ground.url), Settings(ttl, 2.0), connect=middle.connect)
+async def behind(
+    middle: Middle, ground: Ground, ttl: float = TTL_S, patience_s: float = 2.0
+) -> AsyncIterator[EtcdBackend]:
+    backend = EtcdBackend(EtcdAddress.parse(ground.url), Settings(ttl, patience_s), connect=middle.connect)
     await backend.open()
     try:
         yield backend
@@ -365,7 +367,8 @@ async def test_a_request_that_comes_late_ends_no_least_time(ground: Ground, name
 async def test_an_ask_that_is_given_up_keeps_nothing(ground: Ground, name: str) -> None:
     """Neither while it waits nor when its outcome is unknown; nor does one that an operator takes away."""
     middle = Middle()
-    async with behind(middle, ground) as backend, connect(ground) as other, raw(ground) as etcd:
+    # With patience: a call that is given up is made again, and would enter again what is deleted here.
+    async with behind(Middle(), ground, patience_s=30.0) as backend, connect(ground) as other, raw(ground) as etcd:
         hold = await held(other, name)
         waiting = asyncio.create_task(backend.acquire(ask_for(name, **KEEPING)))
         await etcd.queued(name, 3)
@@ -379,6 +382,7 @@ async def test_an_ask_that_is_given_up_keeps_nothing(ground: Ground, name: str) 
         with pytest.raises(OutcomeUnknown, match="taken away"):
             await deleted
         await etcd.queued(name, 0)
+    async with behind(middle, ground) as backend, raw(ground) as etcd:
         middle.plan = ["lose"] * 1_000
         with pytest.raises(OutcomeUnknown):
             await backend.acquire(ask_for(name, "unknown", timeout=0, **KEEPING))
