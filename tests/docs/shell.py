@@ -110,6 +110,11 @@ def _line(text: str) -> str:
     return ".*?".join(re.escape(part) for part in text.split("…")) + r"\n"
 
 
+def _variables() -> dict[str, str]:
+    # Told not to buffer, Python writes each part of a line by itself, and two processes write into each other's lines.
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 @contextmanager
 def shell(place: Path, variables: Mapping[str, str]) -> Iterator[Shell]:
     """A bash in a directory. At the end it and all that it started are killed."""
@@ -123,7 +128,7 @@ def shell(place: Path, variables: Mapping[str, str]) -> Iterator[Shell]:
         stderr=screen,
         pass_fds=[commands_read],
         cwd=place,
-        env={**os.environ, "NO_COLOR": "1", "TERM": "xterm", **variables},
+        env={**_variables(), "NO_COLOR": "1", "TERM": "xterm", **variables},
         start_new_session=True,
     )
     os.close(commands_read)
