@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "ping": ("inspection", "ping", EYES),
     "watch": ("watch", "watch", EYES),
     "top": ("top", "top", EYES),
+    "history": ("history", "history", EYES),
     "break": ("force_release", "break_", EYES),
     "policy": ("policy", "POLICY", RIGHTS),
     "user": ("users", "USER", RIGHTS),

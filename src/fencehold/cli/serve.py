@@ -173,6 +173,26 @@ AuditLog = Annotated[
     Path | None,
     _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
 ]
+Observer = Annotated[
+    bool | None,
+    _option(
+        "observer",
+        _REST,
+        "Count operations for metrics, log what is lost and keep the history of holds, in a process of its own.",
+        "--observer/--no-observer",
+        show_default="observer",
+    ),
+]
+HistoryFile = Annotated[
+    str | None,
+    _option(
+        "history_file",
+        _REST,
+        "The SQLite file of the history of holds; `off` keeps none.",
+        metavar="FILE",
+        show_default="in --data",
+    ),
+]
 Insecure = Annotated[
     bool | None,
     _option(
@@ -223,6 +243,8 @@ def serve(
     auth: Authentication = None,
     tokens: TokensFile = None,
     audit_log: AuditLog = None,
+    observer: Observer = None,
+    history_file: HistoryFile = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,

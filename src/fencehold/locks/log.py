@@ -10,6 +10,7 @@
 
 import logging
 from math import inf
+from typing import Any
 
 from fencehold.durations import shown
 from fencehold.errors import Overloaded
@@ -32,8 +33,11 @@ class Teller:
         self._began_at = -inf
         self._told = self._left_out = 0
 
-    def tell(self, level: int, message: str, *args: object) -> None:
-        """Write a record, unless there were too many of late."""
+    def tell(self, level: int, message: str, *args: object, facts: dict[str, Any] | None = None) -> None:
+        """Write a record, unless there were too many of late.
+
+        `facts` go with it as `record.facts`, for a log that is made of fields.
+        """
         # Without a lock, which a fork could leave shut for ever: two threads at once may tell one more or fewer.
         if not self._logger.isEnabledFor(level):
             return
@@ -44,6 +48,10 @@ class Teller:
             self._began_at, self._told = now, 0
         self._told += 1
         if self._told <= self._per_minute:
+            if facts is not None:
+                told = {**facts, "left_out_before": before} if before else facts
+                self._logger.log(level, message, *args, extra={"facts": told})
+                return
             more = f" ({before} more such messages were left out)" if before else ""
             self._logger.log(level, message + more, *args)
             return
