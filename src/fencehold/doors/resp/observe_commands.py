@@ -12,7 +12,7 @@ from fencehold.core.rulebook import denied
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.doors.resp.guard import Denied, rights_of, sees
+from fencehold.doors.resp.guard import Denied
 from fencehold.errors import FenceholdError
 from fencehold.observe.figures import figures_of
 
@@ -24,7 +24,9 @@ def history(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """LOCK.HISTORY name [AT ms | SINCE ms UNTIL ms] [COUNT n]: times are Unix milliseconds."""
     at_least(words, 1)
     name, found = text(words[1], "a name"), options(words, 2, _HISTORY)
-    if not sees(connection, name):
+    # Of the node itself, though the connection may be of the other tier.
+    book = connection.door.node.rulebook
+    if book is not None and not book.rights_of(connection.principal).sees(name):
         raise Denied(denied(connection.principal, Verb.OBSERVE, name).detail)
     if "at" in found and ("since" in found or "until" in found):
         raise Wrong("say AT, or SINCE and UNTIL")
@@ -48,10 +50,10 @@ def _found(slot: Slot, found: bytes | FenceholdError) -> None:
 def metrics(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """METRICS: the figures of this node by metric, with their labels, as JSON."""
     exactly(words, 0)
-    rights = rights_of(connection)
-    if rights is not None and not {Verb.OBSERVE, Verb.ADMIN} & rights.everywhere:
-        raise Denied(denied(connection.principal, Verb.OBSERVE, "").detail)
     door = connection.door
+    book = door.node.rulebook
+    if book is not None and not {Verb.OBSERVE, Verb.ADMIN} & book.rights_of(connection.principal).everywhere:
+        raise Denied(denied(connection.principal, Verb.OBSERVE, "").detail)
     figures = figures_of(door.node, None if door.volatile is None else door.volatile.node)
     figures["fencehold_connections"] = [[[], len(door.connections)]]
     figures["fencehold_throttled_clients"] = [[[], door.traffic.throttled]]

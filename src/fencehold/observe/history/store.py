@@ -314,7 +314,7 @@ class Store:
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         # Pages that are free are given back; only if that is not enough, more is dropped.
         in_use_bytes = int(self.size_bytes * (pages - free) / max(pages, 1))
-        return 0 if in_use_bytes <= self.bounds.bytes_max else _PRUNED_AT_ONCE
+        return 0 if in_use_bytes <= self.bounds.bytes_max else self.rows // 20 + 1
 
     def _too_old(self, before: int) -> int:
         """How many of the next to go ended before a time."""
