@@ -2,12 +2,13 @@
 file keeps its bound.
 
 A server is started on a history that was filled before: most of it of many names, some of one that everybody
-wants. Questions are put over the wire, as `fencehold history NAME --at TIME` puts them, and by that command itself.
+wants. Questions are put over the wire, as `fencehold history NAME --at TIME` puts them, and by that command.
 """
 
 import asyncio
 import random
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -45,7 +46,7 @@ def fill(path: Path, count: int, bounds: Bounds | None = None) -> Store:
         store.add(_hold(number, count // 10) for number in range(start, min(start + _BATCH, count)))
         # Its journal is empty: what is in the history came from elsewhere.
         store.commit(0)
-        store.prune(_START_MS)
+        store.keep_bound(_START_MS)
     return store
 
 
@@ -97,8 +98,8 @@ class Commanded(Contestant):
         self._server = server
 
     async def round(self) -> Figures:
-        at = (_START_MS + self._server.holds // 2 * _EVERY_MS) / 1000
-        words = ["history", HOT, "--at", str(at), "--url", f"fencehold://127.0.0.1:{self._server.port}"]
+        at = datetime.fromtimestamp((_START_MS + self._server.holds // 2 * _EVERY_MS) / 1000, UTC).isoformat()
+        words = ["history", HOT, "--at", at, "--url", f"fencehold://127.0.0.1:{self._server.port}"]
         begun = perf_counter_ns()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "fencehold.cli", *words, stdout=asyncio.subprocess.DEVNULL
@@ -116,8 +117,7 @@ def filled_beyond(count: int, rows_max: int, bytes_max: int) -> Figures:
         begun = perf_counter_ns()
         store = fill(folder / "history.sqlite", count, Bounds(rows_max, bytes_max))
         took_s = (perf_counter_ns() - begun) / 1e9
-        for _ in range(20):
-            store.prune(_START_MS)
+        store.close()
         size = (folder / "history.sqlite").stat().st_size
         return {
             "rows": float(store.rows),

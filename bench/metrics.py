@@ -1,5 +1,5 @@
-"""What it costs to be measured: the load at the door of a server whose page of metrics is read every second, beside
-one whose page is not, and beside one without an observer.
+"""What it costs to be measured: the load at the door of a server whose page of metrics is read every second,
+beside one whose page is not, and beside one without an observer.
 
 The load is `redis-benchmark` with 64 connections and a billion names; the page must not grow with them.
 """

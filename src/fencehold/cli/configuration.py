@@ -102,7 +102,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
 def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
     """What is counted and remembered beside the server, if anything is."""
     path, data = said["history_file"].value, said["data"].value
-    if not said["observer"].value:
+    if said["no_observer"].value:
         if path and path != NO_HISTORY:
             raise UsageError("a history is kept by the observer: leave out --no-observer, or --history-file")
         return None

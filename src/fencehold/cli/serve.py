@@ -173,14 +173,13 @@ AuditLog = Annotated[
     Path | None,
     _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
 ]
-Observer = Annotated[
+NoObserver = Annotated[
     bool | None,
     _option(
-        "observer",
+        "no_observer",
         _REST,
-        "Count operations for metrics, log what is lost and keep the history of holds, in a process of its own.",
-        "--observer/--no-observer",
-        show_default="observer",
+        "Do without the process that counts for metrics, logs what is lost and keeps the history of holds.",
+        "--no-observer",
     ),
 ]
 HistoryFile = Annotated[
@@ -243,7 +242,7 @@ def serve(
     auth: Authentication = None,
     tokens: TokensFile = None,
     audit_log: AuditLog = None,
-    observer: Observer = None,
+    no_observer: NoObserver = None,
     history_file: HistoryFile = None,
     insecure: Insecure = None,
     port_file: PortFile = None,

@@ -125,7 +125,7 @@ SETTINGS = {
     "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
     "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
     "audit_log": Setting(_path, None, "FENCEHOLD_AUDIT_LOG"),
-    "observer": Setting(_flag, True, "FENCEHOLD_OBSERVER"),
+    "no_observer": Setting(_flag, False, "FENCEHOLD_NO_OBSERVER"),
     "history_file": Setting(_text, "", "FENCEHOLD_HISTORY_FILE"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),

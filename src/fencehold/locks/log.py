@@ -14,6 +14,7 @@ from typing import Any
 
 from fencehold.durations import shown
 from fencehold.errors import Overloaded
+from fencehold.locks import meter as metering
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.trust import CLOSED, Grant
 
@@ -81,11 +82,13 @@ TELLERS = (HOLDS, CONNECTIONS, WAITS, BREAKERS, ELECTIONS, OVERLOADS)
 
 def hold_lost(grant: Grant) -> None:
     """What protects state is lost."""
+    _count(grant)
     HOLDS.tell(_level(grant, logging.ERROR), "%s", grant.why())
 
 
 def claim_lost(grant: Grant) -> None:
     """What avoids doing work twice is lost."""
+    _count(grant)
     HOLDS.tell(_level(grant, logging.WARNING), "%s", grant.why())
 
 
@@ -101,6 +104,11 @@ def overloaded(busy: Overloaded, patience_s: float) -> None:
         return
     lasting = f" for {shown(round(patience_s, 1))}" if patience_s < inf else ""
     OVERLOADS.tell(logging.WARNING, "%s; trying again%s", busy, lasting)
+
+
+def _count(grant: Grant) -> None:
+    if metering.meter is not None:
+        metering.meter.on_lost(grant)
 
 
 def _level(grant: Grant, level: int) -> int:

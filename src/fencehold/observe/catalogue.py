@@ -199,15 +199,16 @@ CLIENT = (
         "fencehold_client_losses_total",
         COUNTER,
         ("reason", "template"),
-        "Holds that were lost before they were released.",
+        "Holds that were lost before they were released: `expired`, `broken`, `unanswered` (no keep-alive was "
+        "answered in time), `session`, `closed` or `other`.",
     ),
     Metric(
         "fencehold_client_fences_refused_total",
         COUNTER,
-        ("guard",),
+        (),
         "Writes that a guard refused because their fence was stale.",
     ),
-    Metric("fencehold_client_reconnects_total", COUNTER, (), "Connections to the service that were lost."),
+    Metric("fencehold_client_disconnects_total", COUNTER, (), "Connections to the service that were lost."),
 )
 """Of the SDK, in an application that wants them."""
 

@@ -43,7 +43,6 @@ _NICE = 5
 _READ_BYTES = 1 << 20
 _IDLE_S = 60.0
 """How often it is seen, when nothing happens, whether something has become too old."""
-_PRUNED_PER_BATCH = 4
 _PREFIX = "fencehold.server."
 JOURNALED = CORRECTNESS.value
 """The tier of which a history is kept."""
@@ -174,9 +173,7 @@ class Observer:
             return
         try:
             self._recorder.flush()
-            for _ in range(_PRUNED_PER_BATCH):
-                if not self._recorder.store.prune():
-                    break
+            self._recorder.store.keep_bound()
             self._has_failed = False
         except sqlite3.Error as error:
             self._fail(error)

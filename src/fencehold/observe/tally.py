@@ -7,32 +7,17 @@
 """
 
 import json
-from bisect import bisect_left
 from typing import Any
 
 from fencehold.core.outcomes import Applied
 from fencehold.observe.catalogue import SECONDS, SIZES
 from fencehold.observe.facts import Fact, What
+from fencehold.observe.histogram import Histogram
 from fencehold.observe.templates import OTHER, Templates
 
 REMEMBERED_MAX = 200_000
 _DOORS = frozenset({"grpc", "http"})
 _QUOTA = "quota "
-
-
-class Histogram:
-    """How often values fell below each of some bounds."""
-
-    __slots__ = ("_bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
 
 
 class Tally:

@@ -21,6 +21,7 @@ _CLASSES_MS = (64, 2_048, 65_536, 2_097_152, 67_108_864)
 _LONGER, _OPEN = len(_CLASSES_MS), len(_CLASSES_MS) + 1
 _VERSION = 1
 _PRUNED_AT_ONCE = 5_000
+_SLICES_MAX = 16
 _VACUUMED_PAGES = 4_096
 _DAY_MS = 86_400_000
 
@@ -285,6 +286,12 @@ class Store:
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         (page_bytes,) = self._db.execute("PRAGMA page_size").fetchone()
         return int(pages * page_bytes)
+
+    def keep_bound(self, now: int | None = None) -> None:
+        """Drop the oldest until there is no more than there may be; or much of it, if there is far too much."""
+        for _ in range(_SLICES_MAX):
+            if not self.prune(now):
+                return
 
     def prune(self, now: int | None = None) -> bool:
         """Drop some of the oldest, if there is too much; says whether there is more to drop."""
