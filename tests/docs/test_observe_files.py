@@ -49,7 +49,7 @@ def labels_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize(("where", "expression", "shown"), list(expressions()))
 def test_every_metric_exists_with_those_labels(where: str, expression: str, shown: list[str]) -> None:
-    """In the dashboard and in the rules: a renamed metric would leave an empty panel, or an alert that never comes."""
+    """In dashboard and rules: a renamed metric would leave an empty panel, or an alert that never comes."""
     found = _SELECTOR.findall(expression)
     assert found, where
     known = set(OF_PROMETHEUS)

@@ -115,6 +115,8 @@ class Feed:
         self._figures = b"{}"
         self._is_drained = asyncio.Event()
         self._is_closing = False
+        self.pid: int | None = None
+        """Of the observer; None while there is none."""
         self.dropped = 0
         """Entries that the observer was not told of."""
         self.on_noted: Callable[[int, str, dict[str, Any]], None] = _log
@@ -301,13 +303,13 @@ class Feed:
         transport: Any
         transport, _ = await asyncio.get_running_loop().create_unix_connection(partial(_Line, self), sock=ours)
         transport.set_write_buffer_limits(high=_BACKLOG_BYTES_MAX)
-        self._transport, self._unframer = transport, Unframer()
+        self._transport, self._unframer, self.pid = transport, Unframer(), process.pid
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         transport.write(b"".join(waiting))
         try:
             return await process.wait()
         finally:
-            self._transport = None
+            self._transport = self.pid = None
             transport.close()
             if process.returncode is None:
                 await self._let_end(process)

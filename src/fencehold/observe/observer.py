@@ -9,6 +9,7 @@ worth a line in the log.
 
 import logging
 import os
+import signal
 import socket
 import sqlite3
 import time
@@ -255,6 +256,9 @@ def run(node: socket.socket, settings: Settings) -> None:
 
 def main(words: list[str]) -> None:
     """`python -m fencehold.observe SETTINGS`: the node is on standard input."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Ctrl-c and systemd signal all processes of a server: this one ends with the node, and has to hear it out.
+        signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
     settings = msgspec.json.decode(words[0], type=Settings)
     with socket.socket(fileno=os.dup(0)) as node:

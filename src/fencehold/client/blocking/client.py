@@ -24,6 +24,7 @@ from fencehold.drivers.resp.wire import command
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks import past, views
+from fencehold.locks.past import History, When
 from fencehold.locks.terms import one
 from fencehold.types import Tier
 
@@ -72,11 +73,11 @@ class Client(BlockingOnly, Verbs):
         self,
         name: str,
         *,
-        at: past.When | None = None,
-        since: past.When | None = None,
-        until: past.When | None = None,
-        limit: int = past.LIMIT,
-    ) -> past.History:
+        at: When | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        limit: int = 100,
+    ) -> History:
         """Who held a name, when, with which fence, how it ended, and who waited; the newest first.
 
         Times are a `datetime`, seconds since 1970 or ISO 8601 text; or how long ago: a `timedelta`, or "1h".
