@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from fencehold.errors import LockTimeout
 from fencehold.locks.terms import Terms
 
@@ -170,7 +172,7 @@ class Missing(NamedTuple):
     """At the first position, only what is after this index is missing."""
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True):
     """Something that happened, at its place: shard, position, index. Of kind `gap`: see `missing`."""
 
     kind: str
@@ -188,7 +190,7 @@ class Event(NamedTuple):
     """The time of day, in UTC; None: not known."""
     by: Party | None = None
     """Who broke the hold."""
-    index: int = 0  # type: ignore[assignment]  # nobody looks a field up by its value, as a tuple can
+    index: int = 0
     """Where in its position it is. Indexes grow, and have holes."""
     shard: int = 0
     principal: str = ""
