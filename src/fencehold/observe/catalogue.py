@@ -173,6 +173,18 @@ LISTENER = (
 )
 """Of the HTTP listener itself, which shows the page."""
 
+SINKS = (
+    Metric("fencehold_sink_up", GAUGE, ("sink",), "1 if the sink runs and its target takes what it delivers."),
+    Metric("fencehold_sink_delivered_total", COUNTER, ("sink",), "Events that are in the target."),
+    Metric("fencehold_sink_retried_total", COUNTER, ("sink",), "Events that had to be delivered again."),
+    Metric("fencehold_sink_dropped_total", COUNTER, ("sink",), "Events that the target will never take."),
+    Metric("fencehold_sink_gaps_total", COUNTER, ("sink",), "Gaps: events were gone before they were read."),
+    Metric("fencehold_sink_waiting", GAUGE, ("sink",), "Events that were read and are not delivered yet."),
+    Metric("fencehold_sink_lag_positions", GAUGE, ("sink",), "How far the target is behind the journal."),
+    Metric("fencehold_sink_lag_seconds", GAUGE, ("sink",), "The age of the oldest event that is not delivered."),
+)
+"""Of sinks that run on the machine of the listener, as they say themselves."""
+
 CLIENT = (
     Metric(
         "fencehold_client_acquires_total",
@@ -212,5 +224,5 @@ CLIENT = (
 )
 """Of the SDK, in an application that wants them."""
 
-SERVER = (*COUNTED, *LOOKED_UP, *LISTENER)
+SERVER = (*COUNTED, *LOOKED_UP, *LISTENER, *SINKS)
 BY_NAME = {metric.name: metric for metric in (*SERVER, *CLIENT)}

@@ -20,6 +20,7 @@ from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
 from fencehold.locks.views import Missing
 from fencehold.observe.page import MEDIA_TYPE, page
+from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import CORRECTNESS
 
 WAIT_MS_MAX = 300_000
@@ -115,13 +116,14 @@ class Handlers:
         return Response(found, media_type="application/json")
 
     async def metrics(self, request: Request, _: Said) -> Response:
-        requests = {"fencehold_http_requests_total": self._requests()}
+        own = {"fencehold_http_requests_total": self._requests()}
+        own |= await asyncio.to_thread(figures_of_sinks, usual_folder())
         try:
             found = json.loads(await self._questions.ask_here(credentials_of(request), "METRICS"))
-            figures = {**found["looked_up"], **found["counted"], **requests, "fencehold_up": [[[], 1]]}
+            figures = {**found["looked_up"], **found["counted"], **own, "fencehold_up": [[[], 1]]}
         except (Unavailable, OutcomeUnknown):
             # Said by `fencehold_up`.
-            figures = {**requests, "fencehold_up": [[[], 0]]}
+            figures = {**own, "fencehold_up": [[[], 0]]}
         return PlainTextResponse(page(figures), media_type=MEDIA_TYPE)
 
     def _requests(self) -> list[list[Any]]:
