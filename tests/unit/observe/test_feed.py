@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from fencehold import aio
+from fencehold.drivers.resp.wire import command
+from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable, UsageError
 from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
 from fencehold.observe.history.store import position_in
 from fencehold.server import Config, Server
+from tests.unit.node.test_cluster import QUICK, said, until
 
 
 def config(folder: Path, **more: Any) -> Config:
@@ -136,3 +139,45 @@ async def test_without_an_observer_the_past_is_not_known(tmp_path: Path) -> None
     async with Server(Config(data=tmp_path, port=0)) as server, aio.connect(url(server)) as client:
         with pytest.raises(UsageError, match="keeps no history"):
             await client.history("a")
+
+
+async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_path: Path) -> None:
+    """It is asked for what it knows itself, says how far behind it is, and counts from when it leads."""
+    store = MemoryStore()
+
+    def node(name: str) -> Server:
+        observing = Observing(tmp_path / name)
+        return Server(Config(node=name, port=0, patience=QUICK, observing=observing), journal=MemoryJournal(store))
+
+    first, second = node("a"), node("b")
+    await first.start()
+    await second.start()
+    try:
+        nodes = f"fencehold://127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        async with aio.connect(nodes, name="worker") as client:
+            async with client.lock("x"):
+                pass
+            await until(lambda: second.node.position >= first.node.position)
+            (found,) = await said(second, command("LOCK.HISTORY", "x"))
+            (measured,) = await said(second, command("METRICS"))
+            assert [hold["client"] for hold in json.loads(found)["holds"]] == ["worker"]
+            figures = json.loads(measured)
+            assert figures["looked_up"]["fencehold_standby"] == [[[], 1]]
+            assert figures["looked_up"]["fencehold_followed_seconds"][0][1] >= 0
+            assert "fencehold_operations_total" not in figures["counted"]
+            await until(first.node.standbys.all)
+            (measured,) = await said(first, command("METRICS"))
+            assert json.loads(measured)["looked_up"]["fencehold_standby_lag_positions"][0][0] == ["b"]
+            await first.stop()
+            async with client.lock("x"):
+                pass
+            past = await client.history("x")
+            assert [hold.ended for hold in past.holds] == ["released"] * 2
+            assert past.remarks == ()
+            (measured,) = await said(second, command("METRICS"))
+            counted = json.loads(measured)["counted"]
+            assert counted["fencehold_leader_changes_total"][0][1] >= 1
+            assert counted["fencehold_operations_total"]
+    finally:
+        await first.stop()
+        await second.stop()
