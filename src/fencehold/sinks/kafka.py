@@ -1,8 +1,8 @@
 """Events in a topic of Kafka, by librdkafka: keyed by name, headers `ce_*`, idempotent, acknowledged by all.
 
-1. A record is a CloudEvent in binary mode: the attributes are headers, the value is the data. Its key is the name, and
+1. A record is a CloudEvent in binary mode: the attributes are headers, the value is the data. Its key is the name,
    its partition the CRC-32 of the key, as librdkafka's `consistent` has it: events of one name are in order.
-2. `fencehold_after` is a header of ours: all events up to that place were acknowledged when it was sent. The newest
+2. `fencehold_after` is a header of ours: all events up to that place had been acknowledged before. The newest
    record of the topic so says where to go on; and of the last record of each partition is known what that has.
    So after a crash nothing is there twice, and nothing is missing, as long as the topic keeps its newest records.
 3. A batch is over when all of it is acknowledged. If not, the producer is thrown away with all it had in mind.
@@ -32,7 +32,7 @@ SCHEME = Scheme(
     ),
 )
 _ANSWER_S = 15.0
-_AFTER = "fencehold_after"
+_AFTER, _TYPE = "fencehold_after", "datacontenttype"
 _LOOK_BACK = 20
 """Offsets that are looked at for the last record of a partition: the newest may be gone, or a marker."""
 
@@ -100,8 +100,11 @@ class KafkaTopic:
             )
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        self._acknowledged = after
-        return None if newest == (0, 0) else after
+        if newest == (0, 0):
+            return None
+        # What this process was told to be there is there, unless the topic has lost its newest records.
+        self._acknowledged = max(after, self._acknowledged) if newest >= self._acknowledged else after
+        return self._acknowledged
 
     def _read_back(self) -> tuple[Cursor, Cursor]:
         """The place of the newest record, and up to where all is there; of each partition, what it has."""
@@ -186,9 +189,7 @@ class KafkaTopic:
             if error is not None:
                 errors.append((record.cursor, error))
 
-        headers = [
-            (f"ce_{name}", value.encode()) for name, value in record.attributes if name != "datacontenttype"
-        ]
+        headers = [(f"ce_{name}", value.encode()) for name, value in record.attributes if name != _TYPE]
         headers += [("content-type", b"application/json"), (_AFTER, after.encode())]
         try:
             self._producer.produce(

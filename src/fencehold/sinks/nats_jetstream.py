@@ -1,7 +1,7 @@
 """Events in a stream of NATS JetStream, each under its id (`Nats-Msg-Id`), and only after the one before it.
 
-1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is no
-   hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
+1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is
+   no hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
 2. The last message is the cursor.
 3. Subjects are `SUBJECT.KIND`, such as `fencehold.events.acquired`. The stream is made if it is not there.
 """

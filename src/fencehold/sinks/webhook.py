@@ -2,8 +2,8 @@
 
 1. A batch is one POST of `application/cloudevents-batch+json`. Any answer of 200 to 299 means that all of it was
    taken. It comes at least once: who takes it drops what it knows, by the ids.
-2. `Fencehold-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 over the seconds, a dot and the body, with the secret: who
-   takes it checks that, and that the time is not long ago.
+2. `Fencehold-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 over the seconds, a dot and the body, with the secret:
+   who takes it checks that, and that the time is not long ago.
 3. 400, 413 and 422 say that the content is wrong: the batch is halved until the one that is meant is found, which
    is dropped. Everything else is tried again, also what a deployment may answer for a while, such as 404.
 4. How far it got is kept in a file here, written after each batch: a URL cannot be asked.
