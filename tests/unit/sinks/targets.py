@@ -317,6 +317,7 @@ class KafkaTarget:
     def fresh(self) -> None:
         # It makes topics of four partitions when they are asked for.
         self._topic = f"locks-{secrets.token_hex(4)}"
+        self._cluster.list_topics(self._topic, timeout=30)
 
     def sink(self) -> Sink:
         return sink_of(f"kafka://{self._bootstrap}/{self._topic}", CLUSTER)
@@ -330,7 +331,13 @@ class KafkaTarget:
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
     """All records of a topic, as CloudEvents; of each partition in order."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "log_level": 0}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "test",
+        "enable.partition.eof": True,
+        "log_level": 0,
+        "fetch.wait.max.ms": 20,
+    }
     consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
     try:
         for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
