@@ -1,7 +1,7 @@
 """Events over failovers: leaders and a sink end and begin again, drawn by lot; what the sink has in the end is
 what the journal says, event by event.
 
-``python -m tests.robustness.event_failovers 1000 --seed 7`` does it a thousand times; the test does it a few times.
+``python -m tests.robustness.event_failovers 1000 --seed 7`` does it a thousand times; the test a few times.
 The nodes are real servers with real listeners in one process, over a journal in memory that they share, of which
 all entries are put aside before a snapshot lets go of them. The sink reads from a standby where it finds one.
 """

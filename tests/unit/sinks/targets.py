@@ -338,7 +338,7 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
         "log_level": 0,
         "fetch.wait.max.ms": 20,
     }
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.partition.eof": True})
     try:
         for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
             consumer.assign([TopicPartition(topic, number, 0)])
