@@ -13,7 +13,7 @@ from fencehold.doors.resp import replies
 from fencehold.locks.views import party
 from fencehold.node.ring import Ring
 from fencehold.sinks.cloudevents import TYPES, record_of
-from tests.unit.sinks.targets import happened
+from rig.event_targets import happened
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 _GAP = "Events are missing, because the service does not have them any more"
