@@ -278,8 +278,10 @@ def test_the_file_stays_within_its_bytes(tmp_path: Path) -> None:
     tell(recorder, story)
     store = recorder.store
     assert store.size_bytes > 64 << 10
-    store.keep_bound(START_MS)
-    assert store.size_bytes <= 64 << 10, store.rows
+    for _ in range(4):
+        store.keep_bound(START_MS)
+    assert store.size_bytes <= 64 << 10
+    assert store.rows > 50
 
 
 def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
