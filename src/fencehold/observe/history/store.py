@@ -12,6 +12,7 @@ import contextlib
 import os
 import sqlite3
 import time
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,8 +106,7 @@ def class_of(since: int, until: int | None) -> int:
     """How long a span lasted, roughly."""
     if until is None:
         return _OPEN
-    lasted = until - since
-    return next((index for index, most in enumerate(_CLASSES_MS) if lasted <= most), _LONGER)
+    return bisect_left(_CLASSES_MS, until - since)
 
 
 class Store:
