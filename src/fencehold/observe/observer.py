@@ -195,8 +195,10 @@ class Observer:
 def _recorder_of(settings: Settings) -> Recorder | None:
     if not settings.history:
         return None
+    path = Path(settings.history)
     try:
-        store = Store(Path(settings.history), Bounds(*settings.bounds))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = Store(path, Bounds(*settings.bounds))
     except (sqlite3.Error, OSError) as error:
         _LOG.error("history_failed", extra={"facts": {"file": settings.history, "why": str(error)}})
         return None
