@@ -265,7 +265,8 @@ async def asked(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = 
     meter = metering.meter
     if meter is None:
         return await carrier.acquire(terms, who, owner)
-    began_at, grant = meter.now(), None
+    began_at = meter.now()
+    grant: Grant | None = None
     try:
         grant = await carrier.acquire(terms, who, owner)
         meter.on_answered(terms, grant, began_at)

@@ -248,7 +248,8 @@ def asked(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) 
     meter = metering.meter
     if meter is None:
         return carrier.acquire(terms, who, owner)
-    began_at, grant = meter.now(), None
+    began_at = meter.now()
+    grant: Grant | None = None
     try:
         grant = carrier.acquire(terms, who, owner)
         meter.on_answered(terms, grant, began_at)
