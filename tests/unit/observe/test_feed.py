@@ -17,7 +17,8 @@ from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
 from fencehold.observe.history.store import position_in
 from fencehold.server import Config, Server
-from tests.unit.node.test_cluster import QUICK, said, until
+from tests.unit.node.doubles import until
+from tests.unit.node.test_cluster import QUICK, said
 
 
 def config(folder: Path, **more: Any) -> Config:
