@@ -5,7 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from fencehold.doors.resp.backlog import ALONE_AFTER_MS, ALONE_COMMANDS, QUANTUM, Backlog, Turns
+from fencehold.doors.resp.backlog import (
+    ALONE_AFTER_MS,
+    ALONE_COMMANDS,
+    BURST_EVERY_MS,
+    BURSTS_MAX,
+    QUANTUM,
+    Backlog,
+    Turns,
+)
 from fencehold.doors.resp.door import Bounds
 from fencehold.doors.resp.traffic import Flood, Traffic
 from fencehold.node.lanes import BUDGET_MAX
@@ -82,6 +90,24 @@ async def test_who_is_alone_may_have_more_at_once() -> None:
     hear(backlog, other)
     hear(backlog, one)
     assert backlog.allowance(one)[0] == QUANTUM
+
+
+async def test_who_comes_with_a_little_now_and_then_is_before_those_that_wait() -> None:
+    """Once in a while, and not more than a few of them: hundreds that come at once wait for their turns."""
+    clock = HandClock()
+    backlog, senders = Backlog(clock), [_Sender("a", 1, []) for _ in range(2 * BURSTS_MAX)]
+    backlog.join(_Sender("flood", 1, []))
+
+    def allowed() -> list[int]:
+        for sender in senders:
+            hear(backlog, sender)
+        return [backlog.allowance(sender)[0] for sender in senders]
+
+    assert allowed() == [QUANTUM] * BURSTS_MAX + [0] * BURSTS_MAX
+    assert allowed() == [0] * 2 * BURSTS_MAX
+    clock.advance(BURST_EVERY_MS)
+    assert sum(allowed()) == QUANTUM * BURSTS_MAX
+    await until(lambda: not backlog)
 
 
 async def _replies(client: Client, count: int) -> list[Any]:
