@@ -35,8 +35,8 @@ WORK_MS_MIN, WORK_MS_MAX = 0.25, 4.0
 """How long the work for one entry should take, depending on how long an append does."""
 BURST_EVERY_MS = 1_000.0
 BURST_MAX, BURSTS_MAX = 16, 512
-"""What one share, and all of them together, may take beyond their shares in that time: five milliseconds of work in
-a second, so that a crowd that comes in bursts harms fewer than one in a hundred."""
+"""What one share, and all of them together, may take beyond their shares in that time: five milliseconds of work
+in a second, so that a crowd that comes in bursts harms fewer than one in a hundred."""
 QUESTION_WEIGHT = 4
 OVERFLOW_MIN, OVERFLOW_MAX = 16, 256
 """What one lane may have waiting, if there is room for it: some shares, so that it is never idle. More of it from

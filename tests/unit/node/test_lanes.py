@@ -7,11 +7,11 @@ from fencehold.core.commands import Break, Command, Renew
 from fencehold.node.lanes import (
     ALONE_AFTER_MS,
     ALONE_MAX,
+    BUDGET_MAX,
+    BUDGET_MIN,
     BURST_EVERY_MS,
     BURST_MAX,
     BURSTS_MAX,
-    BUDGET_MAX,
-    BUDGET_MIN,
     OVERFLOW_MAX,
     SHARE_MIN,
     WORK_MS_MIN,

@@ -5,8 +5,8 @@
 2. Who sends more is read from no further, and goes to the end of the backlog. In each turn of the event loop
    those in it share a *slice* of time, round robin; then the sockets are looked at again. The connections of one
    principal have one turn among them: who has a thousand has no more turns than who has one.
-3. Who comes with a few commands now and then has them handled at once though others wait, within a bound for all of
-   them together: it keeps its place before those who ask again meanwhile. Only a flood loses it.
+3. Who comes with a few commands now and then has them handled at once though others wait, within a bound for all
+   of them together: it keeps its place before those who ask again meanwhile. Only a flood loses it.
 4. Who has been alone for a while may take longer: nobody waits for it.
 5. A connection whose lane at the leader is full, or whose client does not read, is not in the backlog: it comes
    back when there is room. A flood waits for itself.

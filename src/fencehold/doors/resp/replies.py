@@ -116,12 +116,33 @@ def _key(word: str) -> bytes:
     return bulk(word)
 
 
+class Form:
+    """A map with the same keys each time, of which a page has hundreds: only its values are put together.
+
+    Each key has a kind: an integer; a text, given as bytes of `bulk`; or anything, given as bytes of `reply`.
+    """
+
+    __slots__ = ("_by_version",)
+
+    def __init__(self, **kinds: type) -> None:
+        body = b"".join(bulk(key) + (b":%d\r\n" if kind is int else b"%b") for key, kind in kinds.items())
+        self._by_version = {3: b"%%%%%d\r\n%b" % (len(kinds), body), 2: b"*%d\r\n%b" % (2 * len(kinds), body)}
+
+    def filled(self, version: int, *values: int | bytes) -> Encoded:
+        """With these values, in the order of the keys."""
+        return Encoded(self._by_version[version] % values)
+
+
+def number_or_null(value: int | None, version: int) -> bytes:
+    return NULL[version] if value is None else b":%d\r\n" % value
+
+
 def fitted(items: Iterable[object], version: int, bytes_max: int) -> tuple[Encoded, int]:
     """An array of as many of the items as fit into so many bytes, of one at the least; and how many these are."""
     parts: list[bytes] = []
     left = bytes_max
     for item in items:
-        part = reply(item, version)
+        part = item.data if type(item) is Encoded else reply(item, version)
         left -= len(part)
         if left < 0 and parts:
             break
