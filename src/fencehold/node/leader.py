@@ -113,6 +113,20 @@ class Bounds(NamedTuple):
     tick_s: float = 0.2
 
 
+class Speech:
+    """Told before an entry's answers and notices are given, and after the last of them."""
+
+    __slots__ = ("begin", "end")
+
+    def __init__(self) -> None:
+        self.begin: Callable[[], None] = _nothing
+        self.end: Callable[[], None] = _nothing
+
+
+def _nothing() -> None:
+    """Nobody gathers what is said."""
+
+
 class Leader:
     """Serves one epoch over one machine, which it alone feeds."""
 
@@ -124,6 +138,7 @@ class Leader:
         clock: Clock,
         *,
         on_durable: Callable[[Entry, Applied, int], None],
+        speech: Speech | None = None,
         bounds: Bounds,
         is_followed: bool = False,
         calendar: Calendar = unix_ms,
@@ -138,6 +153,7 @@ class Leader:
         self._epoch = epoch
         self._clock = clock
         self._on_durable = on_durable
+        self._speech = speech or Speech()
         self._bounds = bounds
         self._pending_max = bounds.pending_max
         self._lanes = Lanes(bounds.pending_max)
@@ -318,8 +334,13 @@ class Leader:
         self.append_times_s.append(took_s)
         self._company.on_append(len(entry.commands) + len(self._lanes.commands), took_s)
         self._is_ahead = False
-        self._answer(applied, found)
-        self._on_durable(entry, applied, len(data))
+        speech = self._speech
+        speech.begin()
+        try:
+            self._answer(applied, found)
+            self._on_durable(entry, applied, len(data))
+        finally:
+            speech.end()
         self._lanes.learn(weight, ready_ms - begun_ms + now_ms() - durable_ms, durable_ms - ready_ms)
 
     def _put_questions(self) -> list[Any]:

@@ -34,7 +34,7 @@ from fencehold.errors import (
 from fencehold.journal.port import Journal, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.lanes import Lane, Share
-from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
+from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply, Speech
 from fencehold.node.names import Names
 from fencehold.node.rates import Rates
 from fencehold.node.replica import Replica
@@ -122,6 +122,8 @@ class Node:
         """Called when its role, whom it follows, or why it does neither may have changed."""
         self.on_room: Callable[[], None] = _ignore
         """Called when it has begun, or ended, to hold back new work for want of room."""
+        self.speech = Speech()
+        """Called around all that is said of one entry."""
         self.on_policy: list[Callable[[], None]] = []
         """Called when another policy is durable, before anybody is told what it ended."""
         self.rulebook: Rulebook | None = None
@@ -392,6 +394,7 @@ class Node:
             self._clock,
             on_durable=self._on_durable,
             bounds=self._bounds,
+            speech=self.speech,
             is_followed=self._line is not None,
             calendar=self._calendar,
             names=self.replica.names,
@@ -488,6 +491,9 @@ class Node:
         self.appends += 1
         self.position = applied.position
         self._note_policy()
+        if not applied.notices:
+            # All is said: let the replies go before what nobody waits for.
+            self.speech.end()
         self.ring.add(entry, applied, size_bytes)
         self.replica.on_entry(entry, applied)
         if applied.notices:

@@ -120,6 +120,7 @@ class Door:
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
+        node.speech.begin, node.speech.end = self.turn.hold, self.turn.end
         self.clock = clock or MonotonicClock()
         self.backlog = Backlog(self.clock)
         self.traffic = Traffic()

@@ -1,5 +1,8 @@
 """The outbox: what is said to one client within one turn of the event loop goes out in one write.
 
+What an entry says is sent as soon as all of it is said, in the same turn: to wait for the next one would cost a look
+at all sockets first, and whoever waits for a reply that long.
+
 A batch answers hundreds of commands of one connection at once, and a write costs more than the rest of an answer.
 What is much goes out at once all the same, so that the transport can say that it has become too much.
 """
@@ -16,14 +19,30 @@ class Turn:
     the making of the answers.
     """
 
-    __slots__ = ("outboxes",)
+    __slots__ = ("_is_held", "_is_planned", "outboxes")
 
     def __init__(self) -> None:
         self.outboxes: list[Outbox] = []
+        self._is_held = self._is_planned = False
 
     def begin(self) -> None:
         """Have the turn end: what is in the list by then is sent."""
-        asyncio.get_running_loop().call_soon(self._end)
+        if not self._is_held and not self._is_planned:
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self._end_planned)
+
+    def hold(self) -> None:
+        """Much is about to be said: `end` will be called when all of it is."""
+        self._is_held = True
+
+    def end(self) -> None:
+        """Send what there is now."""
+        self._is_held = False
+        self._end()
+
+    def _end_planned(self) -> None:
+        self._is_planned = False
+        self._end()
 
     def _end(self) -> None:
         outboxes, self.outboxes = self.outboxes, []
