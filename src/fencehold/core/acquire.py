@@ -45,8 +45,9 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
         refusal = refuse_asking(state, session, ask)
     if refusal is not None:
         return refusal
+    queues = state.queues
     for name in ask.names:
-        if name in state.queues or not state.admits(name, ask.mode):
+        if name in queues or not state.admits(name, ask.mode):
             return _wait(state, session, ask, name)
     return grant(state, session, ask)
 

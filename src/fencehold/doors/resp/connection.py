@@ -157,13 +157,14 @@ class Connection(asyncio.Protocol):
             words = inbox.first(data)
             if words is not None:
                 self._handle(words)
-            # Nearly always that was all.
             if inbox.was_all and not (
                 self.lane.is_full or self._has_more or self._is_admitting or self.partial_since is not None
             ):
-                has_more = False
-            else:
-                has_more = self._handle_more()
+                # Nearly always that was all.
+                if len(self._slots) > self._in_flight_max:
+                    self._look_at_bounds()
+                return
+            has_more = self._handle_more()
         except _NO_COMMANDS as error:
             if data.startswith(_CLIENT_HELLO):
                 self.door.refuse(self.peer, "it speaks TLS, and this listener does not")
@@ -336,7 +337,11 @@ class Connection(asyncio.Protocol):
 
     def submit(self, command: Command, answer: Answer) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
-        self.node.submit(command, answer, self.lane)
+        leader = self.node.leading
+        if leader is None:
+            answer(self.node.refusal(), 0)
+        else:
+            leader.submit(command, answer, self.lane)
 
     def ask(self, question: Question, reply: Reply) -> None:
         """Put a question to the current state, after all that was asked for before."""
@@ -346,20 +351,20 @@ class Connection(asyncio.Protocol):
 
     def on_filled(self, slot: Slot) -> None:
         """Send what has its turn, now that this slot has its reply."""
-        slots = self._slots
-        if self.ending or self._outbox is None:
+        slots, outbox = self._slots, self._outbox
+        if self.ending or outbox is None:
             slots.clear()
             return
         if slots[0] is not slot:
             self._held_bytes += len(slot.data or b"")
             self._look_at_unsent()
             return
-        write = self._outbox.send
-        write(slots.popleft().data)  # type: ignore[arg-type]
+        slots.popleft()
+        outbox.send(slot.data)  # type: ignore[arg-type]
         while slots and (data := slots[0].data) is not None:
             slots.popleft()
             self._held_bytes -= len(data)
-            write(data)
+            outbox.send(data)
         if self._full:
             self._look_at_unsent()
 

@@ -1,7 +1,7 @@
 """The outbox: what is said to one client within one turn of the event loop goes out in one write.
 
-What an entry says is sent as soon as all of it is said, in the same turn: to wait for the next one would cost a look
-at all sockets first, and whoever waits for a reply that long.
+What an entry says is sent as soon as all of it is said, in the same turn: to wait for the next one would cost a
+look at all sockets first, and those who wait for a reply as long as that takes.
 
 A batch answers hundreds of commands of one connection at once, and a write costs more than the rest of an answer.
 What is much goes out at once all the same, so that the transport can say that it has become too much.
@@ -53,32 +53,39 @@ class Turn:
 class Outbox:
     """The outgoing side of one transport."""
 
-    __slots__ = ("_bytes", "_parts", "_transport", "_turn")
+    __slots__ = ("_first", "_more", "_more_bytes", "_transport", "_turn")
 
     def __init__(self, transport: asyncio.Transport, turn: Turn) -> None:
         self._transport = transport
         self._turn = turn
-        self._parts: list[bytes] = []
-        self._bytes = 0
+        self._first = b""
+        """Mostly there is one thing to say in a turn: it needs no list, and is not counted."""
+        self._more: list[bytes] = []
+        self._more_bytes = 0
 
     def send(self, data: bytes) -> None:
         """Have it sent when whoever is speaking now is done."""
-        if not self._parts:
+        if not self._first:
             outboxes = self._turn.outboxes
             if not outboxes:
                 self._turn.begin()
             outboxes.append(self)
-        self._parts.append(data)
-        self._bytes += len(data)
-        if self._bytes > _AT_ONCE_BYTES:
+            self._first = data
+            return
+        self._more.append(data)
+        self._more_bytes += len(data)
+        if self._more_bytes > _AT_ONCE_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Send what there is."""
-        parts, self._parts, self._bytes = self._parts, [], 0
-        if parts and not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        data, self._first = self._first, b""
+        if self._more:
+            data = b"".join((data, *self._more))
+            self._more, self._more_bytes = [], 0
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
 
     def unsent_bytes(self) -> int:
         """What the client has still to take."""
-        return self._bytes + self._transport.get_write_buffer_size()
+        return len(self._first) + self._more_bytes + self._transport.get_write_buffer_size()
