@@ -145,7 +145,10 @@ def pass_time(state: State, elapsed_ms: int, unix_ms: int = 0) -> None:
 
 def _sessions_to_end(state: State) -> list[Session]:
     """Those not renewed in time, by the instant they ran out. A renewed one gets its deadline entered anew."""
-    sessions = [state.sessions[session_id] for session_id in state.sessions_due.due(state.now_at)]
+    due = state.sessions_due.due(state.now_at)
+    if not due:
+        return []
+    sessions = [state.sessions[session_id] for session_id in due]
     until = state.sessions_until
     for session in sessions:
         session.due_at = NOT_DUE

@@ -270,7 +270,7 @@ class Leader:
 
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
-        self._pass_over_stall()
+        self._pass_over_stall(self._clock.now_ms())
         if self._clock.goes_by_itself:
             self._tick_due_ms = self._clock.now_ms() + self._bounds.tick_s * 1000
         state = self.machine.state
@@ -289,12 +289,14 @@ class Leader:
         """
         try:
             while not self._stopping or not self._lanes.is_empty or self._renewals:
-                if self._wanted.is_set():
-                    await self._await_company()
+                if self._is_wanted:
+                    wait_s = self._company.wait_s(len(self._lanes.commands))
+                    if wait_s and not self._lanes.is_crowded:
+                        await self._await_company(wait_s)
                     self._wanted.clear()
                     self._is_wanted = False
                     await self._commit()
-                    if self._wanted.is_set():
+                    if self._is_wanted:
                         # An append on the event loop awaits nothing, and others are to have their turns, too.
                         await asyncio.sleep(0)
                 else:
@@ -303,14 +305,12 @@ class Leader:
             self._fail(error)
             raise
 
-    async def _await_company(self) -> None:
-        wait_s = 0.0 if self._lanes.is_crowded else self._company.wait_s(len(self._lanes.commands))
-        if wait_s:
-            self._awaited = asyncio.Event()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._awaited.wait()
-            self._awaited = None
+    async def _await_company(self, wait_s: float) -> None:
+        self._awaited = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._awaited.wait()
+        self._awaited = None
 
     async def _commit(self) -> None:
         """One entry: apply, append, answer when it is durable."""
@@ -379,7 +379,7 @@ class Leader:
             commands, answers = self._sift(commands, answers, self._held_back)
         if self._renewals:
             self._renew_first(commands, answers)
-        entry, data = self._fit(self._elapsed_ms(), commands)
+        entry, data = self._fit(self._elapsed_ms(now_ms), commands)
         count = len(entry.commands)
         self._under_way = answers[:count]
         if count < len(commands):
@@ -424,18 +424,17 @@ class Leader:
                 return entry, data
             count //= 2
 
-    def _elapsed_ms(self) -> int:
+    def _elapsed_ms(self, now_ms: float) -> int:
         """Whole milliseconds since the last entry, but for stalls; what is less is told by the next."""
-        self._pass_over_stall()
-        elapsed_ms = int(self._clock.now_ms() - self._told_ms)
+        self._pass_over_stall(now_ms)
+        elapsed_ms = int(now_ms - self._told_ms)
         self._told_ms += elapsed_ms
         return elapsed_ms
 
-    def _pass_over_stall(self) -> None:
+    def _pass_over_stall(self, now_ms: float) -> None:
         """Do not count the time for which the event loop was kept from its next tick."""
         if self._tick_due_ms is None:
             return
-        now_ms = self._clock.now_ms()
         late_ms = now_ms - self._tick_due_ms
         if late_ms > _LATE_MS:
             self._tick_due_ms = now_ms

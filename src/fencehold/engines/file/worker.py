@@ -13,8 +13,8 @@ costs two switches between threads, which on a quick disk is as much as the sync
 them, and a crowd of small batches pays them over and over. So while the disk is quick, small entries are written
 and synced where they are; nobody could be answered meanwhile anyway. Large ones go to the thread, since the loop
 has much to do while they are synced. Which it is, the last dozen appends say, on the loop or on the thread: one
-that was slow because a neighbour used the disk changes nothing; where several are, the thread makes them until they
-are quick again. So a slow disk holds up the loop for a few syncs, and a stuck one for one.
+that was slow because a neighbour used the disk changes nothing; where several are, the thread makes them until
+they are quick again. So a slow disk holds up the loop for a few syncs, and a stuck one for one.
 
 Figures: docs/decisions/0005-the-hot-path.md.
 """
