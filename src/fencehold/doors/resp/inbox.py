@@ -124,7 +124,9 @@ class Inbox:
 
     def _next_portion(self) -> bytes:
         start = self._fed
-        self._fed = start + _PORTION
+        # Cut between two commands, if that can be seen: then none is there in part, and nothing has to be walked.
+        between = self._rest.rfind(b"\r\n*", start, start + _PORTION) if len(self._rest) - start > _PORTION else -1
+        self._fed = start + _PORTION if between < 0 else between + 2
         portion = self._rest[start : self._fed]
         if self._fed >= len(self._rest):
             self._rest = b""
