@@ -3,10 +3,8 @@
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, words_of
+from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat
 from fencehold.doors.resp.inbox import Inbox
 from tests.unit.doors.box import frame
 
@@ -103,20 +101,3 @@ def test_how_much_is_there_of_half_a_command_is_known() -> None:
             assert inbox.first(half[end:]) == [b"ECHO", b"*2\r\n$1\r\nx\r\n"]
             assert inbox.next() is None
             assert inbox.partial_bytes == 0
-
-
-_WORDS = st.lists(
-    st.sampled_from([b"", b"\r\n", b"$1\r\na", b"*1", b"PING", b"0", b"n" * 300]) | st.binary(max_size=9)
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(_WORDS, st.integers(0, 400), st.integers(0, 3))
-def test_a_short_command_is_taken_as_it_is_or_left_to_the_reader(words: list[bytes], cut: int, more: int) -> None:
-    """What is taken without a reader is to the byte how those words are written, whatever came and however cut."""
-    whole = frame(*words)
-    for data in (whole, whole[:cut], whole + b"*1\r\n"[:more], whole[:cut] + whole):
-        taken = words_of(data)
-        assert taken is None or frame(*taken) == data
-    if 0 < len(words) < 30 and len(whole) < 500 and not any(b"\r\n" in word for word in words):
-        assert words_of(whole) == words

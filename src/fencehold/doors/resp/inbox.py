@@ -1,15 +1,15 @@
 """The inbox: bytes in, commands out, one at a time.
 
 1. A command is a flat array of bulk strings; nothing else is made of what comes in (`heads`).
-2. Nearly always what comes is one short command, and whole: it is taken as it is (`first`), and no reader sees it.
+2. Nearly always what comes is one short command, and whole: that is all there is to it (`first`).
 3. Otherwise the reader is given a portion at a time. So it keeps little, and does little before anybody else has
    a turn.
-4. It is known how much there is of a command that is not there whole: that has a bound in bytes, and in seconds.
+3. It is known how much there is of a command that is not there whole: that has a bound in bytes, and in seconds.
 """
 
 import hiredis
 
-from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, Walk, suspect, words_of
+from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, Walk, is_one, suspect
 
 _PORTION = 8 << 10
 
@@ -81,13 +81,24 @@ class Inbox:
 
         `was_all` says whether that was all, and all was this command.
         """
-        if not (self._portion or self._rest or self._walk.size) and (words := words_of(data)) is not None:
+        self.was_all = False
+        if self._portion or self._rest or self._walk.size or not is_one(data):
+            self._put(data)
+            return self.next()
+        self._reader.feed(data)
+        words = self._gets()
+        if words is False or self._reader.has_data():
+            # A part of one, or something after it: `next` sees to that.
+            self._portion, self._clean = data, 0
+            if words is False:
+                return self.next()
+            self._read = 1
+        else:
             self.commands += 1
             self.was_all = True
-            return words
-        self.was_all = False
-        self._put(data)
-        return self.next()
+        if type(words) is not list or not words or type(words[0]) is not bytes:
+            raise NotFlat
+        return words
 
     def _put(self, data: bytes) -> None:
         if self._rest:
