@@ -11,9 +11,15 @@ class _Transport:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self.is_broken = self.is_aborted = False
 
     def write(self, data: bytes) -> None:
+        if self.is_broken:
+            raise RuntimeError("the handle is closed")
         self.written.append(data)
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def is_closing(self) -> bool:
         return False
@@ -69,3 +75,16 @@ async def test_much_is_sent_at_once() -> None:
     assert sum(map(len, transport.written)) == 120_000
     turn.end()
     assert len(transport.written) == 1
+
+
+async def test_a_connection_that_cannot_be_written_to_harms_nobody_else() -> None:
+    """It is dropped, and the others are told what they were to be told."""
+    turn = Turn()
+    (one, to_one), (other, to_other) = _made(turn), _made(turn)
+    to_one.is_broken = True
+    turn.hold()
+    one.send(b"a")
+    other.send(b"b")
+    turn.end()
+    assert (to_one.is_aborted, to_other.is_aborted) == (True, False)
+    assert to_other.written == [b"b"]

@@ -84,7 +84,11 @@ class Outbox:
             data = b"".join((data, *self._more))
             self._more, self._more_bytes = [], 0
         if data and not self._transport.is_closing():
-            self._transport.write(data)
+            try:
+                self._transport.write(data)
+            except (OSError, RuntimeError):
+                # One connection that cannot be written to is its own loss, and not that of all who are told with it.
+                self._transport.abort()
 
     def unsent_bytes(self) -> int:
         """What the client has still to take."""
