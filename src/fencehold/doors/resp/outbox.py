@@ -87,7 +87,7 @@ class Outbox:
             try:
                 self._transport.write(data)
             except (OSError, RuntimeError):
-                # One connection that cannot be written to is its own loss, and not that of all who are told with it.
+                # One connection that cannot be written to is its own loss, not that of all who are told with it.
                 self._transport.abort()
 
     def unsent_bytes(self) -> int:
