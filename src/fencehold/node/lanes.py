@@ -12,7 +12,7 @@
 5. Who was quiet may come in a burst: once in a while a share may take some more than it is, within a bound for all
    of them together. So what many ask for at the same moment is journaled in the order in which it came, and
    nobody who asks a second time is before those whose first is read already. Only a flood loses its place.
-6. All that waits has a bound. A lane that has its part of it is *full*: whoever owns it reads no more from its
+6. All that waits has a bound. A lane that has its part of it is *full*: its owner reads no more from its
    client until there is room.
 
 A command weighs one for each name, and one for each quarter kilobyte of other text; a question, as much as
