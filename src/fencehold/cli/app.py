@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "watch": ("watch", "watch", EYES),
     "sink": ("sink", "SINK", EYES),
     "top": ("top", "top", EYES),
+    "history": ("history", "history", EYES),
     "break": ("force_release", "break_", EYES),
     "policy": ("policy", "POLICY", RIGHTS),
     "user": ("users", "USER", RIGHTS),

@@ -244,6 +244,11 @@ class Leader:
         else:
             self._renewals.append((session, answer))
 
+    @property
+    def pending(self) -> int:
+        """Commands and questions that no entry has taken."""
+        return self._lanes.pending
+
     def logical_ms(self) -> int:
         """The logical time at this moment, rounded up: an entry made now would be of that time, or of less."""
         return self.machine.state.now_at + ceil(self._clock.now_ms() - self._told_ms)

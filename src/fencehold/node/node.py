@@ -139,6 +139,8 @@ class Node:
         self.position = 0
         """Of the last entry known to be durable."""
         self.appends = 0
+        self._followed_ms: float | None = None
+        """When the last entry came that another node wrote."""
 
     # What doors ask of it.
 
@@ -161,6 +163,18 @@ class Node:
     def append_times_s(self) -> list[float]:
         """How long the last appends took; none while it does not lead."""
         return [] if self.leading is None else list(self.leading.append_times_s)
+
+    @property
+    def pending_commands(self) -> int:
+        """What waits for its entry; nothing while it does not lead."""
+        return 0 if self._leader is None else self._leader.pending
+
+    @property
+    def followed_s(self) -> float | None:
+        """Seconds since an entry came from the journal while it stands by; None if it does not."""
+        if not self._follows or self._followed_ms is None:
+            return None
+        return max(0.0, (self._clock.now_ms() - self._followed_ms) / 1000)
 
     def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed.
@@ -501,6 +515,7 @@ class Node:
         before = self.leader
         entry, applied = self.replica.follow(record)
         self.position = applied.position
+        self._followed_ms = self._clock.now_ms()
         self._note_policy()
         self.ring.add(entry, applied, len(record.entry))
         self.routes.tell(applied)
