@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fencehold.core.outcomes import Code, Refused
-from fencehold.core.policy import ANY_NAME, WILD, Policy, Quota, Rule, User, Verb
+from fencehold.core.policy import ANY_NAME, WILD, Policy, Quota, Rule, Token, User, Verb
 
 REMEMBERED_MAX = 65_536
 """Names for which is remembered what they allow, of all principals together."""
@@ -60,6 +60,10 @@ class Rights:
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
         self._remembered: dict[str, Verbs] = {}
         self._bounds: list[str] | None = None
+
+    def is_there(self, token: str) -> bool:
+        """Whether it is a user, and has the token that it came with, if it came with one."""
+        return self.user is not None and (not token or token in (self.user.tokens or ()))
 
     def on(self, name: str) -> Verbs:
         """What is allowed on a name."""
@@ -146,7 +150,7 @@ def _just_before(text: str) -> str:
 class Rulebook:
     """The rights of everybody, by principal."""
 
-    __slots__ = ("_patterns", "_quotas", "_rights", "policy", "prefix_quotas", "remembered")
+    __slots__ = ("_patterns", "_quotas", "_rights", "_tokens", "policy", "prefix_quotas", "remembered")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -156,6 +160,8 @@ class Rulebook:
         )
         """By name, those of prefixes."""
         self._rights: dict[str, Rights] = {}
+        self._tokens: dict[str, tuple[str, Token]] | None = None
+        """By hash, with whose they are; made when somebody first shows one."""
         self._patterns = sorted((name[:-1] for name in policy.users if name.endswith(WILD)), key=len, reverse=True)
         of_principals = [(name, quota) for name, quota in policy.quotas.items() if quota.principal is not None]
         self._quotas = sorted(of_principals, key=lambda each: _rank(each[1].principal or ""))
@@ -184,6 +190,13 @@ class Rulebook:
             return user
         pattern = next((each for each in self._patterns if principal.startswith(each)), None)
         return None if pattern is None else self.policy.users[pattern + WILD]
+
+    def find_token(self, digest: str) -> tuple[str, Token] | None:
+        """Whose token has this hash, and what is kept of it."""
+        if self._tokens is None:
+            tables = ((name, user.tokens) for name, user in self.policy.users.items() if not user.disabled)
+            self._tokens = {token.digest: (name, token) for name, t in tables for token in (t or {}).values()}
+        return self._tokens.get(digest)
 
     def quota_of(self, principal: str) -> tuple[str, Quota] | None:
         """The quota of a principal, with its name: the most specific."""
@@ -228,3 +241,8 @@ def unknown(principal: str) -> Refused:
     if not principal:
         return Refused(Code.DENIED, "this service has a policy, and this connection has not said who it is")
     return Refused(Code.DENIED, f"{principal!r} is no user here, or is disabled")
+
+
+def revoked(principal: str) -> Refused:
+    """What is said to a user whose token is there no more."""
+    return Refused(Code.DENIED, f"the token that {principal!r} came with was revoked")

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
@@ -272,6 +273,27 @@ class Door:
         if self._has_users_of_policy:
             self.admission.check_user = None if book is None else self._check_user
             self.admission.recall = self._recall
+        self.admission.find_token = book.find_token if book is not None else lambda _digest: None
+        if any(connection.known.token for connection in self.connections):
+            # In the next turn: who is concerned is told first what became of its session.
+            asyncio.get_running_loop().call_soon(self._end_revoked)
+
+    def _end_revoked(self) -> None:
+        """End the connections of tokens that admit nobody any more."""
+        tokens = [each for each in self.connections if each.known_by is How.TOKEN and not each.ending]
+        if not tokens:
+            return
+        book, now_s = self.node.rulebook, time.time()
+        in_file = self.admission.tokens.digests() if self.admission.tokens is not None else frozenset()
+        for connection in tokens:
+            known = connection.known
+            if known.token:
+                is_there = book is not None and book.rights_of(known.principal).is_there(known.token)
+            else:
+                is_there = known.digest in in_file
+            if not is_there or now_s >= known.expires_s:
+                self.on_denied(connection, "a token that was revoked, or has expired")
+                connection.end("NOAUTH", "the token of this connection was revoked, or has expired")
 
     def _recall(self, user: str, secret: str) -> bool:
         return self.secrets.recall(user, secret, self._user(user))
@@ -377,6 +399,7 @@ class Door:
             self._end_what_hangs()
             self._end_what_never_reads()
             self._end_round()
+            self._end_revoked()
             self.traffic.look(self.connections, self.now())
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s
