@@ -57,7 +57,7 @@ GROUPS = {
     "user": "Add, change, disable and remove users.",
     "token": "Make, list and revoke tokens of services.",
     "role": "Show roles and their rules.",
-    "security": "Make an authority and certificates for a first cluster, renew them, make tokens.",
+    "security": "Make an authority and certificates for a first cluster, renew and revoke them, make tokens.",
     "audit": "See that an audit log is whole, and read its end.",
 }
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from fencehold.core.policy import Token, token_id
 from fencehold.errors import PermissionDenied
-from fencehold.security.certificates import TOKEN_USER, principal_of
+from fencehold.security.certificates import TOKEN_USER, principal_of, read_der
 from fencehold.security.listener import network_of
 from fencehold.security.throttle import Throttle
 from fencehold.security.tokens import TOKEN_BYTES_MAX, Tokens, digest_of
@@ -52,6 +52,8 @@ class Known(NamedTuple):
     """What the token is called, if it was one of the policy."""
     digest: str = ""
     """The hash of the token, if it was one of a file."""
+    certificate: bytes = b""
+    """What tells the certificate from others, if it was one (`certificates.key_of`)."""
     expires_s: float = math.inf
     """Until when that is so, in Unix seconds: the connection ends then."""
 
@@ -142,12 +144,12 @@ class Admission:
             principal, kept = found
             expires_s = kept.expires_s or math.inf
             is_valid = time.time() < expires_s
-            return Known(principal, How.TOKEN, token_id(digest), "", expires_s) if is_valid else NOBODY
+            return Known(principal, How.TOKEN, token_id(digest), expires_s=expires_s) if is_valid else NOBODY
         line = self.tokens.find(digest) if self.tokens is not None else None
         if line is None:
             return NOBODY
         expires_s = math.inf if line.expires_at is None else line.expires_at.timestamp()
-        return Known(line.principal, How.TOKEN, "", digest, expires_s)
+        return Known(line.principal, How.TOKEN, digest=digest, expires_s=expires_s)
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:
@@ -157,4 +159,6 @@ def by_certificate(peer: ssl.SSLObject | None) -> Known:
         NoPrincipal: it showed one that names nobody, or not clearly one.
     """
     principal = principal_of(peer) if peer is not None else ""
-    return Known(principal, How.CERTIFICATE) if principal else NOBODY
+    if not principal or peer is None:
+        return NOBODY
+    return Known(principal, How.CERTIFICATE, certificate=read_der(peer.getpeercert(binary_form=True) or b"").key)

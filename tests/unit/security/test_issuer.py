@@ -32,9 +32,11 @@ def test_a_first_cluster_is_a_command_away(tmp_path: Path) -> None:
     assert f"FENCEHOLD_CERT={folder}/admin.pem FENCEHOLD_KEY={folder}/admin.key" in said
     assert {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077} == {
         "ca.pem",
+        "crl.pem",
         "server.pem",
         "admin.pem",
     }
+    assert f"--tls-crl {folder}/crl.pem" in said
     tls = ServerTls(folder / "server.pem", folder / "server.key", folder / "ca.pem", Clients.REQUIRED)
 
     async def scenario() -> None:

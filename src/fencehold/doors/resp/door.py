@@ -57,6 +57,7 @@ _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceho
 ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY")
 """What only administrators should do: that it was asked for is always in the audit log."""
 
+_REVOKED = "the client certificate was revoked"
 _REFUSED_MAX = 10
 """Between two sweeps so many are told of that were not let in."""
 
@@ -203,6 +204,7 @@ class Door:
             on_trouble=self.refuse,
         )
         port = await self._listener.open(host, port)
+        certificates.on_revoked = self._end_revoked_certificates
         self._watching = asyncio.create_task(certificates.watch(), name="fencehold certificates")
         return port
 
@@ -277,6 +279,15 @@ class Door:
         if any(connection.known.token for connection in self.connections):
             # In the next turn: who is concerned is told first what became of its session.
             asyncio.get_running_loop().call_soon(self._end_revoked)
+
+    def _end_revoked_certificates(self) -> None:
+        """End the connections whose certificates have come onto a list."""
+        revoked = self.certificates.revoked if self.certificates is not None else frozenset()
+        for connection in tuple(self.connections):
+            if connection.known.certificate in revoked and not connection.ending:
+                self.refuse(connection.peer, _REVOKED)
+                self.on_denied(connection, _REVOKED)
+                connection.end("DENIED", _REVOKED)
 
     def _end_revoked(self) -> None:
         """End the connections of tokens that admit nobody any more."""
@@ -365,7 +376,11 @@ class Door:
     def _know(self, connection: Connection) -> None:
         """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
         try:
-            connection.admit(by_certificate(connection.ssl_object))
+            known = by_certificate(connection.ssl_object)
+            if self.certificates is not None and known.certificate in self.certificates.revoked:
+                # No handshake lets it pass; but one that takes up a session of TLS 1.2 does not look again.
+                raise NoPrincipal(_REVOKED)
+            connection.admit(known)
         except NoPrincipal as error:
             self.refuse(connection.peer, str(error))
             self.on_denied(connection, str(error))
