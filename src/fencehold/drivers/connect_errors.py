@@ -39,7 +39,6 @@ _ALERTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust our certificate: it knows no authority that signed it",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our client certificate has expired",
     "SSLV3_ALERT_CERTIFICATE_REVOKED": "our client certificate was revoked",
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": "our client certificate was revoked",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept our client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept our client certificate",
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "our certificate is not for clients",
