@@ -154,9 +154,7 @@ def test_what_an_authority_has_revoked_stays_revoked(tmp_path: Path) -> None:
 
 
 def _list(authority: Authority, serials: list[int], since: datetime, until_: datetime | None) -> bytes:
-    builder = (
-        x509.CertificateRevocationListBuilder().issuer_name(authority._certificate.subject).last_update(since)
-    )
+    builder = x509.CertificateRevocationListBuilder().issuer_name(authority._certificate.subject)
     builder = builder.last_update(since).next_update(until_ or since + timedelta(days=9))
     for serial in serials:
         made = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since)
