@@ -1,8 +1,8 @@
 """Every call of every other listener × every role × every kind of name: allowed is exactly what the policy says.
 
-The cases of the RESP listener are in `tests/unit/doors/test_rights.py`, with the same roles and names. Here they come
-over gRPC, etcd's interface and HTTP, each with the token of a user that has the role. What a listener serves is
-taken from its own tables: a call that is in none of the lists below fails a test.
+The cases of the RESP listener are in `tests/unit/doors/test_rights.py`, with the same roles and names. Here they
+come over gRPC, etcd's interface and HTTP, each with the token of a user that has the role. What a listener serves
+is taken from its own tables: a call that is in none of the lists below fails a test.
 """
 
 import json
