@@ -4,7 +4,7 @@
 2. Sessions are opened with a grace equal to their ttl: a gateway stands between holder and service like a
    proxy, and if it ends, its clients do not hear of it before they ask. What a gateway ends itself, it closes:
    free at once.
-3. A login is shown to the service again after a minute: a secret that was changed since opens nothing more here, as
+3. A login is shown to the service again after a minute: a secret that was changed since opens nothing here, as
    it would not there. What was acquired with it goes on until its time is over.
 """
 
