@@ -13,6 +13,8 @@ from fencehold.core.policy import ANY_NAME, WILD, Policy, Quota, Rule, Token, Us
 
 REMEMBERED_MAX = 65_536
 """Names for which is remembered what they allow, of all principals together."""
+SHORT = 4
+"""With so many lengths of prefixes, to look takes no longer than to remember, and nothing has to be forgotten."""
 PRINCIPALS_MAX = 16_384
 """Principals that are remembered: those without a user of their own are as many as come."""
 
@@ -36,6 +38,7 @@ class Rights:
         "_book",
         "_bounds",
         "_exact",
+        "_is_short",
         "_lengths",
         "_prefixes",
         "_remembered",
@@ -58,6 +61,7 @@ class Rights:
             # Nothing is more than something: a rule that allows nothing is there to forbid.
             table[text or ""] = verbs if before is None else (before | verbs if before and verbs else NOTHING)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
+        self._is_short = len(self._lengths) <= SHORT
         self._remembered: dict[str, Verbs] = {}
         self._bounds: list[str] | None = None
 
@@ -67,6 +71,16 @@ class Rights:
 
     def on(self, name: str) -> Verbs:
         """What is allowed on a name."""
+        if self._is_short:
+            verbs = self._exact.get(name)
+            if verbs is not None:
+                return verbs
+            prefixes = self._prefixes
+            for length in self._lengths:
+                verbs = prefixes.get(name[:length])
+                if verbs is not None and len(name) >= length:
+                    return verbs
+            return NOTHING
         verbs = self._remembered.get(name)
         return self._work_out(name) if verbs is None else verbs
 

@@ -51,6 +51,8 @@ class _SslObject(ssl.SSLObject):
     def _create(cls, *args: Any, **options: Any) -> Any:
         made = super()._create(*args, **options)  # type: ignore[misc]
         made._on_failure = on_failure.get()
+        # What the loop calls for every message goes to OpenSSL's own, without a call in Python between.
+        made.read, made.write = made._sslobj.read, made._sslobj.write
         return made
 
     def do_handshake(self) -> None:

@@ -30,7 +30,7 @@ from fencehold.core.policy import (
     for_efficiency,
     token_id,
 )
-from fencehold.core.rulebook import REMEMBERED_MAX, Rulebook
+from fencehold.core.rulebook import REMEMBERED_MAX, SHORT, Rulebook
 from fencehold.errors import SnapshotUnreadable
 from fencehold.journal.codec import decode, encode
 
@@ -128,13 +128,29 @@ def test_a_rule_of_one_tier_is_no_right_on_the_other() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """Names that are asked for in vain fill no memory."""
-    book = Rulebook(policy({"ann": User(("r",))}, r=Role((Rule((ACQUIRE,), prefix="a"),))))
-    rights = book.rights_of("ann")
-    for number in range(REMEMBERED_MAX + 10):
-        rights.on(f"n{number}")
-    assert book.remembered <= REMEMBERED_MAX
-    assert len(rights._remembered) <= REMEMBERED_MAX
+    """Names that are asked for in vain fill no memory; where rules are few, nothing is remembered at all."""
+    for lengths in (1, SHORT, SHORT + 1):
+        rules = tuple(Rule((ACQUIRE,), prefix="a" * length) for length in range(1, lengths + 1))
+        book = Rulebook(policy({"ann": User(("r",))}, r=Role(rules)))
+        rights = book.rights_of("ann")
+        for number in range(REMEMBERED_MAX + 10):
+            rights.on(f"n{number}")
+        assert (book.remembered > 0) is (lengths > SHORT)
+        assert book.remembered <= REMEMBERED_MAX
+        assert len(rights._remembered) <= REMEMBERED_MAX
+
+
+@pytest.mark.parametrize("lengths", range(1, SHORT + 3))
+def test_the_most_specific_rule_decides_however_many_there_are(lengths: int) -> None:
+    """Few rules are looked at, many remembered: what they say is the same, to the last letter of a prefix."""
+    rules = [Rule((ACQUIRE,) if length % 2 else (), prefix="a" * length) for length in range(1, lengths + 1)]
+    rights = Rulebook(policy({"ann": User(("r",))}, r=Role((*rules, Rule((OBSERVE,), "aab"))))).rights_of("ann")
+    for _ in range(2):
+        assert rights.on("aab") == {OBSERVE}
+        assert rights.on("b") == rights.on("") == frozenset()
+        for length in range(1, lengths + 2):
+            longest = min(length, lengths)
+            assert rights.on("a" * length) == ({ACQUIRE} if longest % 2 else frozenset())
 
 
 def test_a_bound_tells_of_rules_and_never_of_names() -> None:

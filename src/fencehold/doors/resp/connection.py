@@ -34,6 +34,7 @@ from fencehold.security.admission import NOBODY, Known
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
+    from fencehold.doors.resp.guard import Guard
     from fencehold.doors.resp.member import Member
     from fencehold.doors.resp.watch_commands import Watching
     from fencehold.node.node import Node
@@ -87,6 +88,8 @@ class Connection(asyncio.Protocol):
 
     known: Known = NOBODY
     """All that is known of who asks."""
+    admitted_by: "Guard | None" = None
+    """Which guard found that it is a user without a quota of commands."""
 
     def __init__(self, door: "Door") -> None:
         self.door = door
@@ -328,6 +331,7 @@ class Connection(asyncio.Protocol):
         """It is known now who asks."""
         self.known = known
         self.principal, self.known_by = known[:2]
+        self.admitted_by = None
         self.handlers = self.door.handlers_of(self)
         self.take_place()
 
