@@ -7,6 +7,7 @@ is taken from its own tables: a call that is in none of the lists below fails a 
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -27,7 +28,7 @@ from tests.e2e.grpc_client import door
 from tests.e2e.served import serving
 from tests.unit.doors.test_rights import NAMES, ROLES, allowed, policy
 
-ETCD_LOCK, ETCD_LEASE = "v3lockpb.Lock", "etcdserverpb.Lease"
+ETCD_LOCK, ETCD_LEASE, ETCD_ELECTION = "v3lockpb.Lock", "etcdserverpb.Lease", "v3electionpb.Election"
 PAIRS = (("own:a", "own:b"), ("own:a", "foreign:x"), ("own:b", "own:secret:k"), ("foreign:x", "\u00e9:1"))
 
 
@@ -82,31 +83,52 @@ GRPC_CASES: dict[tuple[str, str], tuple[str, Call]] = {
     (LOCK, "Explain"): ("observe", lambda s, name: s(m.ExplainRequest(name=name))),
     (LOCK, "Break"): ("break", lambda s, name: s(m.BreakRequest(name=name, fence=1))),
     (ETCD_LOCK, "Lock"): ("acquire", lambda s, name: s(e.LockRequest(name=name.encode()), timeout=0.3)),
+    (ETCD_ELECTION, "Campaign"): (
+        "acquire",
+        lambda s, name: s(getattr(e, "CampaignRequest")(name=name.encode()), timeout=0.3),  # noqa: B009
+    ),
 }
 GRPC_OF_THEIR_OWN = {(LOCK, "MultiLock"), (LOCK, "List"), (WATCH, "Watch")}
 """They are asked for in tests of their own."""
+GRPC_MADE_OF_OTHERS = {(ETCD_ELECTION, "Leader"), (ETCD_ELECTION, "Observe")}
+"""They ask the service what Explain and Watch ask it, as the same principal."""
 GRPC_OF_ONES_OWN = {
     *((LOCK, name) for name in ("Unlock", "Extend", "Withdraw")),
     *((SESSION, name) for name in ("Open", "Session", "Resume", "Close")),
     *((ETCD_LEASE, name) for name in ("LeaseGrant", "LeaseRevoke", "LeaseKeepAlive", "LeaseTimeToLive")),
+    (ETCD_LEASE, "LeaseLeases"),
     (ETCD_LOCK, "Unlock"),
+    (ETCD_ELECTION, "Proclaim"),
+    (ETCD_ELECTION, "Resign"),
 }
 """They are about what the same login has: another's is not found (`test_what_is_anothers_is_not_found`)."""
 
 
 def served_by_grpc() -> set[tuple[str, str]]:
-    own = [(each, pool) for each in (LOCK, SESSION, WATCH)]
-    theirs = [(each, etcd_pool) for each in (ETCD_LOCK, ETCD_LEASE)]
+    served = dict.fromkeys((LOCK, SESSION, WATCH), pool)
+    theirs = [service for file in _files(etcd_pool) for service in file.services_by_name.values()]
     return {
-        (service, method.name)
-        for service, of in (*own, *theirs)
-        for method in of.FindServiceByName(service).methods
+        *(
+            (service, method.name)
+            for service, of in served.items()
+            for method in of.FindServiceByName(service).methods
+        ),
+        *((service.full_name, method.name) for service in theirs for method in service.methods),
     }
+
+
+def _files(of: Any) -> list[Any]:
+    """The files of a pool that describe services; a pool does not list them by itself."""
+    found = []
+    for service in (ETCD_LOCK, ETCD_LEASE, ETCD_ELECTION):
+        with suppress(KeyError):
+            found.append(of.FindServiceByName(service).file)
+    return found
 
 
 def test_every_call_has_cases() -> None:
     """A new one is in one of the lists from its first day: say there what right it needs."""
-    listed = GRPC_CASES.keys() | GRPC_OF_THEIR_OWN | GRPC_OF_ONES_OWN
+    listed = GRPC_CASES.keys() | GRPC_OF_THEIR_OWN | GRPC_OF_ONES_OWN | GRPC_MADE_OF_OTHERS
     assert served_by_grpc() - listed == set()
     assert {method for method in listed if method[0].startswith(PACKAGE)} <= served_by_grpc()
     known = HTTP_CASES.keys() | HTTP_OF_THEIR_OWN | HTTP_OF_ONES_OWN | HTTP_ABOUT_THE_LISTENER
@@ -128,10 +150,12 @@ def test_a_grpc_call_is_denied_exactly_if_the_policy_says_so(place: Place) -> No
     denied, asked = grpc.StatusCode.PERMISSION_DENIED, 0
     with grpc.insecure_channel(f"127.0.0.1:{place.grpc}") as channel:
         stubs = {service: Stub(channel, service) for service in (LOCK,)}
-        stubs[ETCD_LOCK] = Stub(channel, ETCD_LOCK, etcd_pool)
+        stubs |= {each: Stub(channel, each, etcd_pool) for each, _ in served_by_grpc() if "fencehold" not in each}
         for role in ROLES:
             metadata = place.metadata(role)
             for (service, method), (verb, call) in GRPC_CASES.items():
+                if (service, method) not in served_by_grpc():
+                    continue
 
                 def said(request: Any, timeout: float = 30, s: str = service, name: str = method) -> Any:
                     return getattr(stubs[s], name)(request, timeout=timeout, metadata=metadata)  # noqa: B023
