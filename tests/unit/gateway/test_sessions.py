@@ -127,7 +127,7 @@ def test_a_secret_that_was_changed_opens_nothing_more() -> None:
         async with gateway() as (_, upstream, server):
             upstream.login_s = 0.0
             server.door.admission.throttle = Throttle(sleep=lambda _: None)
-            roles = {"all": Role((Rule(tuple(Verb), prefix=""),))}
+            roles: dict[str, Role | None] = {"all": Role((Rule(tuple(Verb), prefix=""),))}
             first = PolicyChange({"ann": User(("all",), secrets=(hashed("old"),))}, roles)
             await changed(server, 0, first)
             old = Credentials("ann", "old")
