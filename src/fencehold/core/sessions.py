@@ -24,7 +24,7 @@ from fencehold.core.queues import end_wait, hand_on, leave
 from fencehold.core.quotas import refuse_opening
 from fencehold.core.release import end_uncleanly
 from fencehold.core.requests import no_session
-from fencehold.core.rights import principal_of, refuse_opener
+from fencehold.core.rights import principal_of, refuse_opener, token_of
 from fencehold.core.shape import refuse_session
 from fencehold.core.state import NOT_DUE, Session, State
 
@@ -56,6 +56,7 @@ def _begin(state: State, command: OpenSession) -> Session:
         state.now_at,
         state.fence,
         principal=principal_of(command),
+        token=token_of(command),
     )
     state.let_live(session, state.now_at + command.ttl_ms)
     if session.principal:

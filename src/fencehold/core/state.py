@@ -137,6 +137,8 @@ class Session(Struct, gc=False):
     """Where its deadline is entered: not after it ends, though it may be renewed to live longer."""
     principal: str = ""
     """Whose it is; empty: nobody was asked."""
+    token: str = ""
+    """With which token of the policy it was opened, if so: it ends with that."""
 
     def holds(self) -> list[Hold]:
         """All it has, in the order of the fences: an order that any replica comes to."""

@@ -34,6 +34,7 @@ from fencehold.security.admission import NOBODY, Known
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
+    from fencehold.doors.resp.guard import Guard
     from fencehold.doors.resp.member import Member
     from fencehold.doors.resp.watch_commands import Watching
     from fencehold.node.node import Node
@@ -85,6 +86,11 @@ class Slot(Struct, eq=False, gc=False):
 class Connection(asyncio.Protocol):
     """One client's connection."""
 
+    known: Known = NOBODY
+    """All that is known of who asks."""
+    admitted_by: "Guard | None" = None
+    """Which guard found that it is a user without a quota of commands."""
+
     def __init__(self, door: "Door") -> None:
         self.door = door
         self.node: Node = door.node
@@ -94,7 +100,7 @@ class Connection(asyncio.Protocol):
         """Of those that came through the door, from 1."""
         self.name = self.library = ""
         """What it calls itself, and what it says it is made with (CLIENT SETINFO)."""
-        self.principal, self.known_by = NOBODY
+        self.principal, self.known_by = NOBODY[:2]
         """Who asks; empty: nobody was asked, or did not say so yet."""
         self.handlers = door.handlers_of(self)
         """The commands it may give."""
@@ -325,7 +331,9 @@ class Connection(asyncio.Protocol):
 
     def admit(self, known: Known) -> None:
         """It is known now who asks."""
-        self.principal, self.known_by = known
+        self.known = known
+        self.principal, self.known_by = known[:2]
+        self.admitted_by = None
         self.handlers = self.door.handlers_of(self)
         self.take_place()
 
