@@ -1,8 +1,8 @@
 """What rights cost: the same server with and without a policy of 100 users and 100 roles, in one run.
 
 `redis-benchmark` drives both: with a journal that is synced, and in memory, where nothing hides the cost. What the
-server itself used for an operation is compared (`tls.Metered`). What TLS costs is in `tls`; what one principal that
-floods does to another is in `abuse` (the phases `principals: …`).
+server itself used for an operation is compared (`tls.Metered`). What TLS costs is in `tls`; what one principal
+that floods does to another is in `abuse` (the phases `principals: …`).
 """
 
 from bench.contest import Benchmark, Contest, Contestant, Fixture
