@@ -18,6 +18,7 @@ from fencehold.doors.resp.door import Bounds
 from fencehold.doors.resp.traffic import Flood, Traffic
 from fencehold.node.lanes import BUDGET_MAX
 from tests.unit.doors.box import Box, Client, frame, serving
+from tests.unit.doors.policies import as_somebody
 from tests.unit.doors.test_hostile import Loop, loops
 from tests.unit.node.doubles import HandClock, until
 
@@ -56,6 +57,25 @@ async def test_a_principal_has_one_turn_with_however_many_connections() -> None:
     backlog.join(_Sender("x", 3, turns))
     await until(lambda: len(turns) == 9)
     assert turns == list("axbxcxabc")
+
+
+async def test_while_a_connection_of_a_principal_waits_for_its_turn_its_others_do() -> None:
+    """Else hundreds of connections would have hundreds of first commands handled before anybody's turn."""
+    async with serving() as box:
+        clients = [await as_somebody(box, who) for who in ("ann", "ann", "bob")]
+        one, other, bobs = sorted(box.server.door.connections, key=lambda each: each.number)
+        # As if the first had more to handle than it may at once, and its turn had not come.
+        one.turns.senders.append(one)
+        before = other.commands, bobs.commands
+        for connection in (other, bobs):
+            connection.data_received(frame("ECHO", "x"))
+        assert (other.commands, bobs.commands) == (before[0], before[1] + 1)
+        assert list(one.turns.senders) == [one, other]
+        one.turns.senders.popleft()
+        for client in clients[1:]:
+            assert await client.reply() == "x"
+        for client in clients:
+            await client.close()
 
 
 async def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:

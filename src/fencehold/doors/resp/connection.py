@@ -159,6 +159,13 @@ class Connection(asyncio.Protocol):
         backlog, inbox = self._backlog, self._inbox
         if backlog.last is not self:
             backlog.last, backlog.others_came = self, True
+        if self.turns.senders:
+            # Another connection of its principal, or itself, waits for its turn: so does this one. Else who has
+            # hundreds of connections would have hundreds of first commands handled before anybody's turn.
+            inbox.keep(data)
+            self._note(True)
+            self._go_on_later()
+            return
         try:
             words = inbox.first(data)
             if words is not None:

@@ -100,6 +100,11 @@ class Inbox:
             raise NotFlat
         return words
 
+    def keep(self, data: bytes) -> None:
+        """Take what came, and handle none of it yet."""
+        self.was_all = False
+        self._put(data)
+
     def _put(self, data: bytes) -> None:
         if self._rest:
             self._rest = self._rest[self._fed :] + data
