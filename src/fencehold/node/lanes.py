@@ -210,7 +210,9 @@ class Lanes:
             share.lanes.append(lane)
         lane.overflow.append(waiting)
         self.overflow += 1
-        lane.is_full = len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2
+        if len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2:
+            # Until its owner is told otherwise: what it may have waiting can grow meanwhile, and nobody would tell.
+            lane.is_full = True
 
     def _overflow_max(self, share: Share) -> int:
         """What one lane of a share may have waiting."""
