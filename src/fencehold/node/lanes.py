@@ -44,6 +44,7 @@ each of a hundred is objects that the garbage collector goes through, all at onc
 OVERFLOW_SHARES = 4
 
 _SEVERAL = 2
+_CROWD_PER_SHARE = 2
 
 _LEARN = 0.1
 _WORTH_LEARNING = 8
@@ -99,6 +100,8 @@ class Batch(NamedTuple):
     answers: list[Callable[..., None]]
     questions: list[Asked]
     weight: int
+    crowd: int
+    """How many asked, as `Lanes.crowd` counts them."""
 
 
 class Lanes:
@@ -143,6 +146,12 @@ class Lanes:
     def pending(self) -> int:
         """Commands and questions that no entry has taken."""
         return len(self.commands) + len(self.questions) + self.overflow
+
+    @property
+    def crowd(self) -> int:
+        """How many commands have gathered that are of many: much that a few ask for makes no crowd."""
+        count = len(self.commands)
+        return count if self._share == ALONE_MAX else min(count, _CROWD_PER_SHARE * self._asking)
 
     def put(self, lane: Lane, command: Command, answer: Callable[..., None], weight: int = 1) -> None:
         """Take a command into the batch that gathers, or let it wait in its lane."""
@@ -210,7 +219,9 @@ class Lanes:
             share.lanes.append(lane)
         lane.overflow.append(waiting)
         self.overflow += 1
-        lane.is_full = len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2
+        if len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2:
+            # Until its owner is told otherwise: what may wait in it can grow meanwhile, and nobody would tell.
+            lane.is_full = True
 
     def _overflow_max(self, share: Share) -> int:
         """What one lane of a share may have waiting."""
@@ -220,7 +231,7 @@ class Lanes:
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""
-        taken = Batch(self.commands, self.answers, self.questions, self._weight)
+        taken = Batch(self.commands, self.answers, self.questions, self._weight, self.crowd)
         self._now_ms = now_ms
         if self._others_came:
             self._others_came = False

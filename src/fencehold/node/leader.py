@@ -206,7 +206,7 @@ class Leader:
         lanes.put(lane, command, answer, weight)  # type: ignore[arg-type]
         if not self._is_wanted:
             self._want()
-        if self._awaited is not None and len(lanes.commands) >= self._company.expected:
+        if self._awaited is not None and lanes.crowd >= self._company.expected:
             self._awaited.set()
 
     def _want(self) -> None:
@@ -295,7 +295,7 @@ class Leader:
         try:
             while not self._stopping or not self._lanes.is_empty or self._renewals:
                 if self._is_wanted:
-                    wait_s = self._company.wait_s(len(self._lanes.commands))
+                    wait_s = self._company.wait_s(self._lanes.crowd)
                     if wait_s and not self._lanes.is_crowded:
                         await self._await_company(wait_s)
                     self._wanted.clear()
@@ -321,7 +321,7 @@ class Leader:
         """One entry: apply, append, answer when it is durable."""
         machine, now_ms = self.machine, self._clock.now_ms
         begun_ms = now_ms()
-        entry, data, weight = self._gather(begun_ms)
+        entry, data, weight, crowd = self._gather(begun_ms)
         position = Position(machine.position + 1)
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
         self._is_ahead = True
@@ -337,7 +337,7 @@ class Leader:
         durable_ms = now_ms()
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
-        self._company.on_append(len(entry.commands) + len(self._lanes.commands), took_s)
+        self._company.on_append(crowd + self._lanes.crowd, took_s)
         self._is_ahead = False
         speech = self._speech
         speech.begin()
@@ -376,8 +376,8 @@ class Leader:
         for thing, reply in looked:
             reply(thing)
 
-    def _gather(self, now_ms: float) -> tuple[Entry, bytes, int]:
-        """The next entry: the renewals, then as many commands as one entry takes; and what they weigh."""
+    def _gather(self, now_ms: float) -> tuple[Entry, bytes, int, int]:
+        """The next entry: the renewals, then as many commands as one entry takes; what they weigh; of how many."""
         batch = self._lanes.take(now_ms)
         commands, answers = batch.commands, batch.answers
         if self._held_back is not None:
@@ -395,7 +395,7 @@ class Leader:
             self._asked = batch.questions
         if not self._lanes.is_empty:
             self._want()
-        return entry, data, batch.weight
+        return entry, data, batch.weight, batch.crowd
 
     def _sift(
         self, commands: list[Command], answers: list[Answer], refusal: Overloaded

@@ -258,3 +258,26 @@ def test_bursts_have_a_bound_and_are_rare() -> None:
     _put(lanes, each[0], BURST_MAX)
     _put(lanes, each[1], BURST_MAX)
     assert len(lanes.take(2 * BURST_EVERY_MS).commands) >= 2 * BURST_MAX
+
+
+def test_a_lane_that_is_full_stays_so_until_its_owner_is_told() -> None:
+    """Though it may have more waiting by now: what comes for it from elsewhere must not end that unnoticed."""
+    told: list[str] = []
+    lanes = Lanes(PENDING_MAX)
+    lane, others = Lane(lambda: told.append("room")), [Lane() for _ in range(29)]
+    lanes.budget = float(BUDGET_MIN)
+    for each in (*others, lane):
+        _put(lanes, each, 1)
+    lanes.take(0.0)
+    for each in (*others, lane):
+        while not each.is_full:
+            _put(lanes, each, 1, weight=1 if each is lane else 8)
+    # Shares are larger from here on, and so is what may wait in a lane; but the others use up the next entry.
+    lanes.budget = float(BUDGET_MAX)
+    lanes.take(0.0)
+    assert told == []
+    _put(lanes, lane, 1)
+    assert lane.is_full
+    while not lanes.is_empty:
+        lanes.take(0.0)
+    assert (told, lane.is_full) == (["room"], False)
