@@ -8,7 +8,6 @@
 3. A batch is over when all of it is acknowledged. If not, the producer is thrown away with all it had in mind.
 """
 
-import asyncio
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from fencehold.client.login import read_secret
 from fencehold.drivers.address import ParsedUrl, Scheme, text, word
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+from fencehold.sinks.worker import Worker
 
 SCHEME = Scheme(
     names=("kafka",),
@@ -49,6 +49,7 @@ class KafkaTopic:
         self._settings = _settings(said) | (settings or {})
         self._compression = said.options["compression"]
         self._producer: Any = None
+        self._worker = Worker()
         self._count = 0
         self._had: dict[int, Cursor] = {}
         """Per partition, the last that it had when it was opened."""
@@ -64,15 +65,15 @@ class KafkaTopic:
 
     async def open(self) -> Cursor | None:
         try:
-            return await asyncio.to_thread(self._open)
+            return await self._worker.do(self._open)
         except ModuleNotFoundError:
             raise UsageError("kafka:// needs confluent-kafka: pip install 'fencehold[kafka]'") from None
 
     async def deliver(self, batch: Sequence[Record]) -> None:
-        await asyncio.shield(asyncio.to_thread(self._write, list(batch)))
+        await self._worker.do(self._write, list(batch))
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._drop)
+        await self._worker.end(self._drop)
 
     def _drop(self) -> None:
         producer, self._producer = self._producer, None

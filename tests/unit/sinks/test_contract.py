@@ -21,8 +21,7 @@ from fencehold.sinks.redis_stream import RedisStream
 from fencehold.sinks.runner import Runner
 from fencehold.sinks.sql import PostgresRows, SqliteRows
 from fencehold.sinks.webhook import Webhook
-from tests.unit.node.doubles import until
-from tests.unit.sinks.targets import (
+from rig.event_targets import (
     CLUSTER,
     File,
     KafkaTarget,
@@ -36,6 +35,7 @@ from tests.unit.sinks.targets import (
     happened,
     story,
 )
+from tests.unit.node.doubles import until
 
 SERVERS = {"redis": RedisTarget, "nats": NatsTarget, "webhook": Receiver}
 ALL = ("jsonl", "sqlite", "postgres", "kafka", *SERVERS)

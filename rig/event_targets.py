@@ -33,6 +33,10 @@ class Target(Protocol):
     """Where a sink writes to."""
 
     def sink(self) -> Sink: ...
+
+    @property
+    def url(self) -> str: ...
+
     def read(self) -> list[dict[str, Any]]:
         """The CloudEvents there, in their order; of a target with partitions, in that of their sequence."""
         ...
@@ -95,8 +99,12 @@ class File:
         self._folder.mkdir()
         self.path = self._folder / "events.jsonl"
 
+    @property
+    def url(self) -> str:
+        return f"jsonl://{self.path}?max_bytes=60000&keep=90"
+
     def sink(self) -> Sink:
-        return sink_of(f"jsonl://{self.path}?max_bytes=60000&keep=90", CLUSTER)
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         older = sorted(self._folder.glob("events.jsonl.*"), key=lambda path: -int(path.suffix[1:]))
@@ -113,8 +121,12 @@ class Sqlite:
         self._path = folder / "events.db"
         self._other: sqlite3.Connection | None = None
 
+    @property
+    def url(self) -> str:
+        return f"sqlite://{self._path}"
+
     def sink(self) -> Sink:
-        return sink_of(f"sqlite://{self._path}", CLUSTER)
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         with sqlite3.connect(self._path) as connection:
@@ -139,14 +151,18 @@ class PostgresTarget:
         self._table = f"events_{secrets.token_hex(4)}"
 
     @property
-    def _url(self) -> str:
+    def _where(self) -> str:
         return f"postgresql://owner@127.0.0.1:{self._server.port}/postgres"
 
+    @property
+    def url(self) -> str:
+        return f"{self._where}?table={self._table}"
+
     def sink(self) -> Sink:
-        return sink_of(f"{self._url}?table={self._table}", CLUSTER)
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
-        with psycopg.connect(self._url) as connection:
+        with psycopg.connect(self._where) as connection:
             rows = connection.execute(f"SELECT event FROM {self._table} ORDER BY position, idx").fetchall()
         return [row[0] for row in rows]
 
@@ -172,8 +188,12 @@ class RedisTarget:
     def fresh(self) -> None:
         self._stream = f"events:{secrets.token_hex(4)}"
 
+    @property
+    def url(self) -> str:
+        return f"{self._server.url}?stream={self._stream}"
+
     def sink(self) -> Sink:
-        return sink_of(f"{self._server.url}?stream={self._stream}", CLUSTER)
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         with redis.Redis(port=self._server.port, decode_responses=True) as client:
@@ -208,8 +228,12 @@ class NatsTarget:
     def fresh(self) -> None:
         self._stream = f"LOCKS{secrets.token_hex(4)}"
 
+    @property
+    def url(self) -> str:
+        return f"{self._server.url}/{self._stream}?subject={self._stream.lower()}"
+
     def sink(self) -> Sink:
-        return sink_of(f"{self._server.url}/{self._stream}?subject={self._stream.lower()}", CLUSTER)
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -259,9 +283,13 @@ class Receiver:
         self.came.clear()
         (self._folder / "cursor").unlink(missing_ok=True)
 
-    def sink(self) -> Sink:
+    @property
+    def url(self) -> str:
         files = f"secret_file={self._folder}/secret&cursor={self._folder}/cursor"
-        return sink_of(f"webhook://127.0.0.1:{self._port}/locks/events?{files}", CLUSTER)
+        return f"webhook://127.0.0.1:{self._port}/locks/events?{files}"
+
+    def sink(self) -> Sink:
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         return list(self.came.values())
@@ -317,9 +345,14 @@ class KafkaTarget:
     def fresh(self) -> None:
         # It makes topics of four partitions when they are asked for.
         self._topic = f"locks-{secrets.token_hex(4)}"
+        self._cluster.list_topics(self._topic, timeout=30)
+
+    @property
+    def url(self) -> str:
+        return f"kafka://{self._bootstrap}/{self._topic}"
 
     def sink(self) -> Sink:
-        return sink_of(f"kafka://{self._bootstrap}/{self._topic}", CLUSTER)
+        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         return sorted(read_topic(self._bootstrap, self._topic), key=lambda event: event["sequence"])
@@ -330,8 +363,14 @@ class KafkaTarget:
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
     """All records of a topic, as CloudEvents; of each partition in order."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "log_level": 0}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "test",
+        "enable.partition.eof": True,
+        "log_level": 0,
+        "fetch.wait.max.ms": 20,
+    }
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.partition.eof": True})
     try:
         for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
             consumer.assign([TopicPartition(topic, number, 0)])
