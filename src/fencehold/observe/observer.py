@@ -40,7 +40,7 @@ from fencehold.observe.tally import Tally
 from fencehold.observe.templates import Templates
 from fencehold.types import CORRECTNESS
 
-_NICE = 5
+_NICE = 10
 _READ_BYTES = 1 << 20
 _IDLE_S = 60.0
 """How often it is seen, when nothing happens, whether something has become too old."""

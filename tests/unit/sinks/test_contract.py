@@ -80,18 +80,20 @@ async def carrying(target: Any, told: Told, bounds: Bounds = QUICK) -> AsyncIter
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _expected(events: list[Event]) -> list[tuple[str, str]]:
+def expected(events: list[Event]) -> list[tuple[str, str]]:
+    """What should be there, by ids and types."""
     records = [record_of(event, CLUSTER) for event in events]
     return [(record.id, record.type) for record in records]
 
 
-def _read(target: Any) -> list[tuple[str, str]]:
+def read(target: Any) -> list[tuple[str, str]]:
+    """What is there."""
     return [(event["id"], event["type"]) for event in target.read()]
 
 
 async def _is_there(target: Any, events: list[Event], runner: Runner) -> None:
     await until(lambda: runner.outbox.cursor == record_of(events[-1], CLUSTER).cursor)
-    assert _read(target) == _expected(events)
+    assert read(target) == expected(events)
 
 
 @pytest.mark.parametrize("target", ALL, indirect=True)
@@ -135,7 +137,7 @@ async def test_what_was_delivered_and_not_heard_of_is_not_there_twice(target: An
     assert records[19].cursor <= cursor <= records[39].cursor
     await second.deliver([record for record in records if record.cursor > cursor])
     await second.close()
-    assert _read(target) == _expected(events)
+    assert read(target) == expected(events)
 
 
 @pytest.mark.parametrize("target", ["postgres", *SERVERS], indirect=True)
@@ -168,22 +170,22 @@ async def test_a_target_that_has_lost_something_gets_it_again(target: Any) -> No
         await until(lambda: runner.facts()["retried"] > 0)
         target.up()
         target.forget()
-        await until(lambda: runner.outbox.cursor == events[-1].place and len(_read(target)) == 50)
-        assert _read(target) == _expected(events)
+        await until(lambda: runner.outbox.cursor == events[-1].place and len(read(target)) == 50)
+        assert read(target) == expected(events)
 
 
 @pytest.mark.parametrize("target", ["webhook"], indirect=True)
 async def test_what_is_wrong_for_ever_is_dropped_and_counted(target: Any) -> None:
     """One event whose content is refused holds up no other; what is refused for a while is tried again."""
     events = story(30)
-    target.poison = _expected(events)[11][0]
+    target.poison = expected(events)[11][0]
     target.answers = [503, 404, 429]
     async with carrying(target, Told(events)) as runner:
-        await until(lambda: len(_read(target)) == 29)
+        await until(lambda: len(read(target)) == 29)
         await until(lambda: not len(runner.outbox))
         assert (runner.facts()["dropped"], runner.facts()["retried"]) == (1, 90)
     target.poison = ""
-    assert _read(target) == [each for at, each in enumerate(_expected(events)) if at != 11]
+    assert read(target) == [each for at, each in enumerate(expected(events)) if at != 11]
 
 
 async def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ async def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     assert await sink.open() == records[4].cursor
     await sink.deliver(records[5:])
     await sink.close()
-    assert _read(target) == _expected(events)
+    assert read(target) == expected(events)
 
 
 def test_every_sink_says_what_it_promises() -> None:

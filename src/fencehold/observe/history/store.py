@@ -304,8 +304,8 @@ class Store:
             self.rollback()
             raise
         if self.size_bytes > self.bounds.bytes_max:
-            # Fetched to its end: a pragma that is not stepped to its end gives back one page.
-            self._db.execute(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})").fetchall()
+            # As a script: `execute` steps a pragma once, and each step gives back one page.
+            self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")
         return dropped
 
     def _too_many(self, now: int) -> int:
