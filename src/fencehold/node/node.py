@@ -167,7 +167,7 @@ class Node:
     @property
     def pending_commands(self) -> int:
         """What waits for its entry; nothing while it does not lead."""
-        return 0 if self._leader is None else self._leader.pending
+        return 0 if self.leading is None else self.leading.pending
 
     @property
     def followed_s(self) -> float | None:
