@@ -13,12 +13,16 @@ from fencehold import aio
 from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable, UsageError
+from fencehold.node.suspicion import Patience
 from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
 from fencehold.observe.history.store import position_in
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
-from tests.unit.node.test_cluster import QUICK, said
+from tests.unit.node.test_cluster import said
+
+PATIENT = Patience(leader_timeout_s=30.0)
+"""A leader that stops says so; one that is slow is left alone."""
 
 
 def config(folder: Path, **more: Any) -> Config:
@@ -148,7 +152,9 @@ async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_pa
 
     def node(name: str) -> Server:
         observing = Observing(tmp_path / name)
-        return Server(Config(node=name, port=0, patience=QUICK, observing=observing), journal=MemoryJournal(store))
+        return Server(
+            Config(node=name, port=0, patience=PATIENT, observing=observing), journal=MemoryJournal(store)
+        )
 
     first, second = node("a"), node("b")
     await first.start()
