@@ -128,8 +128,11 @@ async def test_an_observer_that_does_not_keep_up_holds_nobody_up(
         assert (await figures(server))["fencehold_observer_gaps_total",] == 1
 
 
-async def test_a_server_that_stops_at_once_needs_no_observer(tmp_path: Path) -> None:
+async def test_a_server_that_stops_at_once_needs_no_observer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is started a moment after the first entry; what it would have been told, the journal tells the next."""
+    monkeypatch.setattr(feeds, "_START_S", 600.0)
     async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
         async with client.lock("a"):
             pass
