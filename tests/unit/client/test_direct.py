@@ -53,6 +53,20 @@ def line_of(client: Client) -> Line:
     return line  # type: ignore[no-any-return]
 
 
+def interrupt(line: Line, what: str, where: str) -> None:
+    """Have this thread interrupted in a system call, before it has done anything or after."""
+    call, here = getattr(line, what), threading.get_ident()
+
+    def interrupted(*args: Any) -> Any:
+        if threading.get_ident() != here:
+            return call(*args)
+        if where == "after":
+            call(*args)
+        raise KeyboardInterrupt
+
+    setattr(line, what, interrupted)
+
+
 def session_of(client: Client) -> Any:
     return portal_of(client).protocol.session
 
@@ -112,7 +126,7 @@ def test_a_caller_that_waits_keeps_nobody_from_anything(client: Client, other: C
     mine.lost.add_callback(lambda _: told.set())
     with ThreadPoolExecutor(4) as pool:
         with other.lock("theirs"):
-            waiting = [pool.submit(client.lock("theirs").acquire) for _ in range(4)]
+            waiting = [pool.submit(lambda: client.lock("theirs").acquire().release()) for _ in range(4)]
             until_true(lambda: len(other.explain("theirs").queue) == 4)
             end = session_of(client).trust.end
             with client.lock("free"):
@@ -120,9 +134,8 @@ def test_a_caller_that_waits_keeps_nobody_from_anything(client: Client, other: C
             until_true(lambda: session_of(client).trust.end > end)
             other.break_hold("mine")
             assert told.wait(60)
-        while waiting:
-            hold = waiting.pop().result(60)
-            hold.release()
+        for each in waiting:
+            each.result(60)
     assert "broken" in mine.lost.reason
 
 
@@ -171,17 +184,7 @@ def test_an_interrupt_inside_a_system_call_costs_a_connection_but_no_hold(
     """What was sent or read is not known then: the session goes on, on another connection."""
     kept = client.lock("kept").acquire()
     session, line = session_of(client).id, line_of(client)
-    call = getattr(line, what)
-    here = threading.get_ident()
-
-    def interrupted(*args: Any) -> Any:
-        if threading.get_ident() != here:
-            return call(*args)
-        if where == "after":
-            call(*args)
-        raise KeyboardInterrupt
-
-    setattr(line, what, interrupted)
+    interrupt(line, what, where)
     with pytest.raises(KeyboardInterrupt):
         client.lock("gone").acquire()
     assert client.explain("gone").holders == ()
@@ -189,18 +192,12 @@ def test_an_interrupt_inside_a_system_call_costs_a_connection_but_no_hold(
     assert session_of(client).id == session
     kept.check()
     assert other.explain("kept").holders[0].fence == kept.fence
+    kept.release()
 
 
 def test_an_interrupted_release_is_done(client: Client, other: Client) -> None:
     hold = client.lock("given back").acquire()
-    line = line_of(client)
-    receive = line.receive
-
-    def interrupted(*args: Any) -> Any:
-        receive(*args)
-        raise KeyboardInterrupt
-
-    line.receive = interrupted  # type: ignore[method-assign]
+    interrupt(line_of(client), "receive", "after")
     with pytest.raises(KeyboardInterrupt):
         hold.release()
     assert client.explain("given back").holders == ()

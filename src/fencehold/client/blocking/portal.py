@@ -248,6 +248,8 @@ class DirectPortal(ServicePortal):
             raise
 
     def release_soon(self, grant: Grant) -> None:
+        # Nobody is to rely on it, nor to be warned that it was forgotten, until the loop's thread gets to it.
+        grant.ending = grant.ending or "released"
         with suppress(UsageError):
             super().post(self._release_granted, grant)
 
