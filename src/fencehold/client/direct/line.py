@@ -81,7 +81,12 @@ async def dial(
     loop: asyncio.AbstractEventLoop, endpoint: Endpoint, context: ssl.SSLContext | None
 ) -> tuple[socket.socket, Tls | None]:
     """Connect to one address of a node after the other, as `create_connection` does, and with its errors."""
-    found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    try:
+        # An address is no name: no thread is needed to look it up.
+        numeric = socket.AI_NUMERICHOST
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=numeric)
+    except (OSError, UnicodeError):
+        found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     errors: list[OSError] = []
     for family, kind, number, _, address in found:
         sock = socket.socket(family, kind, number)
