@@ -37,8 +37,11 @@ class Exchange:
         """Ask: then the call is done, or the loop's thread has it, and it is to be waited for."""
         protocol, turns, driver = self._protocol, self._turns, self._driver
         request = call.request
-        if driver.company or not protocol.attached or not turns.take(call):
-            driver.company = driver.company - 1 if driver.company > 0 else COMPANY
+        if driver.company > 0 or not protocol.attached or not turns.take(call):
+            if driver.company > 0:
+                driver.company -= 1
+            elif protocol.attached:
+                driver.company = COMPANY
             turns.leave_own()
             self._post(driver.submit, call)
             return
