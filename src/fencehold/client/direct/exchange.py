@@ -47,8 +47,8 @@ class Exchange:
             return
         line = driver.line()
         if line is None or not lone.is_quiet(protocol, now):
-            turns.end(call)
-            self._post(driver.submit, call)
+            if turns.end(call):
+                self._post(driver.submit, call)
             return
         call.line = line
         if line.is_heard:

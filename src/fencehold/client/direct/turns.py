@@ -120,12 +120,14 @@ class Turns:
         """Take the turn, if nobody has it or wants it."""
         return not self.is_wanted and self._holder.setdefault(_TURN, call) is call
 
-    def end(self, call: Call) -> None:
-        """It is over, unless it was left."""
-        if not call.is_left:
+    def end(self, call: Call) -> bool:
+        """It is over; False if it was left before."""
+        is_own = not call.is_left
+        if is_own:
             del self._holder[_TURN]
         if self.is_wanted:
             self._tell()
+        return is_own
 
     def leave(self, call: Call) -> None:
         """Leave the rest to the loop's thread, if it is not done."""
