@@ -125,7 +125,7 @@ def fencehold_alone(port: int, tier: str, seconds: float) -> Figures:
     with fencehold.connect(f"fencehold://127.0.0.1:{port}") as client:
 
         def turn(name: str) -> None:
-            client.lock(name, tier=fencehold.Tier(tier)).acquire().release()  # type: ignore[union-attr]
+            client.lock(name, tier=fencehold.Tier(tier)).acquire().release()
 
         return alone(turn, seconds)
 

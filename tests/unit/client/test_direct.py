@@ -69,7 +69,7 @@ def noted(line: Line) -> list[str]:
 
         return note
 
-    line.send, line.receive = noting("send", line.send), noting("receive", line.receive)  # type: ignore[method-assign]
+    line.send, line.receive = noting("send", line.send), noting("receive", line.receive)
     return seen
 
 
@@ -198,17 +198,17 @@ def test_an_answer_that_is_slow_is_left_to_the_loops_thread(
         line = line_of(client)
         send, held = line.send, list[bytes]()
 
-        def kept_back(words: bytes, flag: int) -> int:
-            held.append(words)
+        def kept_back(words: Any, flag: int = 0, /) -> int:
+            held.append(bytes(words))
             return len(words)
 
-        line.send = kept_back  # type: ignore[method-assign]
+        line.send = kept_back
         with ThreadPoolExecutor(2) as pool:
             asked = pool.submit(client.lock("slow").acquire)
             until_true(lambda: bool(portal_of(client).protocol.pipeline.expected))
             later = pool.submit(client.lock("later").acquire)
             until_true(lambda: len(held) == 2)
-            line.send = send  # type: ignore[method-assign]
+            line.send = send
             send(b"".join(held), 0)
             asked.result(60).release()
             later.result(60).release()
@@ -237,7 +237,7 @@ def test_an_interrupted_release_is_done(client: Client, other: Client) -> None:
     line, receive = line_of(client), line_of(client).receive
 
     def give_back() -> None:
-        line.receive = receive  # type: ignore[method-assign]
+        line.receive = receive
         hold = client.lock("given back").acquire()
         interrupt(line, "receive", "after")
         try:

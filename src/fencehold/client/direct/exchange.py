@@ -66,7 +66,7 @@ class Exchange:
             # Full, or broken: of the latter the ear is told.
             sent = 0
         if call.is_left:
-            return
+            return  # type: ignore[unreachable]  # Others set it.
         if sent != len(words):
             call.unsent = words[sent:]
             call.stage = SENT
@@ -80,7 +80,7 @@ class Exchange:
             # Slow, or broken.
             data = b""
         if call.is_left:
-            return
+            return  # type: ignore[unreachable]  # Others set it.
         if not data:
             call.stage = SENT
             self._leave(call)
@@ -92,7 +92,7 @@ class Exchange:
                 # Left as if interrupted: the connection is not worth more.
                 self._leave(call)
             if call.is_left:
-                return
+                return  # type: ignore[unreachable]  # Others set it.
         call.data = data
         call.stage = RECEIVED
         if not lone.finish(protocol, request, _reply(line, data), call, driver.clock()):

@@ -201,7 +201,7 @@ def _in_turn(
     method: Callable[Concatenate[Any, Given], Result],
 ) -> Callable[Concatenate[Any, Given], Result]:
     @wraps(method)
-    def guarded(self: "SharedProtocol", *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    def guarded(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         with self.turns:
             return method(self, *args, **kwargs)
 
