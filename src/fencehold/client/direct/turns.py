@@ -164,12 +164,13 @@ class Turns:
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        if self._depth == 1:
-            self.on_over()
-            self._depth = 0
-            del self._holder[_TURN]
-        else:
+        try:
+            if self._depth == 1:
+                self.on_over()
+        finally:
             self._depth -= 1
+            if self._depth == 0:
+                del self._holder[_TURN]
 
     def _wait_for(self, holder: Any) -> None:
         waited_s = 0.0
@@ -185,7 +186,11 @@ class Turns:
         self.is_wanted = False
         self._depth = 1
         if holder is not self:
-            self.settle(holder)
+            try:
+                self.settle(holder)
+            except BaseException:
+                self.__exit__()
+                raise
 
     def _is_inside(self, call: Call) -> bool:
         """Whether a caller is still in its turn: one that is interrupted twice may not have said that it left."""
