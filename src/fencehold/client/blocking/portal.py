@@ -217,7 +217,7 @@ class DirectPortal(ServicePortal):
 
     def post(self, call: Callable[..., object], *args: Any) -> None:
         if hasattr(self, "_turns"):
-            # Whoever posts may wait for it.
+            # Who posts something may wait for it.
             self._turns.leave_own()
         super().post(call, *args)
 
