@@ -261,6 +261,14 @@ class DirectPortal(ServicePortal):
         if hasattr(slip, "request"):
             super()._withdraw(slip)
 
+    def _drain(self) -> None:
+        if not hasattr(self, "_turns"):
+            super()._drain()
+            return
+        # One turn for all that was handed over at once.
+        with self._turns:
+            super()._drain()
+
     def _look(self) -> None:
         with self._turns:
             pass

@@ -24,6 +24,9 @@ from fencehold.errors import FenceholdError
 from fencehold.locks.clock import Clock, clock
 
 TICK_S = 0.01
+ALONE = 256
+"""Calls in turns of their own, one after the other, after which company is forgotten."""
+COMPANY_TIMES_MAX = 32
 
 
 class LineDriver(Driver):
@@ -44,6 +47,9 @@ class LineDriver(Driver):
         self.turns.settle, self.turns.on_over = self._settle, self._listen
         self.company = 0
         """How many more calls are not to be made in turns of their own."""
+        self._company_times = 1
+        self.alone = 0
+        """Calls in turns of their own since company was found."""
         self.is_ticking = False
         """Whether the ear is given back by the tick, and not by each caller."""
         self.called_at = self._ticked_at = -inf
@@ -59,6 +65,12 @@ class LineDriver(Driver):
         if not self.is_ticking and not self.protocol.subscriptions():
             self.is_ticking = True
             self.loop.call_later(TICK_S, self._tick)
+
+    def expect_company(self, calls: int) -> None:
+        """A turn was refused or left: make so many calls without one; more, if that was so before."""
+        is_again = self.alone < ALONE
+        self._company_times = min(2 * self._company_times, COMPANY_TIMES_MAX) if is_again else 1
+        self.company, self.alone = calls * self._company_times, 0
 
     def due_at(self) -> float:
         """When the timer goes off."""

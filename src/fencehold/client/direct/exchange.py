@@ -19,7 +19,8 @@ REPLY_BYTES = 4_096
 """No reply that a caller reads by itself is longer."""
 COMPANY = 16
 """Calls that are handed to the loop's thread without a try, after one whose turn was refused or left: other
-threads are at it, or the answers are slow, and turns would only keep them from being on the way together."""
+threads are at it, or the answers are slow, and turns would only keep them from being on the way together. Twice as
+many each time that it is found again before long."""
 
 
 class Exchange:
@@ -41,7 +42,7 @@ class Exchange:
             if driver.company > 0:
                 driver.company -= 1
             elif protocol.attached:
-                driver.company = COMPANY
+                driver.expect_company(COMPANY)
             turns.leave_own()
             self._post(driver.submit, call)
             return
@@ -103,13 +104,14 @@ class Exchange:
             if now - driver.called_at < TICK_S and not driver.is_ticking:
                 self._post(driver.tick_soon)
         driver.called_at = now
+        driver.alone += 1
         turns.end(call)
         if protocol.wake_at < driver.due_at():
             self._post(driver.act)
 
     def _leave(self, call: Call) -> None:
         """Leave the rest to the loop's thread."""
-        self._driver.company = COMPANY
+        self._driver.expect_company(COMPANY)
         self._turns.leave(call)
         self._post(self._look, call)
 
