@@ -37,10 +37,13 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("inspection", "status", EYES),
     "ping": ("inspection", "ping", EYES),
     "watch": ("watch", "watch", EYES),
+    "sink": ("sink", "SINK", EYES),
     "top": ("top", "top", EYES),
+    "history": ("history", "history", EYES),
     "break": ("force_release", "break_", EYES),
     "policy": ("policy", "POLICY", RIGHTS),
     "user": ("users", "USER", RIGHTS),
+    "token": ("service_tokens", "TOKEN", RIGHTS),
     "role": ("policy", "ROLE", RIGHTS),
     "whoami": ("policy", "whoami", RIGHTS),
     "can": ("policy", "can", RIGHTS),
@@ -50,12 +53,14 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
 GROUPS = {
+    "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
     "door": "Listen for other protocols, and carry what is asked to a server.",
     "journal": "Export a journal, move it to another engine, look into one.",
     "policy": "Show the policy of a server, plan a change of it, apply one.",
     "user": "Add, change, disable and remove users.",
+    "token": "Make, list and revoke tokens of services.",
     "role": "Show roles and their rules.",
-    "security": "Make an authority and certificates for a first cluster, renew them, make tokens.",
+    "security": "Make an authority and certificates for a first cluster, renew and revoke them, make tokens.",
     "audit": "See that an audit log is whole, and read its end.",
 }
 

@@ -22,7 +22,7 @@ from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Un
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.locks.views import Event, event
+from fencehold.locks.views import WHOLE, Event, event
 from fencehold.types import CORRECTNESS, Tier
 
 PORT = 7420
@@ -157,6 +157,7 @@ class Questions:
         self._bounds = bounds
         self._timeout_s = connect_timeout_s
         self._lines: OrderedDict[tuple[Credentials | None, Tier], Line] = OrderedDict()
+        self._lines_here: OrderedDict[Credentials | None, Line] = OrderedDict()
         self.watching = 0
         """How many watch."""
 
@@ -193,42 +194,70 @@ class Questions:
             raise LimitExceeded(f"at most {self._bounds.watches_max} clients watch by this listener")
         self.watching += 1
         try:
-            place = _Bookmark(since, -1 if after_index is None else after_index, after_index is not None)
+            place = (since, WHOLE if after_index is None else after_index) if since else None
             is_first = True
             while True:
-                async with self._watched(credentials, tier, prefix, place, is_first) as (line, position):
+                async with self._watched(credentials, tier, prefix, place, is_first) as (line, begun):
+                    place = place or begun
                     if is_first:
-                        yield position, None
+                        yield begun[0], None
                         is_first = False
                     with suppress(Unavailable):
                         while True:
                             seen = _event_of(await line.push())
-                            if seen is not None and place.is_new(seen):
-                                yield place.index, seen
+                            if seen is not None and seen.place > place:
+                                place = seen.place
+                                yield seen.index, seen
         finally:
             self.watching -= 1
+
+    async def ask_here(self, credentials: Credentials | None, *words: str | int) -> Any:
+        """The reply of the first node that the URL names, whether it leads or not: about that node itself.
+
+        Raises:
+            Unavailable: it was not reached in time.
+            FenceholdError: what it said.
+        """
+        host, port = self._place.endpoints[0]
+        who = None if credentials == ANONYMOUS else credentials
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                known = self._lines_here.get(who)
+                if known is not None and not known.is_closed:
+                    # It may have been lost without a word, when the node was started again.
+                    with suppress(Unavailable):
+                        return await known.call(*words)
+                line = self._lines_here[who] = await self._greeted(host, port, who, None)
+                self._lines_here.move_to_end(who)
+                while len(self._lines_here) > self._bounds.logins_max:
+                    self._lines_here.popitem(last=False)[1].close()
+                return await line.call(*words)
+        except OSError as away:
+            raise Unavailable(f"{host}:{port} was not reached: {away or 'it took too long'}") from None
+        except PermissionDenied as denied:
+            raise _told(denied, credentials) from denied
 
     async def roles(self) -> dict[str, str]:
         """The role of each node that the URL names; empty for one that was not reached."""
         return {f"{host}:{port}": await self._role(host, port) for host, port in self._place.endpoints}
 
     async def close(self) -> None:
-        for line in self._lines.values():
+        for line in (*self._lines.values(), *self._lines_here.values()):
             line.close()
         self._lines.clear()
+        self._lines_here.clear()
 
     @asynccontextmanager
     async def _watched(
-        self, credentials: Credentials, tier: Tier, prefix: str, place: "_Bookmark", is_first: bool
-    ) -> AsyncIterator[tuple[Line, int]]:
+        self, credentials: Credentials, tier: Tier, prefix: str, place: tuple[int, int] | None, is_first: bool
+    ) -> AsyncIterator[tuple[Line, tuple[int, int]]]:
         """A connection that watches, from where the last one was left."""
         try:
             async with asyncio.timeout(self._timeout_s if is_first else _AWAY_S_MAX):
                 while True:
                     try:
                         line = await self._connect(credentials, tier)
-                        since = place.since()
-                        more: tuple[str | int, ...] = () if since is None else ("FROM", since)
+                        more = () if place is None else ("FROM", place[0], "INDEX", place[1])
                         reply = await line.call("LOCK.WATCH", prefix, *more)
                         break
                     except Unavailable:
@@ -237,9 +266,8 @@ class Questions:
             raise Unavailable("the service was not reached; watch again from the last position") from None
         except PermissionDenied as denied:
             raise _told(denied, credentials) from denied
-        place.begin(reply[b"position"])
         try:
-            yield line, reply[b"position"]
+            yield line, (reply[b"position"], reply[b"index"])
         finally:
             line.close()
 
@@ -305,39 +333,6 @@ class Questions:
                 line.close()
                 return str(line.hello.get(b"role", b"").decode())
         return ""
-
-
-class _Bookmark:
-    """How far events were told: a position, and which of its events."""
-
-    def __init__(self, since: int, index: int, is_within: bool) -> None:
-        self._position, self.index = since, index
-        self._to_skip = index + 1 if is_within else 0
-        self._is_within = is_within
-
-    def since(self) -> int | None:
-        """After which position a connection begins; None: now."""
-        if not self._position:
-            return None
-        return self._position - 1 if self._is_within else self._position
-
-    def begin(self, position: int) -> None:
-        """A connection begins to tell."""
-        if not self._position:
-            self._position = position
-        self._to_skip = self.index + 1 if self._is_within else 0
-
-    def is_new(self, seen: Event) -> bool:
-        """Whether this was not told before; if so, it is told now."""
-        if seen.position == self._position and self._to_skip:
-            self._to_skip -= 1
-            return False
-        self._to_skip = 0
-        is_same = self._is_within and seen.position == self._position
-        self.index = self.index + 1 if is_same else 0
-        # Beyond a gap there is nothing to go on with but its position.
-        self._position, self._is_within = seen.position, seen.kind != "gap"
-        return True
 
 
 def _told(denied: PermissionDenied, credentials: Credentials | None) -> PermissionDenied:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from fencehold.core.commands import Announce, Command, Entry, SetLimits
-from fencehold.core.events import Event, Kind, events_of
+from fencehold.core.events import NOBODY, Event, Kind, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
 from fencehold.core.rulebook import Rulebook
@@ -31,10 +31,10 @@ from fencehold.errors import (
     Trimmed,
     Unavailable,
 )
-from fencehold.journal.port import Journal, Record
+from fencehold.journal.port import Journal, Opened, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.lanes import Lane, Share
-from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
+from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply, Speech
 from fencehold.node.names import Names
 from fencehold.node.rates import Rates
 from fencehold.node.replica import Replica
@@ -83,6 +83,10 @@ class Node:
         self.journal = journal
         self.replica = Replica(journal)
         self.ring = ring or Ring()
+        self._past: Ring | None = None
+        """The ring as it will be, while the state is built anew."""
+        self.is_catching_up = False
+        """The journal is read to its end: the state is older than what was told of it."""
         self.routes = Routes()
         self.member = Member()
         self.standbys = Standbys()
@@ -94,7 +98,8 @@ class Node:
         self._calendar = calendar
         self._limits = limits or Limits()
         self._bounds = bounds or Bounds()
-        self._leader: Leader | None = None
+        self.leading: Leader | None = None
+        """What takes commands, while it leads. Asked by connections for each of theirs."""
         self._leading = asyncio.Event()
         self._settled = asyncio.Event()
         self._stopping = False
@@ -122,6 +127,8 @@ class Node:
         """Called when its role, whom it follows, or why it does neither may have changed."""
         self.on_room: Callable[[], None] = _ignore
         """Called when it has begun, or ended, to hold back new work for want of room."""
+        self.speech = Speech()
+        """Called around all that is said of one entry."""
         self.on_policy: list[Callable[[], None]] = []
         """Called when another policy is durable, before anybody is told what it ended."""
         self.rulebook: Rulebook | None = None
@@ -132,12 +139,14 @@ class Node:
         self.position = 0
         """Of the last entry known to be durable."""
         self.appends = 0
+        self._followed_ms: float | None = None
+        """When the last entry came that another node wrote."""
 
     # What doors ask of it.
 
     @property
     def leads(self) -> bool:
-        return self._leader is not None
+        return self.leading is not None
 
     @property
     def role(self) -> str:
@@ -153,17 +162,29 @@ class Node:
     @property
     def append_times_s(self) -> list[float]:
         """How long the last appends took; none while it does not lead."""
-        return [] if self._leader is None else list(self._leader.append_times_s)
+        return [] if self.leading is None else list(self.leading.append_times_s)
+
+    @property
+    def pending_commands(self) -> int:
+        """What waits for its entry; nothing while it does not lead."""
+        return 0 if self.leading is None else self.leading.pending
+
+    @property
+    def followed_s(self) -> float | None:
+        """Seconds since an entry came from the journal while it stands by; None if it does not."""
+        if not self._follows or self._followed_ms is None:
+            return None
+        return max(0.0, (self._clock.now_ms() - self._followed_ms) / 1000)
 
     def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed.
 
         `lane`: of the connection that asks.
         """
-        if self._leader is None:
+        if self.leading is None:
             answer(self.refusal(), 0)
         else:
-            self._leader.submit(command, answer, lane)
+            self.leading.submit(command, answer, lane)
 
     def share_of(self, principal: str) -> Share:
         """What of an entry all connections of a principal may take together; of nobody, each by itself."""
@@ -176,26 +197,26 @@ class Node:
 
     def logical_ms(self) -> int:
         """The logical time at this moment, between entries, rounded up; 0 if this node does not lead."""
-        return 0 if self._leader is None else self._leader.logical_ms()
+        return 0 if self.leading is None else self.leading.logical_ms()
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed with the next entry."""
-        if self._leader is None:
+        if self.leading is None:
             answer(self.refusal(), 0)
         else:
-            self._leader.renew(session, answer)
+            self.leading.renew(session, answer)
 
     def ask(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Put a question to the current state; `reply` may get an error instead."""
-        if self._leader is None:
+        if self.leading is None:
             reply(self.refusal())
         else:
-            self._leader.ask(question, reply, lane)
+            self.leading.ask(question, reply, lane)
 
     def look(self, question: Question, reply: Reply) -> None:
         """Put a question to what is there, without an entry; `reply` may get an error instead."""
-        if self._leader is not None:
-            self._leader.look(question, reply)
+        if self.leading is not None:
+            self.leading.look(question, reply)
         elif self._follows:
             reply(question(self.replica.machine.state))
         else:
@@ -208,22 +229,26 @@ class Node:
 
     def prepare_names(self, then: Callable[[], None]) -> None:
         """Call `then` when a page of the names can be asked for; at once if that is refused anyway."""
-        if self._leader is None and not self._follows:
+        if self.leading is None and not self._follows:
             then()
         else:
             self.names.prepare(self.replica.machine.state, then)
 
     def meta_of(self, session: int) -> str:
         """What a client said of itself, though its session may have ended a while ago; empty if that is gone."""
+        return self.who_of(session).meta
+
+    def who_of(self, session: int) -> Who:
+        """Whose a session is, though it may have ended a while ago; nobody's if that is gone."""
         state = self.replica.machine.state
         known = state.sessions.get(session)
         if known is not None:
-            return known.meta
+            return Who(known.meta, known.principal)
         if session in self.ring.ended:
             return self.ring.ended[session]
         # It may have ended in an entry that was applied and is not durable yet.
         ends = (notice for _, notice in state.notices if isinstance(notice, SessionEnded))
-        return next((ended.meta for ended in ends if ended.session == session), "")
+        return next((Who(ended.meta, ended.principal) for ended in ends if ended.session == session), NOBODY)
 
     def refusal(self) -> Unavailable:
         """Why it answers nothing, when it does not lead."""
@@ -281,8 +306,8 @@ class Node:
         """Have `run` return when all that was taken is answered."""
         self._stopping = True
         self._stopped.set()
-        if self._leader is not None:
-            self._leader.stop()
+        if self.leading is not None:
+            self.leading.stop()
 
     def _is_mendable(self, error: Exception) -> bool:
         # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
@@ -302,11 +327,18 @@ class Node:
 
     async def _serve(self) -> None:
         # What was appended though nobody could be told so is told now.
-        opened = await self.replica.open(self._on_missed)
+        self.is_catching_up = True
+        try:
+            opened = await self.replica.open(self._on_missed, self._on_anew)
+        finally:
+            self.is_catching_up = False
         self.notes = opened.notes
         self.position = self.replica.machine.position
         self._note_policy()
-        self.ring.forget(self.position)
+        if self._past is not None:
+            self.ring.take(self._past)
+            self._past = None
+        self.routes.wake()
         snapshot_at = opened.snapshot.position if opened.snapshot else 0
         if not await self._take_epoch(opened.epoch):
             return
@@ -392,6 +424,7 @@ class Node:
             self._clock,
             on_durable=self._on_durable,
             bounds=self._bounds,
+            speech=self.speech,
             is_followed=self._line is not None,
             calendar=self._calendar,
             names=self.replica.names,
@@ -407,7 +440,7 @@ class Node:
     async def _lead(self, leader: Leader) -> None:
         beside = [asyncio.create_task(self._tick(leader)), asyncio.create_task(self.room.watch())]
         self._due = Alarm(leader.tick)
-        self._leader = leader
+        self.leading = leader
         self._was_admitted = True
         self.on_promoted()
         self._leading.set()
@@ -416,7 +449,7 @@ class Node:
         try:
             await leader.lead()
         finally:
-            self._leader = None
+            self.leading = None
             self._leading.clear()
             if not self._stopping and self._line is not None:
                 # Before anything is awaited: from here on another node may answer.
@@ -451,16 +484,16 @@ class Node:
         refusal = self.room.refusal()
         self._is_held_back = refusal is not None
         self._saver.is_urgent = self.room.level >= Level.SCARCE
-        if self._leader is not None:
-            self._leader.hold_back(refusal, is_spent=self.room.level is Level.SPENT)
+        if self.leading is not None:
+            self.leading.hold_back(refusal, is_spent=self.room.level is Level.SPENT)
         if self._is_held_back != was_held:
             self.on_room()
 
     def _on_looked(self) -> None:
         self._saver.bytes_max = self.room.entries_bytes_max
-        if self._leader is not None and self.room.level >= Level.SCARCE:
+        if self.leading is not None and self.room.level >= Level.SCARCE:
             # An entry, though nobody may have anything to say: a snapshot is begun after one, and gives room back.
-            self._leader.ask(_ignore, _ignore)
+            self.leading.ask(_ignore, _ignore)
 
     async def _tick(self, leader: Leader) -> None:
         while True:
@@ -469,7 +502,12 @@ class Node:
 
     # What comes from the journal.
 
-    def _on_missed(self, applied: Applied) -> None:
+    def _on_anew(self, opened: Opened) -> None:
+        """The state is built anew: so is what is told of the past, beside what is there until that is done."""
+        self._past = self.ring.anew(opened.snapshot.position if opened.snapshot else 0, opened.end)
+
+    def _on_missed(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
+        (self.ring if self._past is None else self._past).add(entry, applied, size_bytes)
         if applied.position > self.position:
             self.routes.tell(applied)
 
@@ -477,6 +515,7 @@ class Node:
         before = self.leader
         entry, applied = self.replica.follow(record)
         self.position = applied.position
+        self._followed_ms = self._clock.now_ms()
         self._note_policy()
         self.ring.add(entry, applied, len(record.entry))
         self.routes.tell(applied)
@@ -488,6 +527,9 @@ class Node:
         self.appends += 1
         self.position = applied.position
         self._note_policy()
+        if not applied.notices:
+            # All is said: let the replies go before what nobody waits for.
+            self.speech.end()
         self.ring.add(entry, applied, size_bytes)
         self.replica.on_entry(entry, applied)
         if applied.notices:
@@ -511,7 +553,7 @@ class Node:
                 call()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:
-        for event in events_of(entry, applied, self.meta_of):
+        for event in events_of(entry, applied, self.who_of):
             if event.kind is Kind.BROKEN:
                 self.on_broken(event)
 

@@ -2,7 +2,8 @@
 
 It keeps durable entries with what they did, and makes events of them only when somebody asks: nobody looking on
 costs the path of an acquire nothing but an append to a ring. What falls out at the far end is gone; who comes too
-late is told so.
+late is told so. A node that is started, or has to begin anew, fills it again from what the journal has since the
+newest snapshot; a standby has what it has followed, and goes on with it when it leads.
 
 Sessions end, and their events are still to be told by the names of their clients. So what a client said of itself
 is kept for as long as the end of its session is in the ring, which is longer than anything else of it.
@@ -14,10 +15,11 @@ is objects of several hundred here, and the end of one session may bring the nam
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from fencehold.core.commands import Acquire, Break, Command, Entry, Extend, OpenSession, Release, Renew, Settle
-from fencehold.core.events import Event, MetaOf, events_of
+from fencehold.core.events import NOBODY, Event, Who, WhoOf, events_of
 from fencehold.core.outcomes import (
     Applied,
     Broken,
@@ -29,7 +31,6 @@ from fencehold.core.outcomes import (
     Refused,
     Released,
     SessionEnded,
-    TimedOut,
     WaitEnded,
 )
 
@@ -42,8 +43,11 @@ _PLAIN_TEXTS = 3
 """Of a command for one name: that, an owner and metadata."""
 _HOLD_BYTES = _LINK_BYTES = 200
 _NUMBER_BYTES = 40
+_SHORT_BYTES = 128
 _LETTER_BYTES_MAX = 4
 """One letter that is not of ASCII may make all of its text as wide as this."""
+_PLAIN_COMMANDS, _PLAIN_OUTCOMES = frozenset({Acquire, Release}), frozenset({Granted, Released})
+_names = attrgetter("names")
 
 
 class Kept(NamedTuple):
@@ -66,18 +70,18 @@ class Ring:
         """What it keeps takes so much memory at the most."""
         self.lost_up_to = 0
         """The last position whose events are gone."""
-        self.ended: dict[int, str] = {}
-        """Sessions that ended within the ring, and what their clients said of themselves."""
+        self.ended: dict[int, Who] = {}
+        """Sessions that ended within the ring, and whose they were."""
 
     def add(self, entry: Entry, applied: Applied, size_bytes: int = 0) -> None:
         """Keep a durable entry of so many bytes in the journal, in the place of the oldest if need be."""
         things = len(entry.commands) + len(applied.notices)
-        if not things:
+        if not things or applied.position <= self.lost_up_to:
             return
-        size_bytes += _ENTRY_BYTES + _bytes_of_commands(entry, applied)
+        size_bytes += _ENTRY_BYTES + _bytes_of_commands(entry, applied, size_bytes)
         if applied.notices:
             size_bytes += sum(_bytes_of_notice(notice) for _, notice in applied.notices)
-            self.ended.update((ended.session, ended.meta) for ended in _ends(applied))
+            self.ended.update((ended.session, Who(ended.meta, ended.principal)) for ended in _ends(applied))
         self._entries.append(Kept(entry, applied, size_bytes))
         self._things += things
         self.size_bytes += size_bytes
@@ -93,12 +97,19 @@ class Ring:
             for ended in _ends(done):
                 self.ended.pop(ended.session, None)
 
-    def forget(self, position: int) -> None:
-        """Start anew after a position: what came before was not seen here."""
-        self._entries.clear()
-        self.ended.clear()
-        self._things = self.size_bytes = 0
-        self.lost_up_to = position
+    def anew(self, position: int, end: int) -> "Ring":
+        """An empty one like this, for what a journal has after a position, up to its end.
+
+        What cannot stay in it anyway need not be added: an entry that is kept has one thing or more.
+        """
+        ring = Ring(self._things_max, self._bytes_max)
+        ring.lost_up_to = max(position, end - self._things_max)
+        return ring
+
+    def take(self, other: "Ring") -> None:
+        """Have what another one has in the place of all this one had."""
+        self._entries, self.ended = other._entries, other.ended
+        self._things, self.size_bytes, self.lost_up_to = other._things, other.size_bytes, other.lost_up_to
 
     def after(self, position: int) -> Kept | None:
         """The first entry after a position that is still here."""
@@ -110,11 +121,11 @@ class Ring:
             return entries[-1]
         return entries[bisect_right(entries, position, key=_position)]
 
-    def since(self, position: int, meta_of: MetaOf = lambda _: "") -> Iterator[Event]:
-        """What happened after a position, as far as it is still here. `meta_of` is that of the node."""
+    def since(self, position: int, who_of: WhoOf = lambda _: NOBODY) -> Iterator[Event]:
+        """What happened after a position, as far as it is still here. `who_of` is that of the node."""
         kept = self.after(position)
         while kept is not None:
-            yield from events_of(kept.entry, kept.applied, meta_of)
+            yield from events_of(kept.entry, kept.applied, who_of)
             kept = self.after(kept.applied.position)
 
 
@@ -126,27 +137,20 @@ def _ends(applied: Applied) -> list[SessionEnded]:
     return [notice for _, notice in applied.notices if isinstance(notice, SessionEnded)]
 
 
-def _bytes_of_commands(entry: Entry, applied: Applied) -> int:
+def _bytes_of_commands(entry: Entry, applied: Applied, journaled_bytes: int) -> int:
     """What commands and outcomes take beside their text, which is as long as in the journal if it is ASCII."""
-    size_bytes = (_COMMAND_BYTES + _PLAIN_TEXTS * _NAME_BYTES) * len(entry.commands)
-    for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
-        kind = type(outcome)
-        # Nearly all are of one name, and need no closer look.
-        if kind is Granted and type(command) is Acquire:
-            if (
-                len(command.names) == 1
-                and command.names[0].isascii()
-                and command.owner.isascii()
-                and not command.meta
-            ):
-                continue
-        elif (
-            kind is Released
-            and type(command) is Release
-            and len(command.names) == 1
-            and command.names[0].isascii()
-        ):
-            continue
+    commands, outcomes = entry.commands, applied.outcomes
+    size_bytes = (_COMMAND_BYTES + _PLAIN_TEXTS * _NAME_BYTES) * len(commands)
+    # Nearly all entries grant and release short names, and need no closer look at each command; their text counts
+    # as if none of it were ASCII.
+    if (
+        journaled_bytes <= _SHORT_BYTES * len(commands)
+        and _PLAIN_COMMANDS.issuperset(map(type, commands))
+        and _PLAIN_OUTCOMES.issuperset(map(type, outcomes))
+    ):
+        names = sum(map(len, map(_names, commands)))
+        return size_bytes + _NAME_BYTES * (names - len(commands)) + _LETTER_BYTES_MAX * journaled_bytes
+    for command, outcome in zip(commands, outcomes, strict=True):
         size_bytes += _bytes_of_more(command, outcome)
     return size_bytes
 
@@ -201,14 +205,15 @@ def _bytes_of_notice(notice: Notice) -> int:
     match notice:
         case SessionEnded():
             holds_bytes = sum(_HOLD_BYTES + _LETTER_BYTES_MAX * len(name) for name, _ in notice.holds)
-            said_bytes = _LETTER_BYTES_MAX * len(notice.meta)
+            said = len(notice.meta) + len(notice.principal) + sum(map(len, notice.owners))
+            said_bytes = _LETTER_BYTES_MAX * said + _NUMBER_BYTES * len(notice.delays_ms)
             return _NOTICE_BYTES + holds_bytes + said_bytes + _NUMBER_BYTES * len(notice.tickets)
-        case WaitEnded(answer=Granted(names=names) | TimedOut(names=names)):
-            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(notice.owner) + _bytes_of_names(names)
+        case WaitEnded():
+            said_bytes = _LETTER_BYTES_MAX * (len(notice.owner) + len(notice.meta))
+            return _NOTICE_BYTES + said_bytes + _bytes_of_names(notice.names)
         case _:
             # A name, an owner, and who broke the hold.
-            said = notice.owner if isinstance(notice, WaitEnded) else notice.owner + notice.name + notice.by
-            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(said)
+            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(notice.owner + notice.name + notice.by)
 
 
 def _bytes_of_names(names: tuple[str, ...]) -> int:

@@ -5,10 +5,12 @@ import os
 import threading
 import warnings
 from contextlib import ExitStack, suppress
+from time import time
 from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
 
+from fencehold.client.aio.carriers import channel_of
 from fencehold.client.blocking.portal import Portal, portal_to
 from fencehold.client.blocking.routes import Route
 from fencehold.client.blocking.verbs import Verbs
@@ -18,9 +20,11 @@ from fencehold.client.connect import Plan, Source, plan_of
 from fencehold.client.info_pages import check_limit
 from fencehold.client.options import BlockingOnly, ConnectOptions, by_name
 from fencehold.client.rules import tier_of
-from fencehold.errors import UsageError
+from fencehold.drivers.resp.wire import command
+from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
-from fencehold.locks import views
+from fencehold.locks import past, views
+from fencehold.locks.past import History, When
 from fencehold.locks.terms import one
 from fencehold.types import Tier
 
@@ -47,13 +51,21 @@ class Client(BlockingOnly, Verbs):
         """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
         return self._plan.first.guarantees
 
-    def watch(self, prefix: str = "", *, tier: Tier | str | None = None) -> Watch:
+    def watch(
+        self,
+        prefix: str = "",
+        *,
+        after: tuple[int, int] | int | None = None,
+        tier: Tier | str | None = None,
+    ) -> Watch:
         """What happens to names with a prefix, as an iterator of `Event`.
 
         Args:
+            after: begin after this place, the `place` of an event, or a position; None: from now on. What the
+                service does not know any more is told as one event of kind `gap`.
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return Watch(self._route_of(tier), prefix)
+        return Watch(self._route_of(tier), prefix, after)
 
     def explain(self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.
@@ -64,6 +76,36 @@ class Client(BlockingOnly, Verbs):
         """
         check_limit(limit)
         return self._route_of(tier).portal().explain(one(name)[0], limit=limit)
+
+    def history(
+        self,
+        name: str,
+        *,
+        at: When | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        limit: int = 100,
+    ) -> History:
+        """Who held a name, when, with which fence, how it ended, and who waited; the newest first.
+
+        Times are a `datetime`, seconds since 1970 or ISO 8601 text; or how long ago: a `timedelta`, or "1h".
+
+        Args:
+            at: who held it, and who waited, at this instant.
+            since: what had not ended by then.
+            until: what had begun by then.
+            limit: how many holds, and how many waits, at the most; up to 1000.
+
+        Raises:
+            Unsupported: this is no Fencehold service.
+            UsageError: this server keeps no history.
+        """
+        portal = self._route_of(None).portal()
+        channel = channel_of(portal.channel)
+        if channel is None:
+            raise Unsupported(f"{self.guarantees.backend}:// keeps no history; the Fencehold service does")
+        words = past.words_of(one(name)[0], at, since, until, limit, time())
+        return past.history(portal.run(channel.read(command(*words))))
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.
