@@ -24,7 +24,7 @@ from fencehold.client.threads.loop import LoopThread, Slip
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock
-from fencehold.locks.identity import Owners, ThreadIdentity
+from fencehold.locks.identity import Owners, Who
 from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
@@ -45,7 +45,7 @@ class Portal(Protocol):
     def threads(self) -> Threads:
         """What the application's threads are."""
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for the calling thread, or for an owner made `anew`. An interrupt leaves nothing behind."""
 
     def release(self, grant: Grant) -> None:
@@ -97,7 +97,7 @@ class CarrierPortal(LoopThread):
             raise
         self.owners = self.channel.owners
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         at_once = self.channel.at_once
         if at_once is not None and not self._closing:
             answer = at_once.acquire(terms, who)
@@ -155,7 +155,7 @@ class ServicePortal(CarrierPortal):
         self.protocol = self.channel.protocol
         self._driver = self.channel.driver
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
@@ -221,7 +221,7 @@ class DirectPortal(ServicePortal):
             self._turns.leave_own()
         super().post(call, *args)
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         call = Call()
         try:
             now = self._clock()

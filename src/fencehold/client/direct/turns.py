@@ -156,12 +156,10 @@ class Turns:
         return True
 
     def __enter__(self) -> None:
-        if self._depth == 0:
-            holder = self._holder.setdefault(_TURN, self)
-            if holder is not self:
-                self._wait_for(holder)
-                return
-        self._depth += 1
+        if self._depth == 0 and self._holder.setdefault(_TURN, self) is not self:
+            self._wait()
+        else:
+            self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -172,9 +170,11 @@ class Turns:
             if self._depth == 0:
                 del self._holder[_TURN]
 
-    def _wait_for(self, holder: Any) -> None:
+    def _wait(self) -> None:
         waited_s = 0.0
         self.is_wanted = True
+        # After that: either the end of a turn is seen here, or it is told.
+        holder = self._holder.setdefault(_TURN, self)
         while holder is not self:
             if holder.is_left or (waited_s >= LOST_S and not self._is_inside(holder)):
                 holder.is_left = True
