@@ -317,3 +317,34 @@ def test_the_loop_goes_first(client: Client) -> None:
         stop.set()
         for each in calling:
             each.result(60)
+
+
+def test_the_loop_does_not_sleep_on_a_turn_that_ended_before_it_was_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its caller saw that nobody wants it, and told nobody."""
+    monkeypatch.setattr(turns, "LOOK_S", 600)
+    call, here = Call(), turns.Turns()
+
+    class Ending(dict[str, Any]):
+        def setdefault(self, name: str, value: Any = None) -> Any:
+            found = super().setdefault(name, value)
+            if found is call:
+                here.end(call)
+            return found
+
+    here._holder = Ending()
+    assert here.take_at_once()
+    here.__exit__()
+    here._holder["turn"] = call
+
+    def enter() -> bool:
+        with here:
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        entered = pool.submit(enter)
+        try:
+            assert entered.result(60)
+        finally:
+            here._tell()
