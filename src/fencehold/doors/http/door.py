@@ -16,10 +16,11 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from fencehold.doors.http.bounded_protocol import bounded
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
 from fencehold.doors.http.table import OPERATIONS, Operation
@@ -37,6 +38,8 @@ HEADER_BYTES_MAX = 16_384
 IDLE_S_MAX = 30
 CLOSING_S_MAX = 3
 _LOG = logging.getLogger("fencehold.http")
+# It warns of every request that is none: a log that strangers can fill.
+logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 _CLIENTS = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -120,7 +123,7 @@ def _endpoint(operation: Operation, handlers: Handlers) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
             response: Response = await handle(request, await said_in(request, operation))
-        except ClientGone:
+        except (ClientGone, ClientDisconnect):
             # Nobody reads it; it is counted.
             response = Response(status_code=499)
         except Exception as error:
@@ -165,7 +168,7 @@ async def _not_a_route(_: Request, error: Exception) -> Response:
 
 def _options(tls: ListenerTls | None) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "http": "h11",
+        "http": bounded(),
         "ws": "none",
         "lifespan": "off",
         "log_config": None,
