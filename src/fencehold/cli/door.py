@@ -8,6 +8,7 @@ client does.
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -139,6 +140,9 @@ class Listening:
         self._with_parent = with_parent
         self._stopping = asyncio.Event()
         log_to_stderr(as_json)
+        if with_parent and sys.stderr.isatty() and not as_json:
+            # A person reads the server's words there; this one only speaks up if something is wrong.
+            logging.getLogger("fencehold").setLevel(logging.WARNING)
 
     def run(self, port_file: Path | None) -> None:
         """Listen until told to stop."""

@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ from fencehold.server import Config
 
 KINDS = {"grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"), "http": ("starlette", "uvicorn")}
 """Each kind of listener, and what it needs to be installed."""
+HTTP_PORT = 7422
+"""Where HTTP is listened for unless something else is said."""
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 LIVED_S = 60.0
 """One that ran for so long did not end early."""
@@ -40,6 +43,21 @@ def check_installed(kinds: Mapping[str, int]) -> None:
         for module in KINDS[kind]:
             if not _is_there(module):
                 raise UsageError(f"--{kind} needs {module}: pip install 'fencehold[{kind}]'")
+
+
+def is_installed(kind: str) -> bool:
+    """Whether all is there that a kind of listener needs."""
+    return all(_is_there(module) for module in KINDS[kind])
+
+
+def can_listen(host: str, port: int) -> bool:
+    """Whether nobody else listens there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_there(module: str) -> bool:

@@ -132,12 +132,14 @@ HttpPort = Annotated[
     _option(
         "http",
         _REST,
-        "Listen for HTTP on this port, too, usually 7422, in a process of its own.",
+        "Listen for HTTP on this port, too, in a process of its own.",
         "--http",
         parser=port_number,
         metavar="PORT",
+        show_default="7422 on loopback",
     ),
 ]
+NoHttp = Annotated[bool | None, _option("no_http", _REST, "Do not listen for HTTP.", "--no-http")]
 TlsCert = Annotated[
     Path | None,
     _option("tls_cert", _SECURITY, "Speak TLS, with this certificate (and its chain).", metavar="FILE"),
@@ -216,6 +218,7 @@ def serve(
     port: Port = None,
     grpc: GrpcPort = None,
     http: HttpPort = None,
+    no_http: NoHttp = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -263,6 +266,7 @@ def _serve(known: Configuration) -> None:
         as_json=known.as_json,
         on_port=lambda chosen: tell_port(known.port_file, chosen),
         listeners=known.listeners,
+        optional=known.optional,
     )
     try:
         serving.run()

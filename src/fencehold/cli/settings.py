@@ -110,6 +110,7 @@ SETTINGS = {
     "leader_timeout": Setting(_duration, Patience().leader_timeout_s, "FENCEHOLD_LEADER_TIMEOUT"),
     "grpc": Setting(_port, None, "FENCEHOLD_GRPC"),
     "http": Setting(_port, None, "FENCEHOLD_HTTP"),
+    "no_http": Setting(_flag, False, "FENCEHOLD_NO_HTTP"),
     "tls_cert": Setting(_path, None, "FENCEHOLD_TLS_CERT"),
     "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
     "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),

@@ -2,7 +2,8 @@
 
 1. It runs in a process of its own, as every listener does that could hold up a node.
 2. Everything has a bound: bodies and their time, headers, requests at a time, how long one waits.
-3. Errors are problem+json, with the reason that gRPC tells, too.
+3. Pages of other origins are refused: on loopback it is on by default, and browsers are there, too.
+4. Errors are problem+json, with the reason that gRPC tells, too.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from starlette.routing import Route
 from fencehold.doors.http.bounded_protocol import bounded
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
+from fencehold.doors.http.same_site import SameSite
 from fencehold.doors.http.table import OPERATIONS, Operation
 from fencehold.errors import FenceholdError, LockTimeout
 from fencehold.gateway.bounds import GatewayBounds
@@ -75,7 +77,8 @@ class HttpDoor:
             (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
         )
         self.port = listening.getsockname()[1]
-        self._server = _Server(uvicorn.Config(application(self._handlers), **_options(self._tls)))
+        served = SameSite(application(self._handlers), self.host)
+        self._server = _Server(uvicorn.Config(served, **_options(self._tls)))
         self._serving = asyncio.create_task(self._server.serve([listening]))
         await self._server.is_taking.wait()
 
