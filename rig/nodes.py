@@ -122,7 +122,7 @@ class NodeGroup(Lasting):
         env: Mapping[str, str] | None = None,
     ) -> None:
         """`http_ports` are those of the HTTP listeners; without, there are none."""
-        http = [("--http", str(port)) for port in http_ports] or [()] * size
+        http: list[tuple[str, ...]] = [("--http", str(port)) for port in http_ports] or [()] * size
         names = [chr(ord("a") + number) for number in range(size)]
         self.nodes = [
             FenceholdNode(name, engine_url, folder / name, port=port, options=(*options, *more), env=env)

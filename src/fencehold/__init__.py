@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from fencehold.guarantees import Guarantees
     from fencehold.locks.hold import Holding, current_hold
+    from fencehold.locks.traces import disable_traces, enable_traces
     from fencehold.locks.trust import State
     from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.types import CORRECTNESS, EFFICIENCY, Link, Tier
@@ -50,6 +51,7 @@ _HOMES = {
     "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock"),
     "fencehold.client.blocking.watch": ("Watch",),
     "fencehold.locks.hold": ("Holding", "current_hold"),
+    "fencehold.locks.traces": ("disable_traces", "enable_traces"),
     "fencehold.locks.trust": ("State",),
     "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
     "fencehold.durations": ("Duration",),
@@ -126,6 +128,8 @@ __all__ = [
     "aio",
     "connect",
     "current_hold",
+    "disable_traces",
+    "enable_traces",
     "errors",
 ]
 

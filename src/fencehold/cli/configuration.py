@@ -154,7 +154,7 @@ def _tls(said: Mapping[str, Said]) -> ServerTls | None:
 
 
 def _settle_http(said: dict[str, Said], config: Config) -> frozenset[str]:
-    """Whether HTTP is listened for though nobody said so: where only this machine can connect, and nothing is amiss.
+    """Whether HTTP is listened for though nobody said so: where only this machine can connect.
 
     Not where any free port is wanted (0): who starts such a server starts many.
     """

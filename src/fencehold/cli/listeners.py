@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -67,12 +68,24 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def command_of(kind: str, port: int, config: Config, node_port: int, *, as_json: bool) -> list[str]:
+def command_of(
+    kind: str,
+    port: int,
+    config: Config,
+    node_port: int,
+    *,
+    as_json: bool,
+    listener_token: Path | None = None,
+    traces: bool = False,
+) -> list[str]:
     """How a listener beside a node is started: it is told what the node was told of where and how to listen."""
     words = [sys.executable, "-m", "fencehold.cli", "door", kind, "--with-parent"]
     words += ["--url", url_of(config, node_port), "--host", config.host, "--port", str(port)]
     words += ["--insecure"] if config.insecure else []
     words += _tls_words(config.tls)
+    if listener_token is not None:
+        words += ["--listener-token-file", str(listener_token.expanduser()), *_clients_words(kind, config.tls)]
+    words += ["--traces"] if traces else []
     return words + (["--json"] if as_json else [])
 
 
@@ -81,6 +94,12 @@ def _tls_words(tls: ServerTls | None) -> list[str]:
         return []
     words = ["--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
     return words + (["--tls-ca", str(tls.ca)] if tls.ca is not None else [])
+
+
+def _clients_words(kind: str, tls: ServerTls | None) -> list[str]:
+    """Whether clients are asked for a certificate; gRPC cannot ask for one and do without."""
+    asks = tls is not None and tls.clients is Clients.OPTIONAL and kind == "http"
+    return ["--tls-clients", "optional"] if asks else []
 
 
 def check_upstream(config: Config) -> None:

@@ -171,6 +171,15 @@ TokensFile = Annotated[
     Path | None,
     _option("tokens", _SECURITY, "The tokens of services, hashed: `fencehold security token`.", metavar="FILE"),
 ]
+ListenerToken = Annotated[
+    Path | None,
+    _option(
+        "listener_token_file",
+        _SECURITY,
+        "A token of listener/NAME, by which listeners for gRPC and HTTP speak for certificates.",
+        metavar="FILE",
+    ),
+]
 AuditLog = Annotated[
     Path | None,
     _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
@@ -183,6 +192,10 @@ Insecure = Annotated[
         "Listen where other machines can connect without TLS, or without asking who they are.",
         "--insecure",
     ),
+]
+Traces = Annotated[
+    bool | None,
+    _option("traces", _REST, "Have listeners for gRPC and HTTP send spans by OTLP, as $OTEL_… say.", "--traces"),
 ]
 PortFile = Annotated[
     Path | None,
@@ -225,8 +238,10 @@ def serve(
     tls_clients: TlsClients = None,
     auth: Authentication = None,
     tokens: TokensFile = None,
+    listener_token_file: ListenerToken = None,
     audit_log: AuditLog = None,
     insecure: Insecure = None,
+    traces: Traces = None,
     port_file: PortFile = None,
     as_json: LogJson = None,
     config: ConfigFile = None,
@@ -267,6 +282,8 @@ def _serve(known: Configuration) -> None:
         on_port=lambda chosen: tell_port(known.port_file, chosen),
         listeners=known.listeners,
         optional=known.optional,
+        listener_token=known.said["listener_token_file"].value,
+        traces=known.said["traces"].value,
     )
     try:
         serving.run()

@@ -47,10 +47,14 @@ class Serving:
         on_port: Callable[[int], None],
         listeners: Mapping[str, int] = MappingProxyType({}),
         optional: frozenset[str] = frozenset(),
+        listener_token: Path | None = None,
+        traces: bool = False,
     ) -> None:
         """`optional` names the listeners that nobody asked for."""
         self._config = config
         self._as_json = as_json
+        self._listener_token = listener_token
+        self._traces = traces
         self._listeners = {
             kind: port for kind, port in listeners.items() if kind not in optional or can_listen(config.host, port)
         }
@@ -105,7 +109,15 @@ class Serving:
         """With listeners for other protocols beside it, while it serves."""
         listeners = Listeners(
             {
-                kind: command_of(kind, port, self._config, server.port, as_json=self._as_json)
+                kind: command_of(
+                    kind,
+                    port,
+                    self._config,
+                    server.port,
+                    as_json=self._as_json,
+                    listener_token=self._listener_token,
+                    traces=self._traces,
+                )
                 for kind, port in self._listeners.items()
             },
             self._say_listener,

@@ -117,8 +117,10 @@ SETTINGS = {
     "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
     "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
     "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
+    "listener_token_file": Setting(_path, None, "FENCEHOLD_LISTENER_TOKEN_FILE"),
     "audit_log": Setting(_path, None, "FENCEHOLD_AUDIT_LOG"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
+    "traces": Setting(_flag, False, "FENCEHOLD_TRACES"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
 }

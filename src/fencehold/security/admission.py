@@ -6,6 +6,8 @@
 3. Failures cost time (`throttle`), and are told in the same words whatever was wrong: not whether there is such a
    user.
 4. What was shown is in no message, log or `repr`.
+5. A listener in a process of its own has checked the certificates of its clients, and speaks for them: by a token
+   that an administrator has given to `listener/…`, and by nothing else. It speaks for clients, never as a node.
 """
 
 import ssl
@@ -14,7 +16,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from fencehold.errors import PermissionDenied
-from fencehold.security.certificates import TOKEN_USER, principal_of
+from fencehold.security.certificates import TOKEN_USER, NoPrincipal, check_principal, principal_of
 from fencehold.security.listener import network_of
 from fencehold.security.throttle import Throttle
 from fencehold.security.tokens import Tokens
@@ -25,6 +27,10 @@ Recall: TypeAlias = Callable[[str, str], bool]
 """Whether a user was found to have this secret a moment ago, and has it still."""
 
 SECRET_BYTES_MAX = 1_024
+SPEAKS_FOR = "for:"
+"""How the user begins whom a listener speaks for; the secret is its own token."""
+LISTENERS = "listener/"
+"""How the principal of a token begins that may speak for others."""
 
 
 class How(Enum):
@@ -33,6 +39,8 @@ class How(Enum):
     CERTIFICATE = "certificate"
     SECRET = "secret"
     TOKEN = "token"
+    LISTENER = "listener"
+    """By the word of a listener, which has checked a certificate."""
     NOT = ""
 
 
@@ -107,6 +115,9 @@ class Admission:
         return known
 
     async def _known(self, shown: Shown) -> Known:
+        if shown.user.startswith(SPEAKS_FOR):
+            listener = await self._known(Shown(token=shown.secret)) if shown.secret else NOBODY
+            return _spoken_for(shown.user.removeprefix(SPEAKS_FOR), listener)
         token = shown.token or (shown.secret if shown.user == TOKEN_USER else "")
         if token:
             principal = self.tokens.principal_of(token) if self.tokens is not None else ""
@@ -115,6 +126,19 @@ class Admission:
             return NOBODY
         is_right = await self.check_user(shown.user, shown.secret)
         return Known(shown.user, How.SECRET) if is_right else NOBODY
+
+
+def _spoken_for(principal: str, listener: Known) -> Known:
+    if listener.how is not How.TOKEN or not listener.principal.startswith(LISTENERS):
+        return NOBODY
+    try:
+        # One that speaks for others is spoken for by nobody.
+        if principal.startswith(LISTENERS):
+            return NOBODY
+        # What else is known of the listener's token stays: what ends with that token ends for whom it speaks, too.
+        return listener._replace(principal=check_principal(principal), how=How.LISTENER)
+    except NoPrincipal:
+        return NOBODY
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:

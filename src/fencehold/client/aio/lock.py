@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 from fencehold.client.aio.decorator import Decorator, Given, Job, Result
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.routes import Carrier, Route, Routed, current_task, release_soon
+from fencehold.client.aio.traced import traced
 
 # BLOCKING: from fencehold.client.decoration import ran
 from fencehold.client.options import AsyncOnly
 from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
-from fencehold.locks import views
+from fencehold.locks import traces, views
 from fencehold.locks.hold import Body
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
@@ -101,7 +102,9 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         task, carrier = current_task(), self._carrier
         grant: Grant | None = None
         try:
-            grant = await carrier.acquire(terms, task)
+            # Asked here, and not one call deeper: this is done for every acquire, and traces are rare.
+            is_plain = traces.tracer is None
+            grant = await (carrier.acquire(terms, task) if is_plain else traced(carrier, terms, task))
             if grant is None:
                 return None
             hold = self._held(carrier, grant)
@@ -167,7 +170,8 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         grant: Grant | None = None
         body: Body[Held] | None = None
         try:
-            grant = await carrier.acquire(self._terms, task)
+            is_plain, terms = traces.tracer is None, self._terms
+            grant = await (carrier.acquire(terms, task) if is_plain else traced(carrier, terms, task))
             if grant is None:
                 raise await self._timeout()
             hold = self._held(carrier, grant)
@@ -264,7 +268,8 @@ async def acquire_as(
     """Acquire, and make a hold of some kind of what is granted."""
     grant: Grant | None = None
     try:
-        grant = await carrier.acquire(terms, current_task(), owner)
+        task, is_plain = current_task(), traces.tracer is None
+        grant = await (carrier.acquire(terms, task, owner) if is_plain else traced(carrier, terms, task, owner))
         return None if grant is None else kind(carrier, grant)
     except BaseException:
         if grant is not None:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from fencehold.client.blocking.decorator import Decorator, Given, Job, Result
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.routes import Carrier, Route, Routed, release_soon, this_thread
+from fencehold.client.blocking.traced import traced
 from fencehold.client.decoration import ran
 from fencehold.client.options import BlockingOnly
 from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
-from fencehold.locks import views
+from fencehold.locks import traces, views
 from fencehold.locks.hold import Body
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
@@ -89,7 +90,9 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         thread, carrier = this_thread(), self._carrier
         grant: Grant | None = None
         try:
-            grant = carrier.acquire(terms, thread)
+            # Asked here, and not one call deeper: this is done for every acquire, and traces are rare.
+            is_plain = traces.tracer is None
+            grant = carrier.acquire(terms, thread) if is_plain else traced(carrier, terms, thread)
             if grant is None:
                 return None
             hold = self._held(carrier, grant)
@@ -155,7 +158,8 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         grant: Grant | None = None
         body: Body[Held] | None = None
         try:
-            grant = carrier.acquire(self._terms, thread)
+            is_plain, terms = traces.tracer is None, self._terms
+            grant = carrier.acquire(terms, thread) if is_plain else traced(carrier, terms, thread)
             if grant is None:
                 raise self._timeout()
             hold = self._held(carrier, grant)
@@ -247,7 +251,8 @@ def acquire_as(
     """Acquire, and make a hold of some kind of what is granted."""
     grant: Grant | None = None
     try:
-        grant = carrier.acquire(terms, this_thread(), owner)
+        thread, is_plain = this_thread(), traces.tracer is None
+        grant = carrier.acquire(terms, thread, owner) if is_plain else traced(carrier, terms, thread, owner)
         return None if grant is None else kind(carrier, grant)
     except BaseException:
         if grant is not None:

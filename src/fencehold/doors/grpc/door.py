@@ -22,6 +22,7 @@ from fencehold.doors.grpc.lock_service import LockServicer
 from fencehold.doors.grpc.session_service import SessionServicer
 from fencehold.doors.grpc.watch_service import WatchServicer
 from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.credentials import Voucher
 from fencehold.gateway.listener import ListenerTls
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.sessions import Sessions
@@ -58,6 +59,7 @@ class GrpcDoor:
         port: int = PORT,
         tls: ListenerTls | None = None,
         upstream_tls: ssl.SSLContext | None = None,
+        voucher: Voucher | None = None,
         bounds: GrpcBounds = GrpcBounds(),  # noqa: B008 - a value
         gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
     ) -> None:
@@ -65,8 +67,8 @@ class GrpcDoor:
         self.port = port
         self._tls = tls
         self._bounds = bounds
-        self._upstream = Upstream(url, via="grpc", tls=upstream_tls, bounds=gateway)
-        self._questions = Questions(url, upstream_tls, gateway)
+        self._upstream = Upstream(url, via="grpc", tls=upstream_tls, bounds=gateway, voucher=voucher)
+        self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
         self.sessions = Sessions(self._upstream)
         self._health = Health(self._questions)
         self._untold_max = gateway.untold_max

@@ -7,11 +7,14 @@
 """
 
 import asyncio
+import ssl
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+CERTIFICATE = "certificate"
+"""Under which the state of a request has the certificate that its client showed, in PEM."""
 REQUEST_S_MAX = 15.0
 CONNECTIONS_MAX = 2_000
 _LATE = (
@@ -33,6 +36,11 @@ def bounded(request_s_max: float = REQUEST_S_MAX, connections_max: int = CONNECT
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
             super().connection_made(transport)
+            shown = transport.get_extra_info("ssl_object")
+            der = shown.getpeercert(binary_form=True) if shown is not None else None
+            if der is not None:
+                # The handshake has checked it. What it says is read when somebody asks by it.
+                self.app_state = {**self.app_state, CERTIFICATE: ssl.DER_cert_to_PEM_cert(der).encode()}
             if len(self.connections) > connections_max and resting:
                 next(iter(resting)).close_resting()
             self._watch()
