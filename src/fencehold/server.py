@@ -109,7 +109,7 @@ class Server:
         self.port = config.port
         self._journal = journal or _journal_of(config)
         declared = self._journal.declared
-        # Not by its name alone: a journal with one owner has no other node, and is not mended by trying again.
+        # Not by its name alone: a journal with one owner has no other node, and trying again does not help.
         self.is_clustered = declared.shared and (declared.durable or bool(config.node))
         clock = clock or MonotonicClock()
         self.node = Node(
@@ -210,7 +210,7 @@ class Server:
         return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 
     async def serve(self) -> None:
-        """Wait until it ends: after `stop`, or by an error that trying again cannot mend."""
+        """Wait until it ends: after `stop`, or by an error that trying again cannot fix."""
         if self._running is not None:
             await asyncio.shield(self._running)
 
