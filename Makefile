@@ -53,7 +53,7 @@ contract: setup servers ## every engine against the port's promises; ENGINE=file
 	@$(BIN)/pytest -q tests/contract
 
 .PHONY: matrix
-matrix: setup ## clients in other languages, made of proto/, against a real listener: needs go and npm
+matrix: setup ## clients in other languages, and today's etcd releases: needs go, mvn and npm
 	@$(BIN)/pytest -q $(MATRIX_TESTS)
 
 .PHONY: lowest

@@ -24,6 +24,7 @@ MODULES = (
     "bench.metrics",
     "bench.security",
     "bench.sinks",
+    "bench.doors",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 

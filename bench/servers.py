@@ -103,7 +103,7 @@ class Fencehold(Server):
 
     def command(self) -> list[str]:
         where = ["--memory"] if self._memory else ["--data", str(self.folder / "data")]
-        return [sys.executable, "-m", "fencehold.cli", "serve", "--port", str(self.port), *where]
+        return [sys.executable, "-m", "fencehold.cli", "serve", "--no-http", "--port", str(self.port), *where]
 
 
 class Redis(Server):

@@ -25,6 +25,8 @@ from rig.processes import free_port
 from rig.zookeeper import ZookeeperEnsemble
 
 PORT = 7420
+_HTTP_FROM = 10
+"""Their HTTP listeners are on ports so much higher: 7430, 7431, …"""
 _RESTART_S = 5.0
 _LOOK_S = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -70,7 +72,9 @@ def _place() -> Iterator[Path]:
 @contextlib.contextmanager
 def _running(folder: Path, wanted: argparse.Namespace) -> Iterator[NodeGroup]:
     engine = _engine(wanted.engine, folder / wanted.engine, wanted.members)
-    nodes = NodeGroup(engine.url(), folder / "nodes", wanted.nodes, ports=_ports(wanted.port, wanted.nodes))
+    ports, http_first = _ports(wanted.port, wanted.nodes), wanted.port and wanted.port + _HTTP_FROM
+    http_ports = _ports(http_first, wanted.nodes)
+    nodes = NodeGroup(engine.url(), folder / "nodes", wanted.nodes, ports=ports, http_ports=http_ports)
     try:
         _say(f"starting {wanted.engine} …")
         engine.start()
@@ -112,7 +116,8 @@ def _say_what_to_try(nodes: NodeGroup) -> None:
     _say("")
     for node in nodes.nodes:
         role = "leads" if node is leader else "stands by"
-        _say(f"  node {node.name}   {node.address}   pid {node.process.pid}   {role}")
+        http = node.process.command[node.process.command.index("--http") + 1]
+        _say(f"  node {node.name}   {node.address}   http://{node.host}:{http}   pid {node.process.pid}   {role}")
     _say(f"\n  export FENCEHOLD_URL={nodes.url}\n")
     _say("Then, in another terminal, with .venv/bin on the path:\n")
     _say("  fencehold cluster --watch                # who leads, how far the others are")

@@ -48,6 +48,8 @@ class FenceholdNode:
         # By the interpreter that runs this: the tests need no `fencehold` on the path.
         command = [*prefix, sys.executable, "-m", "fencehold.cli", "serve", "--engine", engine_url, "--node", name]
         command += ["--host", host, "--port", str(self.port)]
+        # Many nodes on one machine: HTTP is for those that are told a port of their own.
+        command += [] if "--http" in options else ["--no-http"]
         command += [] if host.startswith("127.") else ["--insecure"]
         self.process = Process(name, [*command, *options], folder, env={**_without_ours(), **(env or {})})
 
@@ -115,13 +117,16 @@ class NodeGroup(Lasting):
         size: int = 3,
         *,
         ports: Sequence[int] = (),
+        http_ports: Sequence[int] = (),
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
+        """`http_ports` are those of the HTTP listeners; without, there are none."""
+        http: list[tuple[str, ...]] = [("--http", str(port)) for port in http_ports] or [()] * size
         names = [chr(ord("a") + number) for number in range(size)]
         self.nodes = [
-            FenceholdNode(name, engine_url, folder / name, port=port, options=options, env=env)
-            for name, port in zip(names, ports or [0] * size, strict=True)
+            FenceholdNode(name, engine_url, folder / name, port=port, options=(*options, *more), env=env)
+            for name, port, more in zip(names, ports or [0] * size, http, strict=True)
         ]
 
     @property

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fencehold.guarantees import Guarantees
     from fencehold.locks.hold import Holding, current_hold
     from fencehold.locks.past import History, PastHold, PastWait, Remark
+    from fencehold.locks.traces import disable_traces, enable_traces
     from fencehold.locks.trust import State
     from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.types import CORRECTNESS, EFFICIENCY, Link, Tier
@@ -52,6 +53,7 @@ _HOMES = {
     "fencehold.client.blocking.watch": ("Watch",),
     "fencehold.locks.hold": ("Holding", "current_hold"),
     "fencehold.locks.past": ("History", "PastHold", "PastWait", "Remark"),
+    "fencehold.locks.traces": ("disable_traces", "enable_traces"),
     "fencehold.locks.trust": ("State",),
     "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
     "fencehold.durations": ("Duration",),
@@ -132,6 +134,8 @@ __all__ = [
     "aio",
     "connect",
     "current_hold",
+    "disable_traces",
+    "enable_traces",
     "errors",
 ]
 

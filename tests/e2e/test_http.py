@@ -1,18 +1,21 @@
 """The HTTP listener: a real server, a listener in a process of its own, and requests as scripts send them."""
 
+import contextlib
 import json
 import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from fencehold.doors.http.table import OPERATIONS
+from rig.processes import accepts, free_port
 from tests.e2e.grpc_client import door
-from tests.e2e.served import Served, until
+from tests.e2e.served import Served, ended, start, until
 
 
 @pytest.fixture(scope="module")
@@ -216,3 +219,42 @@ def test_headers_have_a_bound(http: httpx.Client, port: int) -> None:
         endless.sendall(b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 50_000)
         assert endless.recv(100).startswith(b"HTTP/1.1 4")
     assert http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:7422"}, 200),
+        ({"host": "[::1]"}, 200),
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1.evil.example:7422"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"host": "localhost:1", "origin": "http://localhost:1"}, 200),
+        ({"host": "localhost:1", "origin": "http://localhost:2"}, 403),
+    ],
+)
+def test_web_pages_of_others_cannot_use_it(http: httpx.Client, headers: dict[str, str], status: int) -> None:
+    """By their origin, or by the name they made to mean this machine."""
+    assert http.get("/v1/locks", headers=headers).status_code == status
+
+
+def test_a_server_goes_on_without_http_if_its_port_is_taken(tmp_path: Path) -> None:
+    """And says so; who asked for it is told of an error instead."""
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 7422)):
+        # Another server of this machine may have it: that is taken, too.
+        _serves_without_http(tmp_path)
+        return
+    _serves_without_http(tmp_path)
+
+
+def _serves_without_http(place: Path) -> None:
+    port = free_port()
+    process = start("serve", "--memory", "--port", str(port))
+    try:
+        until(lambda: accepts(port))
+    finally:
+        process.terminate()
+    said = ended(process)
+    assert (said.code, "event=listener_left_out kind=http port=7422" in said.err) == (0, True), said

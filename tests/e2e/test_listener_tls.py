@@ -1,6 +1,7 @@
 """Listeners that speak TLS, with certificates of clients if asked."""
 
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,10 +10,11 @@ import httpx
 import pytest
 import trustme
 
+from fencehold.security.tokens import Line, add, digest_of, new_token
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, Stub
 from rig.processes import free_port
-from tests.e2e.grpc_client import door
+from tests.e2e.grpc_client import door, reason_of
 from tests.e2e.served import Served, ended, serving, start, until
 
 
@@ -23,8 +25,13 @@ class Files(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    place, ca = tmp_path_factory.mktemp("tls"), trustme.CA()
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    place, ca = tmp_path_factory.mktemp("tls"), authority
     own = ca.issue_cert("localhost", "127.0.0.1")
     found = Files(place / "cert.pem", place / "key.pem", place / "ca.pem")
     own.cert_chain_pems[0].write_to_path(str(found.cert))
@@ -80,3 +87,96 @@ def _is_ready(port: int, context: ssl.SSLContext) -> bool:
         return bool(httpx.get(f"https://localhost:{port}/readyz", verify=context).json()["role"] == "leader")
     except (httpx.HTTPError, KeyError):
         return False
+
+
+@pytest.fixture(scope="module")
+def asking(
+    files: Files, options: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """A server that asks everybody who they are, and the token of a listener that it trusts."""
+    place = tmp_path_factory.mktemp("asking")
+    token, other, tokens = place / "listener", place / "other", place / "tokens"
+    for file, principal in ((token, "listener/edge"), (other, "edge")):
+        file.write_text(new_token())
+        add(tokens, Line(principal, digest_of(file.read_text())))
+    with serving(place, "--memory", *options, "--auth", "required", "--tokens", str(tokens)) as server:
+        port = server.url.rpartition(":")[2]
+        yield f"fenceholds://localhost:{port}?ca={files.ca}", token
+
+
+def shown_by(authority: trustme.CA, name: str) -> tuple[bytes, bytes]:
+    """A certificate of somebody, and its key."""
+    issued = authority.issue_cert(f"{name}.example", common_name=name)
+    return issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes()
+
+
+def test_a_certificate_at_the_grpc_listener_is_who_asks(
+    asking: tuple[str, Path], authority: trustme.CA, files: Files, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The listener has checked it, and speaks for it by a token of its own; another token speaks for nobody."""
+    url, token = asking
+    cert, key = shown_by(authority, "ann")
+    shown = grpc.ssl_channel_credentials(files.ca.read_bytes(), key, cert)
+    words = (*options, "--tls-clients", "required", "--listener-token-file")
+    with (
+        door(tmp_path, "grpc", url, *words, str(token)) as port,
+        grpc.secure_channel(f"localhost:{port}", shown) as channel,
+    ):
+        hold = Stub(channel, LOCK).Lock(m.LockRequest(name="of-ann", ttl_ms=9_000), timeout=10).hold
+        assert hold.fence
+        # A hold of ann's is not that of another who comes by the same listener.
+        other = grpc.ssl_channel_credentials(files.ca.read_bytes(), *reversed(shown_by(authority, "bob")))
+        with grpc.secure_channel(f"localhost:{port}", other) as second, pytest.raises(grpc.RpcError) as refused:
+            Stub(second, LOCK).Unlock(m.UnlockRequest(name="of-ann", fence=hold.fence), timeout=10)
+        assert reason_of(refused.value) == "NOT_OWNER"
+    with (
+        door(tmp_path, "grpc", url, *words, str(token.with_name("other"))) as port,
+        grpc.secure_channel(f"localhost:{port}", shown) as channel,
+        pytest.raises(grpc.RpcError) as refused,
+    ):
+        Stub(channel, LOCK).Lock(m.LockRequest(name="of-ann", ttl_ms=9_000), timeout=20)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_certificate_at_the_http_listener_is_who_asks_and_its_own_is_renewed(
+    asking: tuple[str, Path], authority: trustme.CA, files: Files, tmp_path: Path
+) -> None:
+    """Shown or not, as each client likes; without one, and without a login, it is nobody. Files are read anew."""
+    url, token = asking
+    own = Files(tmp_path / "own.pem", tmp_path / "own.key", files.ca)
+    own.cert.write_bytes(files.cert.read_bytes())
+    own.key.write_bytes(files.key.read_bytes())
+    for path, data in zip((tmp_path / "ann.pem", tmp_path / "ann.key"), shown_by(authority, "ann"), strict=True):
+        path.write_bytes(data)
+    words: tuple[str, ...] = ("--tls-cert", str(own.cert), "--tls-key", str(own.key), "--tls-ca", str(own.ca))
+    words = (*words, "--tls-clients", "optional", "--listener-token-file", str(token))
+    nobody = ssl.create_default_context(cafile=str(files.ca))
+    ann = ssl.create_default_context(cafile=str(files.ca))
+    ann.load_cert_chain(tmp_path / "ann.pem", tmp_path / "ann.key")
+    with door(tmp_path, "http", url, *words) as port:
+        lock = f"https://localhost:{port}/v1/locks/http-ann"
+        assert httpx.post(lock, json={"ttl_ms": 9_000}, verify=nobody).json()["reason"] == "UNAUTHENTICATED"
+        assert httpx.post(lock, json={"ttl_ms": 9_000}, verify=ann).json()["hold"]["fence"]
+        before = ssl.get_server_certificate(("localhost", port))
+        renewed = authority.issue_cert("localhost", "127.0.0.1")
+        own.key.write_bytes(renewed.private_key_pem.bytes())
+        own.cert.write_bytes(renewed.cert_chain_pems[0].bytes())
+        until(lambda: ssl.get_server_certificate(("localhost", port)) != before)
+        # Certificates of clients are asked for as before.
+        assert httpx.post(lock, json={"ttl_ms": 9_000}, verify=ann).status_code == 409
+        assert httpx.post(lock, json={"ttl_ms": 9_000}, verify=nobody).status_code == 401
+
+
+def test_a_listener_does_not_lend_its_own_certificate(
+    asking: tuple[str, Path], authority: trustme.CA, tmp_path: Path
+) -> None:
+    """Its URL may name one, for its own questions: a client that shows nothing is not taken for it."""
+    for path, data in zip((tmp_path / "own.pem", tmp_path / "own.key"), shown_by(authority, "edge"), strict=True):
+        path.write_bytes(data)
+    url = f"{asking[0]}&cert={tmp_path / 'own.pem'}&key={tmp_path / 'own.key'}"
+    with door(tmp_path, "http", url) as port:
+        for answer in (
+            httpx.post(f"http://127.0.0.1:{port}/v1/locks/lent", json={"ttl_ms": 9_000}),
+            httpx.get(f"http://127.0.0.1:{port}/v1/locks"),
+        ):
+            assert (answer.status_code, answer.json()["reason"]) == (401, "UNAUTHENTICATED")

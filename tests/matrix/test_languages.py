@@ -64,3 +64,48 @@ def test_go(address: str, tmp_path: Path) -> None:
         "lost true END_REASON_BROKEN",
         "refused EXPIRED",
     ]
+
+
+MAVEN = ("mvn", "--batch-mode", "--no-transfer-progress", "--quiet")
+
+
+def test_java(address: str) -> None:
+    """With grpc-java, of code that Maven has made of the description."""
+    place = ROOT / "examples/java"
+    run(*MAVEN, "compile", place=place, seconds=INSTALL_S)
+    said = run(*MAVEN, "exec:java", f"-Dexec.args={address}", place=place, seconds=INSTALL_S).splitlines()
+    assert re.fullmatch(r"held \d+", said[0])
+    assert said[1:] == [
+        "try true",
+        "waited DEADLINE_EXCEEDED",
+        "next true",
+        "lost true END_REASON_BROKEN",
+        "refused EXPIRED",
+    ]
+
+
+def test_jetcd(address: str) -> None:
+    """etcd's own client for Java, with its lock and election clients, unmodified."""
+    place = ROOT / "tests/matrix/jetcd"
+    run(*MAVEN, "compile", place=place, seconds=INSTALL_S)
+    said = run(*MAVEN, "exec:java", f"-Dexec.args={address}", place=place, seconds=INSTALL_S).splitlines()
+    assert said == [
+        "locked true",
+        "again true",
+        "waits true",
+        "next true",
+        "freed true",
+        "leads first",
+        "says second",
+    ]
+
+
+def test_etcd_locks_from_node(address: str) -> None:
+    """With grpc-js and etcd's own description of its lock service."""
+    place = ROOT / "examples/node"
+    run("npm", "ci", "--no-audit", "--no-fund", place=place, seconds=INSTALL_S)
+    # It is run where the packages are.
+    script = (ROOT / "tests/matrix/etcd_locks.mjs").read_text()
+    protos = str(ROOT / "src/fencehold/wire/etcd")
+    words = ("node", "--input-type=module", "--eval", script, address, protos)
+    assert run(*words, place=place, seconds=RUN_S).splitlines() == ["locked true", "waits true", "next true"]

@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.cli.credentials import from_environment, password_of
-from fencehold.cli.listeners import KINDS, check_installed, check_upstream
+from fencehold.cli.listeners import HTTP_PORT, KINDS, check_installed, check_upstream, is_installed
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.cli.sink_processes import SinkSettings, shown_sinks, sinks_of
+from fencehold.doors.resp.door import is_loopback
 from fencehold.drivers.address import endpoint, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
 from fencehold.observe.feed import Observing
 from fencehold.observe.templates import Templates
-from fencehold.security.tls import Certificates, ServerTls
+from fencehold.security.tls import Certificates, Clients, ServerTls
 from fencehold.security.tokens import Tokens
 from fencehold.server import Config
 
@@ -56,6 +57,8 @@ class Configuration(NamedTuple):
     as_json: bool
     listeners: dict[str, int]
     """Which listeners are started beside it, and on which ports."""
+    optional: frozenset[str]
+    """Those of them that nobody asked for: the server does without one whose port is taken."""
     said: dict[str, Said]
     """Every setting, secrets masked."""
     sinks: SinkSettings = SinkSettings()
@@ -95,14 +98,16 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         config = _settle_membership(config, said)
     else:
         _refuse_membership(said)
+    optional = _settle_http(said, config)
     listeners = {kind: said[kind].value for kind in KINDS if said[kind].value is not None}
-    check_installed(listeners)
-    if listeners:
+    asked = {kind: port for kind, port in listeners.items() if kind not in optional}
+    check_installed(asked)
+    if asked:
         check_upstream(config)
     sinks = sinks_of(file.sinks)
     if sinks.sinks:
         check_upstream(config, "sinks", "fencehold sink run")
-    return Configuration(config, said["port_file"].value, said["json"].value, listeners, said, sinks)
+    return Configuration(config, said["port_file"].value, said["json"].value, listeners, optional, said, sinks)
 
 
 def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
@@ -183,6 +188,26 @@ def _tls(said: Mapping[str, Said]) -> ServerTls | None:
     tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value, crl)
     Certificates(tls)
     return tls
+
+
+def _settle_http(said: dict[str, Said], config: Config) -> frozenset[str]:
+    """Whether HTTP is listened for though nobody said so: where only this machine can connect.
+
+    Not where any free port is wanted (0): who starts such a server starts many.
+    """
+    off, port = said["no_http"], said["http"]
+    if off.value and port.value is not None:
+        if SOURCES.index(off.source) == SOURCES.index(port.source):
+            raise UsageError(f"{_where(port, 'http')} and {_where(off, 'no_http')} contradict each other")
+        if SOURCES.index(off.source) < SOURCES.index(port.source):
+            said["http"] = Said(None, off.source)
+    is_for_nodes = config.tls is not None and config.tls.clients is Clients.REQUIRED
+    if off.value or port.value is not None or is_for_nodes or not config.port:
+        return frozenset()
+    if not is_loopback(config.host) or not is_installed("http"):
+        return frozenset()
+    said["http"] = Said(HTTP_PORT, "default")
+    return frozenset({"http"})
 
 
 def _tokens(path: Path | None) -> Path | None:

@@ -8,10 +8,11 @@ client does.
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -22,11 +23,13 @@ from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Url, port_number
 from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
-from fencehold.gateway.credentials import forget_own_logins
+from fencehold.errors import UsageError
+from fencehold.gateway.credentials import Voucher, forget_own_logins
 from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
 from fencehold.gateway.questions import place_of
 
 GRPC_PORT, HTTP_PORT = 7421, 7422
+NICE = 5
 
 
 class Door(Protocol):
@@ -56,11 +59,25 @@ TlsClients = Annotated[
     str,
     typer.Option("--tls-clients", metavar="WHETHER", help="Whether clients are asked for a certificate."),
 ]
+ListenerToken = Annotated[
+    Path | None,
+    typer.Option(
+        "--listener-token-file",
+        metavar="FILE",
+        help="A token of listener/NAME: with it, clients are who their certificates say.",
+    ),
+]
 PortFile = Annotated[
     Path | None,
     typer.Option("--port-file", metavar="FILE", help="Write the port to this file once connections are taken."),
 ]
 LogJson = Annotated[bool, typer.Option("--json", help="Write the log as lines of JSON.")]
+Traces = Annotated[
+    bool,
+    typer.Option(
+        "--traces", help="Send a span of every acquire by OTLP, as $OTEL_… say.", envvar="FENCEHOLD_TRACES"
+    ),
+]
 WithParent = Annotated[bool, typer.Option("--with-parent", hidden=True, help="End when standard input is closed.")]
 
 
@@ -77,16 +94,21 @@ def grpc(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     tls_clients: TlsClients = "none",
+    listener_token_file: ListenerToken = None,
     port_file: PortFile = None,
     as_json: LogJson = False,
+    traces: Traces = False,
     with_parent: WithParent = False,
 ) -> None:
     """Listen for gRPC, and carry what is asked to the service at --url."""
+    if tls_clients == "optional":
+        raise UsageError("gRPC asks its clients for a certificate always or never: --tls-clients required or none")
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("grpc"):
         from fencehold.doors.grpc.door import GrpcDoor  # noqa: PLC0415
-    door = GrpcDoor(url, host=host, port=port, tls=tls)
-    Listening(door, "grpc", as_json=as_json, with_parent=with_parent).run(port_file)
+    door = GrpcDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file))
+    with _traced("grpc", traces):
+        Listening(door, "grpc", as_json=as_json, with_parent=with_parent).run(port_file)
 
 
 def http(
@@ -98,16 +120,19 @@ def http(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     tls_clients: TlsClients = "none",
+    listener_token_file: ListenerToken = None,
     port_file: PortFile = None,
     as_json: LogJson = False,
+    traces: Traces = False,
     with_parent: WithParent = False,
 ) -> None:
     """Listen for HTTP, and carry what is asked to the service at --url."""
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
-    door = HttpDoor(url, host=host, port=port, tls=tls)
-    Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
+    door = HttpDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file))
+    with _traced("http", traces):
+        Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
 
 
 DOOR: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
@@ -118,6 +143,21 @@ def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> Li
     place_of(url)
     check_listener(host, tls, insecure=insecure)
     return tls
+
+
+@contextlib.contextmanager
+def _traced(kind: str, wanted: bool) -> Iterator[None]:
+    """With the spans of its acquires sent, if that is wanted; what is left of them at the end."""
+    if not wanted:
+        yield
+        return
+    from fencehold.gateway.trace_export import export_traces  # noqa: PLC0415
+
+    finish = export_traces(kind)
+    try:
+        yield
+    finally:
+        finish()
 
 
 @contextlib.contextmanager
@@ -138,7 +178,12 @@ class Listening:
         self._kind = kind
         self._with_parent = with_parent
         self._stopping = asyncio.Event()
+        # Where both want the same core, a node comes first: it decides for all, this one speaks for some.
+        os.nice(NICE)
         log_to_stderr(as_json)
+        if with_parent and sys.stderr.isatty() and not as_json:
+            # A person reads the server's words there; this one only speaks up if something is wrong.
+            logging.getLogger("fencehold").setLevel(logging.WARNING)
 
     def run(self, port_file: Path | None) -> None:
         """Listen until told to stop."""

@@ -10,9 +10,11 @@ import contextlib
 import ipaddress
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +29,8 @@ KINDS = {
     "http": ("starlette", "uvicorn", "prometheus_client"),
 }
 """Each kind of listener, and what it needs to be installed."""
+HTTP_PORT = 7422
+"""Where HTTP is listened for unless something else is said."""
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 LIVED_S = 60.0
 """One that ran for so long did not end early."""
@@ -46,6 +50,21 @@ def check_installed(kinds: Mapping[str, int]) -> None:
                 raise UsageError(f"--{kind} needs {module}: pip install 'fencehold[{kind}]'")
 
 
+def is_installed(kind: str) -> bool:
+    """Whether all is there that a kind of listener needs."""
+    return all(_is_there(module) for module in KINDS[kind])
+
+
+def can_listen(host: str, port: int) -> bool:
+    """Whether nobody else listens there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError:
+        return False
+    return True
+
+
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
@@ -53,12 +72,24 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def command_of(kind: str, port: int, config: Config, node_port: int, *, as_json: bool) -> list[str]:
+def command_of(
+    kind: str,
+    port: int,
+    config: Config,
+    node_port: int,
+    *,
+    as_json: bool,
+    listener_token: Path | None = None,
+    traces: bool = False,
+) -> list[str]:
     """How a listener beside a node is started: it is told what the node was told of where and how to listen."""
     words = [sys.executable, "-m", "fencehold.cli", "door", kind, "--with-parent"]
     words += ["--url", url_of(config, node_port), "--host", config.host, "--port", str(port)]
     words += ["--insecure"] if config.insecure else []
     words += _tls_words(config.tls)
+    if listener_token is not None:
+        words += ["--listener-token-file", str(listener_token.expanduser()), *_clients_words(kind, config.tls)]
+    words += ["--traces"] if traces else []
     return words + (["--json"] if as_json else [])
 
 
@@ -67,6 +98,12 @@ def _tls_words(tls: ServerTls | None) -> list[str]:
         return []
     words = ["--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
     return words + (["--tls-ca", str(tls.ca)] if tls.ca is not None else [])
+
+
+def _clients_words(kind: str, tls: ServerTls | None) -> list[str]:
+    """Whether clients are asked for a certificate; gRPC cannot ask for one and do without."""
+    asks = tls is not None and tls.clients is Clients.OPTIONAL and kind == "http"
+    return ["--tls-clients", "optional"] if asks else []
 
 
 def check_upstream(config: Config, what: str = "--grpc and --http", instead: str = "fencehold door") -> None:

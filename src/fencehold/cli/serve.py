@@ -132,12 +132,14 @@ HttpPort = Annotated[
     _option(
         "http",
         _REST,
-        "Listen for HTTP on this port, too, usually 7422, in a process of its own.",
+        "Listen for HTTP on this port, too, in a process of its own.",
         "--http",
         parser=port_number,
         metavar="PORT",
+        show_default="7422 on loopback",
     ),
 ]
+NoHttp = Annotated[bool | None, _option("no_http", _REST, "Do not listen for HTTP.", "--no-http")]
 TlsCert = Annotated[
     Path | None,
     _option("tls_cert", _SECURITY, "Speak TLS, with this certificate (and its chain).", metavar="FILE"),
@@ -173,6 +175,15 @@ TokensFile = Annotated[
     Path | None,
     _option("tokens", _SECURITY, "The tokens of services, hashed: `fencehold security token`.", metavar="FILE"),
 ]
+ListenerToken = Annotated[
+    Path | None,
+    _option(
+        "listener_token_file",
+        _SECURITY,
+        "A token of listener/NAME, by which listeners for gRPC and HTTP speak for certificates.",
+        metavar="FILE",
+    ),
+]
 AuditLog = Annotated[
     Path | None,
     _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
@@ -204,6 +215,10 @@ Insecure = Annotated[
         "Listen where other machines can connect without TLS, or without asking who they are.",
         "--insecure",
     ),
+]
+Traces = Annotated[
+    bool | None,
+    _option("traces", _REST, "Have listeners for gRPC and HTTP send spans by OTLP, as $OTEL_… say.", "--traces"),
 ]
 PortFile = Annotated[
     Path | None,
@@ -239,6 +254,7 @@ def serve(
     port: Port = None,
     grpc: GrpcPort = None,
     http: HttpPort = None,
+    no_http: NoHttp = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -246,10 +262,12 @@ def serve(
     tls_clients: TlsClients = None,
     auth: Authentication = None,
     tokens: TokensFile = None,
+    listener_token_file: ListenerToken = None,
     audit_log: AuditLog = None,
     no_observer: NoObserver = None,
     history_file: HistoryFile = None,
     insecure: Insecure = None,
+    traces: Traces = None,
     port_file: PortFile = None,
     as_json: LogJson = None,
     config: ConfigFile = None,
@@ -290,6 +308,9 @@ def _serve(known: Configuration) -> None:
         on_port=lambda chosen: tell_port(known.port_file, chosen),
         listeners=known.listeners,
         sinks=known.sinks,
+        optional=known.optional,
+        listener_token=known.said["listener_token_file"].value,
+        traces=known.said["traces"].value,
     )
     try:
         serving.run()

@@ -20,7 +20,7 @@ from typing import Any
 
 from fencehold import __version__
 from fencehold.cli.exits import Exit
-from fencehold.cli.listeners import Listeners, command_of, tell_ended
+from fencehold.cli.listeners import Listeners, can_listen, command_of, tell_ended
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.cli.sink_processes import SinkSettings, command_of_sink
@@ -48,11 +48,20 @@ class Serving:
         on_port: Callable[[int], None],
         listeners: Mapping[str, int] = MappingProxyType({}),
         sinks: SinkSettings = SinkSettings(),  # noqa: B008 - it never changes
+        optional: frozenset[str] = frozenset(),
+        listener_token: Path | None = None,
+        traces: bool = False,
     ) -> None:
+        """`optional` names the listeners that nobody asked for."""
         self._config = config
         self._as_json = as_json
-        self._listeners = listeners
         self._sinks = sinks
+        self._listener_token = listener_token
+        self._traces = traces
+        self._listeners = {
+            kind: port for kind, port in listeners.items() if kind not in optional or can_listen(config.host, port)
+        }
+        self._left_out = {kind: port for kind, port in listeners.items() if kind not in self._listeners}
         self._on_port = on_port
         self._greets = sys.stderr.isatty() and not as_json
         self._stopping: asyncio.Event = asyncio.Event()
@@ -81,6 +90,8 @@ class Serving:
             self.was_ready = True
             self._on_port(server.port)
             self._say_ready(server)
+            for kind, port in self._left_out.items():
+                self._say_left_out(kind, port)
             for note in notes_of(self._config.tls) if self._config.tls is not None else ():
                 self._say_weak(note)
             server.node.on_broken = self._say_broken
@@ -102,7 +113,15 @@ class Serving:
     async def _listening(self, server: Server) -> AsyncIterator[None]:
         """With listeners for other protocols, and sinks, beside it, while it serves."""
         commands = {
-            f"{kind} listener": command_of(kind, port, self._config, server.port, as_json=self._as_json)
+            f"{kind} listener": command_of(
+                kind,
+                port,
+                self._config,
+                server.port,
+                as_json=self._as_json,
+                listener_token=self._listener_token,
+                traces=self._traces,
+            )
             for kind, port in self._listeners.items()
         }
         environments: dict[str, dict[str, str]] = {}
@@ -117,6 +136,14 @@ class Serving:
             yield
         finally:
             await listeners.stop()
+
+    def _say_left_out(self, kind: str, port: int) -> None:
+        """A listener that nobody asked for is not started: another server has its port."""
+        if self._greets:
+            words = f"no {kind.upper()}: port {port} is in use. Choose another with --{kind} PORT, or --no-{kind}"
+            self._print(words, is_trouble=False)
+        else:
+            _LOG.info("listener_left_out", extra={"facts": {"kind": kind, "port": port, "why": "port in use"}})
 
     def _say_listener(self, kind: str, code: int, pause_s: float) -> None:
         if self._greets:
@@ -255,7 +282,7 @@ class Serving:
         # If a node cannot open its journal, they say why; that is logged with its role.
         notes = () if server.node.role == "waiting" else server.node.notes
         if self._greets:
-            _greet(server, notes)
+            _greet(server, notes, self._listeners)
             return
         for note in notes:
             _LOG.warning("repaired", extra={"facts": {"note": note}})
@@ -285,7 +312,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _greet(server: Server, notes: tuple[str, ...]) -> None:
+def _greet(server: Server, notes: tuple[str, ...], listeners: Mapping[str, int]) -> None:
     """The banner for a person who has just started a server."""
     config, state = server.config, server.node.replica.machine.state
     out = console(stderr=True)
@@ -293,6 +320,9 @@ def _greet(server: Server, notes: tuple[str, ...]) -> None:
     out.print(f"   Python {platform.python_version()}, pid {os.getpid()}", style="dim")
     url = f"{'fencehold' if config.tls is None else 'fenceholds'}://{config.host}:{server.port}"
     _line(out, "listens on", url, "green")
+    for kind, port in listeners.items():
+        scheme = kind if config.tls is None else f"{kind}s"
+        _line(out, kind.upper() if kind == "http" else "gRPC", f"{scheme}://{config.host}:{port}", "green")
     if server.is_clustered:
         _line(out, "node", f"{server.node.member.name}, advertised as {server.node.member.address}")
         _line(out, "journal in", shown(config.engine))

@@ -3,16 +3,23 @@
 1. A gateway checks nothing itself: what a client shows is what the gateway shows to the service on that client's
    behalf, on connections that are used for nobody else.
 2. A client that says nothing is nobody to the service, too. The login that the gateway's own URL has is for its
-   own questions (health, figures), and never lent.
+   own questions (health, figures), and never lent; nor is a certificate that the URL names.
+3. A client that shows a certificate to the gateway, and no login, is whom it names: the gateway has checked it,
+   and says so to the service by a token of its own (`security/admission.py`). Without such a token it is nobody.
 """
 
 import base64
 import binascii
 from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from fencehold.errors import UsageError
+from fencehold.gateway.problems import Unauthenticated
+from fencehold.security.certificates import SPEAKS_FOR, NoPrincipal, Read, principal_in, read_pem
 
 TOKEN_USER = "token"
 """The user that a bearer token is shown as: it takes the place of the secret."""
@@ -20,10 +27,12 @@ _BYTES_MAX = 4_096
 
 
 class Credentials(NamedTuple):
-    """A user and a secret; both empty: the client said nothing."""
+    """A user and a secret; both empty: the client said nothing. Or whom a certificate names."""
 
     user: str = ""
     secret: str = ""
+    is_vouched: bool = False
+    """The gateway has checked a certificate of this user."""
 
     def __repr__(self) -> str:
         # Whatever is shown of it, the secret is not.
@@ -56,13 +65,70 @@ def read_authorization(value: str) -> Credentials:
     raise UsageError("authorization is `Basic …` (user:secret in base64) or `Bearer …` (a token)")
 
 
-def url_with(url: str, credentials: Credentials) -> str:
-    """The URL of the service, with what this client says of itself in the place of what the URL says."""
+def named_by(pem: bytes) -> Credentials:
+    """Who a client is by the certificate that it has shown, and the handshake has checked.
+
+    One that names nobody, or not clearly one, or has expired since, is nobody's: what may be asked by nobody may.
+    """
+    try:
+        read, principal = _read(pem)
+    except NoPrincipal:
+        return ANONYMOUS
+    return Credentials(principal, is_vouched=True) if read.not_after > datetime.now(UTC) else ANONYMOUS
+
+
+@lru_cache(maxsize=1_024)
+def _read(pem: bytes) -> tuple[Read, str]:
+    read = read_pem(pem.decode("ascii", "replace"))
+    return read, principal_in(read)
+
+
+class Voucher:
+    """The token by which a gateway speaks for clients whose certificates it has checked; there may be none."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        """Read it once, so that what is wrong is said before it is needed.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        self._file = file
+        self.token()
+
+    def token(self) -> str:
+        """What the file holds now: a token may be replaced while the gateway runs."""
+        if self._file is None:
+            return ""
+        try:
+            return self._file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read the listener's token from {self._file}: {error}") from None
+
+    def login_of(self, credentials: Credentials) -> tuple[str, str]:
+        """The user and the secret to show for a client; both empty: none."""
+        if not credentials.is_vouched:
+            return credentials.user, credentials.secret
+        token = self.token()
+        return (f"{SPEAKS_FOR}{credentials.user}", token) if token else ("", "")
+
+
+def url_with(url: str, user: str, secret: str) -> str:
+    """The URL of the service, with what a client says of itself in the place of what the URL says."""
     scheme, _, rest = url.partition("://")
     hosts = rest.rpartition("@")[2]
-    if credentials == ANONYMOUS:
+    if not user and not secret:
         return f"{scheme}://{hosts}"
-    return f"{scheme}://{quote(credentials.user, safe='')}:{quote(credentials.secret, safe='')}@{hosts}"
+    return f"{scheme}://{quote(user, safe='')}:{quote(secret, safe='')}@{hosts}"
+
+
+def refuse_to_lend(user: str, files: dict[str, str]) -> None:
+    """A client that shows nothing must not be taken for the gateway, whose certificate the URL may name.
+
+    Raises:
+        Unauthenticated: it would be.
+    """
+    if not user and "cert" in files:
+        raise Unauthenticated("say who you are: a login, or a certificate that this listener may speak for")
 
 
 def forget_own_logins(environment: MutableMapping[str, str]) -> None:

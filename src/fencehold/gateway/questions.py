@@ -20,7 +20,7 @@ from fencehold import __version__
 from fencehold.drivers.resp.wire import command, error, split
 from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.locks.views import WHOLE, Event, event
 from fencehold.types import CORRECTNESS, Tier
@@ -150,8 +150,15 @@ class Questions:
     """Who asks, for all clients of a gateway."""
 
     def __init__(
-        self, url: str, tls: ssl.SSLContext | None, bounds: GatewayBounds, *, connect_timeout_s: float = 5.0
+        self,
+        url: str,
+        tls: ssl.SSLContext | None,
+        bounds: GatewayBounds,
+        *,
+        voucher: Voucher | None = None,
+        connect_timeout_s: float = 5.0,
     ) -> None:
+        self._voucher = voucher or Voucher()
         self._place = place_of(url)
         self._tls = (tls or tls_to(self._place)) if self._place.is_tls else None
         self._bounds = bounds
@@ -312,8 +319,10 @@ class Questions:
     async def _greeted(self, host: str, port: int, credentials: Credentials | None, tier: Tier | None) -> Line:
         reader, writer = await asyncio.open_connection(host, port, ssl=self._tls)
         line = Line(reader, writer)
-        who = self._place.credentials if credentials is None else credentials
-        login = ("AUTH", who.user or "default", who.secret) if who != ANONYMOUS else ()
+        user, secret = self._voucher.login_of(self._place.credentials if credentials is None else credentials)
+        if credentials is not None:
+            refuse_to_lend(user, self._place.files)
+        login = ("AUTH", user or "default", secret) if user or secret else ()
         of_tier = () if tier in (None, CORRECTNESS) else ("TIER", "EFFICIENCY")
         try:
             words = ("HELLO", 3, *login, *of_tier, "SETNAME", f"fencehold-gateway/{__version__}")

@@ -59,6 +59,8 @@ class ServedClient:
         self._requests: OrderedDict[str, _Request] = OrderedDict()
         self._undoing: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self.has_lost_session = False
+        """Whether what lived with its session was lost with it: the service ended it, or was not heard of."""
 
     @property
     def is_idle(self) -> bool:
@@ -263,6 +265,9 @@ class ServedClient:
         self._undo(held)
 
     def _on_lost(self, held: Held) -> None:
+        # One that is broken, or has run out by itself, ends alone: see `locks/trust.py` and the pushes of RESP.
+        if not held.ttl_ms and not held.ending.endswith("broken"):
+            self.has_lost_session = True
         self._count_down(held)
         self._tell_loss(held)
 

@@ -50,6 +50,10 @@ News = Granted | Lost | Jeopardy | Recovered | Ended
 """What is told on a stream without being asked."""
 
 
+_OVER = object()
+"""Stands behind what is told last."""
+
+
 class Stream:
     """One stream that is attached to a session: what is to be told on it."""
 
@@ -71,10 +75,16 @@ class Stream:
             self.is_broken = True
             self.on_broken()
 
+    def end(self) -> None:
+        """Tell what waits to be told, and no more: its client has ended its side."""
+        self.tell(_OVER)
+
     async def news(self) -> AsyncIterator[Any]:
-        """What is to be told, until the session has ended."""
+        """What is to be told, until the session or the stream has ended."""
         while True:
             news = await self._untold.get()
+            if news is _OVER or self.is_broken:
+                return
             yield news
             if isinstance(news, Ended):
                 return

@@ -17,8 +17,9 @@ from typing import Any
 from fencehold import aio
 from fencehold.errors import LimitExceeded, Overloaded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, url_with
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend, url_with
 from fencehold.gateway.problems import Unauthenticated
+from fencehold.gateway.questions import place_of
 from fencehold.gateway.served_client import ServedClient
 
 CLIENT_BYTES_MAX, META_BYTES_MAX = 128, 512
@@ -37,12 +38,15 @@ class Upstream:
         via: str,
         tls: ssl.SSLContext | None = None,
         bounds: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
+        voucher: Voucher | None = None,
         connect_timeout_s: float = 5.0,
     ) -> None:
         self.url = url
         self.via = via
         self.tls = tls
         self.bounds = bounds
+        self._voucher = voucher or Voucher()
+        self._files = place_of(url).files
         self.connect_timeout_s = connect_timeout_s
         self.login_s = LOGIN_S
         self._shared: dict[Credentials, asyncio.Task[ServedClient]] = {}
@@ -58,9 +62,11 @@ class Upstream:
             Unauthenticated: the service does not take these credentials.
             UsageError, Unavailable, LimitExceeded: there is none; nothing happened.
         """
+        user, secret = self._voucher.login_of(credentials)
+        refuse_to_lend(user, self._files)
         try:
             return await aio.connect(
-                url_with(self.url, credentials),
+                url_with(self.url, user, secret),
                 ttl=ttl_s,
                 grace=ttl_s,
                 name=name,

@@ -20,6 +20,7 @@ from zlib import crc32
 from fencehold.errors import StaleFence, Unavailable, UsageError
 from fencehold.guards.files_note import HEAD_BYTES, NOTE_BYTES_MAX, Note, decode
 from fencehold.guards.offer import Offer
+from fencehold.locks.traces import noted
 
 _POLL_MIN_S, _POLL_MAX_S = 0.000_5, 0.02
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -119,7 +120,7 @@ class Owned:
                 f"{str(self.place.path)!r} is guarded by the fences of {self.note.name!r}, not of {offer.name!r}"
             )
         if offer.fence < self.note.mark:
-            raise StaleFence(name=offer.name, fence=offer.fence, mark=self.note.mark)
+            raise noted(StaleFence(name=offer.name, fence=offer.fence, mark=self.note.mark))
 
     def admit(self, offer: Offer) -> None:
         """Check the offer and raise the mark, durably."""

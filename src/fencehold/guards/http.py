@@ -24,6 +24,7 @@ from fencehold.guards import http_headers, http_problems
 from fencehold.guards.http_problems import Problem
 from fencehold.guards.marks import GuardMarks, MarkStore, MemoryMarks
 from fencehold.guards.offer import Offer
+from fencehold.locks.traces import noted
 
 __all__ = ["OFFER", "SAFE_METHODS", "FenceMiddleware", "GuardMarks", "MarkStore", "MemoryMarks", "Problem"]
 
@@ -123,7 +124,7 @@ class FenceMiddleware:
             _log.warning("%s: refused, as its mark could not be raised: %s", offer.name, error)
             raise _Turned(http_problems.unavailable()) from None
         if mark > offer.fence:
-            raise StaleFence(name=offer.name, fence=offer.fence, mark=mark)
+            raise noted(StaleFence(name=offer.name, fence=offer.fence, mark=mark))
 
 
 class _Answer:

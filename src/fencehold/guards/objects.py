@@ -47,6 +47,7 @@ from fencehold.guards.objects_store import (
     writing,
 )
 from fencehold.guards.offer import Offer, Offered, offer_of
+from fencehold.locks.traces import noted
 
 __all__ = ["Guard", "unwrap"]
 
@@ -182,7 +183,7 @@ class Guard:
             return
         _refuse_name(seen, offer.name, place)
         if offer.fence < seen.mark:
-            raise StaleFence(name=offer.name, fence=offer.fence, mark=seen.mark)
+            raise noted(StaleFence(name=offer.name, fence=offer.fence, mark=seen.mark))
 
     def _again(self, bucket: str, key: str, offer: Offer, seen: Seen) -> bool:
         """Write the same object with another mark."""

@@ -14,6 +14,7 @@ from typing import Any
 from fencehold.errors import Damaged, LimitExceeded, StaleFence, UsageError
 from fencehold.guards.offer import Offer
 from fencehold.guards.redis_commands import COMMANDS_MAX, Command
+from fencehold.locks.traces import noted
 
 OK, STALE, MISSING, ODD = range(4)
 
@@ -66,7 +67,7 @@ def results(offer: Offer, answer: Any) -> list[Any]:
     """
     code, rest = answer[0], list(answer[1:])
     if code == STALE:
-        raise StaleFence(name=offer.name, fence=offer.fence, mark=int(rest[0]))
+        raise noted(StaleFence(name=offer.name, fence=offer.fence, mark=int(rest[0])))
     if code == MISSING:
         raise UsageError(f"{offer.name!r} has no mark: this guard is strict, register the name first")
     if code == ODD:

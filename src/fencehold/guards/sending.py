@@ -18,6 +18,7 @@ from fencehold.guards.http_headers import written
 from fencehold.guards.http_problems import CONTENT_TYPE, STALE
 from fencehold.guards.offer import Offered, offer_of
 from fencehold.locks.hold import Claiming, current_hold
+from fencehold.locks.traces import noted
 
 _DIGITS = re.compile("[0-9]{1,19}")
 
@@ -89,11 +90,13 @@ def raise_for_stale(response: Response) -> None:
         return
     said = _said(response.text)
     if said.get("type") == STALE:
-        raise StaleFence(
-            str(said.get("detail", "")),
-            name=str(said.get("name", "")),
-            fence=_number(said.get("fence")),
-            mark=_number(said.get("mark")),
+        raise noted(
+            StaleFence(
+                str(said.get("detail", "")),
+                name=str(said.get("name", "")),
+                fence=_number(said.get("fence")),
+                mark=_number(said.get("mark")),
+            )
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from fencehold.errors import StaleFence, UsageError
 from fencehold.guards.offer import Offer
+from fencehold.locks.traces import noted
 
 TABLE = "fencehold_fences"
 
@@ -82,7 +83,7 @@ class Statements(NamedTuple):
         if mark is None:
             raise UsageError(f"{offer.name!r} has no mark: the guard of {self.table} is strict, register the name")
         if mark > offer.fence:
-            raise StaleFence(name=offer.name, fence=offer.fence, mark=mark)
+            raise noted(StaleFence(name=offer.name, fence=offer.fence, mark=mark))
         if mark < offer.fence:
             raise UsageError(f"{self.table} has kept {mark} of the fence {offer.fence}: is its column a bigint?")
 
@@ -132,7 +133,7 @@ class FencedUpdate(NamedTuple):
         if written > 1:
             raise UsageError(f"{written} rows of {self.table} are meant, and not one: guard them by a mark")
         if written == 0 and mark is not None and mark > offer.fence:
-            raise StaleFence(name=offer.name, fence=offer.fence, mark=mark)
+            raise noted(StaleFence(name=offer.name, fence=offer.fence, mark=mark))
         return written == 1
 
 

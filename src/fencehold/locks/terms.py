@@ -97,6 +97,15 @@ class Terms:
         other.prefix = other.encode(other.timeout)
         return other
 
+    def saying(self, meta: str) -> "Terms":
+        """The same terms with other metadata."""
+        other = Terms.__new__(Terms)
+        other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
+        other._options = (*self._options[:4], meta, self._options[5])
+        other.timeout = self.timeout
+        other.prefix = other.encode(other.timeout)
+        return other
+
 
 def admit(terms: Terms, given: Guarantees) -> None:
     """Raise `Unsupported` for terms that a source cannot give."""

@@ -7,6 +7,8 @@
 3. Failures cost time (`throttle`), and are told in the same words whatever was wrong: not whether there is such a
    user.
 4. What was shown is in no message, log or `repr`.
+5. A listener in a process of its own has checked the certificates of its clients, and speaks for them: by a token
+   that an administrator has given to `listener/…`, and by nothing else. It speaks for clients, never as a node.
 """
 
 import math
@@ -18,7 +20,14 @@ from typing import NamedTuple, TypeAlias
 
 from fencehold.core.policy import Token, token_id
 from fencehold.errors import PermissionDenied
-from fencehold.security.certificates import TOKEN_USER, principal_of, read_der
+from fencehold.security.certificates import (
+    SPEAKS_FOR,
+    TOKEN_USER,
+    NoPrincipal,
+    check_principal,
+    principal_of,
+    read_der,
+)
 from fencehold.security.listener import network_of
 from fencehold.security.throttle import Throttle
 from fencehold.security.tokens import TOKEN_BYTES_MAX, Tokens, digest_of
@@ -32,6 +41,8 @@ FindToken: TypeAlias = Callable[[str], tuple[str, Token] | None]
 """Whose token of the policy has this hash."""
 
 SECRET_BYTES_MAX = 1_024
+LISTENERS = "listener/"
+"""How the principal of a token begins that may speak for others."""
 
 
 class How(Enum):
@@ -40,6 +51,8 @@ class How(Enum):
     CERTIFICATE = "certificate"
     SECRET = "secret"
     TOKEN = "token"
+    LISTENER = "listener"
+    """By the word of a listener, which has checked a certificate."""
     NOT = ""
 
 
@@ -126,6 +139,9 @@ class Admission:
         return known
 
     async def _known(self, shown: Shown) -> Known:
+        if shown.user.startswith(SPEAKS_FOR):
+            listener = await self._known(Shown(token=shown.secret)) if shown.secret else NOBODY
+            return _spoken_for(shown.user.removeprefix(SPEAKS_FOR), listener)
         token = shown.token or (shown.secret if shown.user == TOKEN_USER else "")
         if token:
             return self._by_token(token)
@@ -150,6 +166,19 @@ class Admission:
             return NOBODY
         expires_s = math.inf if line.expires_at is None else line.expires_at.timestamp()
         return Known(line.principal, How.TOKEN, digest=digest, expires_s=expires_s)
+
+
+def _spoken_for(principal: str, listener: Known) -> Known:
+    if listener.how is not How.TOKEN or not listener.principal.startswith(LISTENERS):
+        return NOBODY
+    try:
+        # One that speaks for others is spoken for by nobody.
+        if principal.startswith(LISTENERS):
+            return NOBODY
+        # What else is known of the listener's token stays: what ends with that token ends for whom it speaks, too.
+        return listener._replace(principal=check_principal(principal), how=How.LISTENER)
+    except NoPrincipal:
+        return NOBODY
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:

@@ -34,6 +34,8 @@ _SPIFFE = re.compile(rf"spiffe://{_TRUST_DOMAIN}(?:/(?!\.{{1,2}}(?:/|$))[A-Za-z0
 
 TOKEN_USER = "token"
 """No principal: the user that a token is shown as."""
+SPEAKS_FOR = "for:"
+"""How the user begins whom a listener speaks for; the secret is its own token."""
 
 
 class NoPrincipal(PermissionDenied):

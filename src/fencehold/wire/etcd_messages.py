@@ -40,6 +40,31 @@ pool.AddSerializedFile(
     b'ockResponse\x12;\n\x06Unlock\x12\x17.v3lockpb.UnlockRequest\x1a\x18.v3lockpb.Un'
     b'lockResponseb\x06proto3'
 )
+pool.AddSerializedFile(
+    b'\n\x08kv.proto\x12\x06mvccpb"u\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x17\n\x0fcreate_revisi'
+    b'on\x18\x02 \x01(\x03\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\r\n\x05value\x18\x05 \x01'
+    b'(\x0c\x12\r\n\x05lease\x18\x06 \x01(\x03b\x06proto3'
+)
+pool.AddSerializedFile(
+    b'\n\x0eelection.proto\x12\x0cv3electionpb\x1a\x08kv.proto\x1a\x0blease.proto"B\n\tLea'
+    b'derKey\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x0b\n\x03rev\x18\x03 \x01(\x03\x12\r\n\x05lease\x18\x04 \x01('
+    b'\x03"=\n\x0fCampaignRequest\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\r\n\x05lease\x18\x02 \x01(\x03\x12\r\n\x05value\x18\x03'
+    b' \x01(\x0c"i\n\x10CampaignResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.etcdserverpb.Resp'
+    b'onseHeader\x12\'\n\x06leader\x18\x02 \x01(\x0b2\x17.v3electionpb.LeaderKey"\x1d\n\rLeade'
+    b'rRequest\x12\x0c\n\x04name\x18\x01 \x01(\x0c"\\\n\x0eLeaderResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.e'
+    b'tcdserverpb.ResponseHeader\x12\x1c\n\x02kv\x18\x02 \x01(\x0b2\x10.mvccpb.KeyValue"8\n\r'
+    b'ResignRequest\x12\'\n\x06leader\x18\x01 \x01(\x0b2\x17.v3electionpb.LeaderKey">\n\x0eRe'
+    b'signResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.etcdserverpb.ResponseHeader"I'
+    b"\n\x0fProclaimRequest\x12'\n\x06leader\x18\x01 \x01(\x0b2\x17.v3electionpb.LeaderKey\x12\r"
+    b'\n\x05value\x18\x02 \x01(\x0c"@\n\x10ProclaimResponse\x12,\n\x06header\x18\x01 \x01(\x0b2\x1c.etcdserv'
+    b'erpb.ResponseHeader2\xf2\x02\n\x08Election\x12I\n\x08Campaign\x12\x1d.v3electionpb.'
+    b'CampaignRequest\x1a\x1e.v3electionpb.CampaignResponse\x12I\n\x08Proclaim\x12'
+    b'\x1d.v3electionpb.ProclaimRequest\x1a\x1e.v3electionpb.ProclaimRespon'
+    b'se\x12C\n\x06Leader\x12\x1b.v3electionpb.LeaderRequest\x1a\x1c.v3electionpb.Lea'
+    b'derResponse\x12F\n\x07Observe\x12\x1b.v3electionpb.LeaderRequest\x1a\x1c.v3elec'
+    b'tionpb.LeaderResponse0\x01\x12C\n\x06Resign\x12\x1b.v3electionpb.ResignReque'
+    b'st\x1a\x1c.v3electionpb.ResignResponseb\x06proto3'
+)
 
 
 def _message(name: str) -> Any:
@@ -62,3 +87,13 @@ LockRequest = _message("v3lockpb.LockRequest")
 LockResponse = _message("v3lockpb.LockResponse")
 UnlockRequest = _message("v3lockpb.UnlockRequest")
 UnlockResponse = _message("v3lockpb.UnlockResponse")
+KeyValue = _message("mvccpb.KeyValue")
+LeaderKey = _message("v3electionpb.LeaderKey")
+CampaignRequest = _message("v3electionpb.CampaignRequest")
+CampaignResponse = _message("v3electionpb.CampaignResponse")
+LeaderRequest = _message("v3electionpb.LeaderRequest")
+LeaderResponse = _message("v3electionpb.LeaderResponse")
+ResignRequest = _message("v3electionpb.ResignRequest")
+ResignResponse = _message("v3electionpb.ResignResponse")
+ProclaimRequest = _message("v3electionpb.ProclaimRequest")
+ProclaimResponse = _message("v3electionpb.ProclaimResponse")

@@ -28,7 +28,7 @@ class GROUND(Ground):
 
     def start(self, folder: Path) -> None:
         self._port = free_port()
-        words = ["serve", "--data", str(folder / "data"), "--port", str(self._port)]
+        words = ["serve", "--no-http", "--data", str(folder / "data"), "--port", str(self._port)]
         self._process = Process("fencehold", [sys.executable, "-m", "fencehold.cli", *words], folder)
         self._process.start()
         self._process.await_ready(lambda: accepts(self._port))

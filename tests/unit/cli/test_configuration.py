@@ -9,6 +9,7 @@ import pytest
 
 from fencehold.cli.configuration import Configuration, Said, configured, show
 from fencehold.cli.credentials import VARIABLE
+from fencehold.cli.listeners import KINDS
 from fencehold.cli.settings import File
 from fencehold.core.limits import Limits
 from fencehold.errors import UsageError
@@ -238,3 +239,39 @@ def test_variables_and_options_reach_it(tmp_path: Path) -> None:
     found = json.loads(out)
     assert (found["engine"], found["node"], found["leader_timeout"]) == (ETCD, "of-a-variable", 2.0)
     assert (found["advertise"], found["port"]) == ("of.the.file:1", 7420)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, {"http": 7422}),
+        ({"no_http": True}, {}),
+        ({"http": 8000}, {"http": 8000}),
+        ({"port": 0}, {}),
+        ({"host": "0.0.0.0", "insecure": True}, {}),
+        ({"grpc": 7421}, {"grpc": 7421, "http": 7422}),
+    ],
+)
+def test_http_is_on_by_default_where_only_this_machine_can_connect(
+    options: dict[str, Any], found: dict[str, int]
+) -> None:
+    """Not for a server on any free port: who starts such a one starts many."""
+    known = made({"memory": True, **options})
+    assert known.listeners == found
+    assert known.optional == ({"http"} if "http" in found and "http" not in options else set())
+
+
+def test_http_cannot_be_on_and_off() -> None:
+    """Said by the same source; otherwise the nearer one wins."""
+    with pytest.raises(UsageError, match="--http and --no-http contradict each other"):
+        made({"http": 1, "no_http": True})
+    assert made({"no_http": True}, {"http": 1}).listeners == {}
+    assert made({"http": 1}, {"no_http": True}).listeners == {"http": 1}
+
+
+def test_http_that_is_not_installed_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it was asked for."""
+    monkeypatch.setitem(KINDS, "http", ("no_such_module",))
+    assert made().listeners == {}
+    with pytest.raises(UsageError, match="fencehold\\[http\\]"):
+        made({"http": 7422})

@@ -30,8 +30,8 @@ def test_what_is_neither_is_refused_and_not_shown(value: str) -> None:
 def test_the_client_takes_the_place_of_what_the_url_says() -> None:
     """The listener's own login is for its own questions only."""
     url = "fenceholds://door:own@a:1,b:2/?ca=x"
-    assert url_with(url, Credentials("a@b", "c/d")) == "fenceholds://a%40b:c%2Fd@a:1,b:2/?ca=x"
-    assert url_with(url, ANONYMOUS) == "fenceholds://a:1,b:2/?ca=x"
+    assert url_with(url, "a@b", "c/d") == "fenceholds://a%40b:c%2Fd@a:1,b:2/?ca=x"
+    assert url_with(url, "", "") == "fenceholds://a:1,b:2/?ca=x"
 
 
 def test_logins_in_the_environment_are_not_lent_either() -> None:

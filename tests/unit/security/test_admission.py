@@ -341,3 +341,25 @@ def test_who_was_right_a_moment_ago_waits_for_nobody() -> None:
             await guess
 
     asyncio.run(scenario())
+
+
+async def test_a_listener_speaks_for_others_by_a_token_of_its_own(tmp_path: Path) -> None:
+    """For clients, by their principals; no other token does, nor a secret, and nobody speaks for a listener."""
+    listener, other, file = new_token(), new_token(), tmp_path / "tokens"
+    add(file, Line("listener/edge", digest_of(listener)))
+    add(file, Line("edge", digest_of(other)))
+    admission = Admission(tokens=Tokens(file), check_user=check, throttle=Throttle(sleep=lambda _: None))
+    assert await admission.admit("1.2.3.4", Shown(user="for:ann", secret=listener)) == Known("ann", How.LISTENER)
+    spiffe = "spiffe://example.org/billing"
+    assert (await admission.admit("1.2.3.4", Shown(user=f"for:{spiffe}", secret=listener))).principal == spiffe
+    for user, secret in (
+        ("for:ann", other),
+        ("for:alice", SECRET),
+        ("for:ann", ""),
+        ("for:", listener),
+        ("for:token", listener),
+        ("for:listener/edge", listener),
+        ("for:an n", listener),
+    ):
+        with pytest.raises(WrongLogin):
+            await admission.admit("1.2.3.4", Shown(user=user, secret=secret))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 from fencehold.client.aio.decorator import Decorator, Given, Job, Result
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.routes import Carrier, Route, Routed, current_task, release_soon
+from fencehold.client.aio.traced import traced
 
 # BLOCKING: from fencehold.client.decoration import ran
 from fencehold.client.options import AsyncOnly
@@ -20,7 +21,7 @@ from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
 from fencehold.locks import meter as metering
-from fencehold.locks import views
+from fencehold.locks import traces, views
 from fencehold.locks.hold import Body
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
@@ -261,13 +262,13 @@ def lock_on(
 
 async def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) -> Grant | None:
     """Ask for names, and let what came of it be counted. `who` is a task, or a thread."""
-    meter = metering.meter
+    meter, is_plain = metering.meter, traces.tracer is None
     if meter is None:
-        return await carrier.acquire(terms, who, owner)
+        return await (carrier.acquire(terms, who, owner) if is_plain else traced(carrier, terms, who, owner))
     began_at = meter.now()
     grant: Grant | None = None
     try:
-        grant = await carrier.acquire(terms, who, owner)
+        grant = await (carrier.acquire(terms, who, owner) if is_plain else traced(carrier, terms, who, owner))
         meter.on_answered(terms, grant, began_at)
     except BaseException:
         if grant is not None:

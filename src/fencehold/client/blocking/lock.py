@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from fencehold.client.blocking.decorator import Decorator, Given, Job, Result
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.routes import Carrier, Route, Routed, release_soon, this_thread
+from fencehold.client.blocking.traced import traced
 from fencehold.client.decoration import ran
 from fencehold.client.options import BlockingOnly
 from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
 from fencehold.locks import meter as metering
-from fencehold.locks import views
+from fencehold.locks import traces, views
 from fencehold.locks.hold import Body
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
@@ -244,13 +245,13 @@ def lock_on(
 
 def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) -> Grant | None:
     """Ask for names, and let what came of it be counted. `who` is a thread, or a thread."""
-    meter = metering.meter
+    meter, is_plain = metering.meter, traces.tracer is None
     if meter is None:
-        return carrier.acquire(terms, who, owner)
+        return carrier.acquire(terms, who, owner) if is_plain else traced(carrier, terms, who, owner)
     began_at = meter.now()
     grant: Grant | None = None
     try:
-        grant = carrier.acquire(terms, who, owner)
+        grant = carrier.acquire(terms, who, owner) if is_plain else traced(carrier, terms, who, owner)
         meter.on_answered(terms, grant, began_at)
     except BaseException:
         if grant is not None:

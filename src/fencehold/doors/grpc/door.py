@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 
-from fencehold.doors.grpc import etcd_service, reflection
-from fencehold.doors.grpc.etcd_service import EtcdLockServicer, Leases, LeaseServicer
+from fencehold.doors.grpc import etcd_election, etcd_service, reflection
+from fencehold.doors.grpc.etcd_election import EtcdElectionServicer
+from fencehold.doors.grpc.etcd_service import EtcdLockServicer, Keys, Leases, LeaseServicer
 from fencehold.doors.grpc.health import Health
 from fencehold.doors.grpc.lock_service import LockServicer
 from fencehold.doors.grpc.session_service import SessionServicer
 from fencehold.doors.grpc.watch_service import WatchServicer
 from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.credentials import Voucher
 from fencehold.gateway.listener import ListenerTls
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.sessions import Sessions
@@ -57,6 +59,7 @@ class GrpcDoor:
         port: int = PORT,
         tls: ListenerTls | None = None,
         upstream_tls: ssl.SSLContext | None = None,
+        voucher: Voucher | None = None,
         bounds: GrpcBounds = GrpcBounds(),  # noqa: B008 - a value
         gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
     ) -> None:
@@ -64,8 +67,8 @@ class GrpcDoor:
         self.port = port
         self._tls = tls
         self._bounds = bounds
-        self._upstream = Upstream(url, via="grpc", tls=upstream_tls, bounds=gateway)
-        self._questions = Questions(url, upstream_tls, gateway)
+        self._upstream = Upstream(url, via="grpc", tls=upstream_tls, bounds=gateway, voucher=voucher)
+        self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
         self.sessions = Sessions(self._upstream)
         self._health = Health(self._questions)
         self._untold_max = gateway.untold_max
@@ -81,13 +84,16 @@ class GrpcDoor:
             options=_options(self._bounds), maximum_concurrent_rpcs=self._bounds.calls_max
         )
         leases = Leases(self.sessions)
+        keys = Keys(leases, self._upstream)
+        elections = EtcdElectionServicer(leases, keys, self._upstream, self._questions)
         server.add_generic_rpc_handlers(
             (
                 handler_of(LOCK, LockServicer(self._upstream, self.sessions, self._questions)),
                 handler_of(SESSION, SessionServicer(self.sessions, self._untold_max)),
                 handler_of(WATCH, WatchServicer(self._questions)),
                 handler_of(etcd_service.LEASE, LeaseServicer(leases, self.sessions), etcd_pool),
-                handler_of(etcd_service.LOCK, EtcdLockServicer(leases, self._upstream), etcd_pool),
+                handler_of(etcd_service.LOCK, EtcdLockServicer(leases, keys), etcd_pool),
+                handler_of(etcd_election.ELECTION, elections, etcd_pool),
                 *reflection.handlers(),
             )
         )

@@ -4,13 +4,15 @@
    listener that granted it.
 2. Locking a name again with the same lease gives the same key, as in etcd: the key belongs to the lease.
 3. Unlocking takes a key of the same login, and asks for no owner, as in etcd; an unknown key is no error.
+   A key stands for what was acquired, whether by a lock or by a campaign (`etcd_election.py`).
 4. A call that is cancelled waits no longer, and is never granted later: here etcd's own may leave a waiter behind.
 5. Without a lease a lock lives for 60 s, as in etcd.
+6. A lease whose session the service has ended is told as lost, by the next keep-alive: nobody goes on unprotected.
 """
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 from fencehold.doors.grpc import translation
@@ -29,11 +31,15 @@ KEYS_MAX = 65_536
 _NO_LEASE = "etcdserver: requested lease not found"
 
 
-class _Locked(NamedTuple):
+class Locked(NamedTuple):
+    """What has a key."""
+
     credentials: Credentials
     client: ServedClient
     request_id: str
     held: Held
+    key: bytes
+    lease: int
 
 
 class Leases:
@@ -45,8 +51,9 @@ class Leases:
         self.revision = 1
         """The greatest fence that was told: etcd's clients expect a revision in every answer."""
 
-    def header(self) -> Any:
-        return e.ResponseHeader(cluster_id=1, member_id=1, revision=self.revision, raft_term=1)
+    def header(self, revision: int = 0) -> Any:
+        """The header of an answer; without a revision, with the greatest that was told."""
+        return e.ResponseHeader(cluster_id=1, member_id=1, revision=revision or self.revision, raft_term=1)
 
     async def grant(self, wanted: int, ttl_s: int, opener: tuple[Credentials, str]) -> int:
         if wanted in self._known and self._is_open(wanted):
@@ -79,7 +86,8 @@ class Leases:
         ]
 
     def _is_open(self, lease: int) -> bool:
-        return self._sessions.has(self._known[lease])
+        session = self._known[lease]
+        return self._sessions.has(session) and not session.served.has_lost_session
 
 
 class LeaseServicer:
@@ -122,7 +130,7 @@ class LeaseServicer:
             session = self._leases.find(request.ID, translation.credentials_of(context))
         except SessionExpired:
             return e.LeaseTimeToLiveResponse(header=header, ID=request.ID, TTL=-1)
-        keys = [_key(name, request.ID) for held in session.served.holds.live() for name in held.names]
+        keys = [key_of(name, request.ID) for held in session.served.holds.live() for name in held.names]
         return e.LeaseTimeToLiveResponse(
             header=header,
             ID=request.ID,
@@ -137,47 +145,47 @@ class LeaseServicer:
         return e.LeaseLeasesResponse(header=self._leases.header(), leases=[e.LeaseStatus(ID=each) for each in ids])
 
 
-class EtcdLockServicer:
-    """`v3lockpb.Lock`."""
+class Keys:
+    """What was acquired by etcd's clients, under etcd's keys."""
 
     def __init__(self, leases: Leases, upstream: Upstream) -> None:
         self._leases = leases
         self._upstream = upstream
-        self._locked: dict[bytes, _Locked] = {}
+        self._locked: dict[bytes, Locked] = {}
 
-    @answered
-    async def lock(self, request: Any, context: Any) -> Any:
-        credentials, name = translation.credentials_of(context), _text(request.name)
-        if request.lease:
-            client, lease, ttl_ms = self._leases.find(request.lease, credentials).served, request.lease, 0
+    async def acquire(
+        self, raw_name: bytes, lease: int, credentials: Credentials, meta: Mapping[str, str]
+    ) -> Locked:
+        """Acquire a name with a lease, or with one of its own for a minute; the key it had if it has it.
+
+        Raises:
+            SessionExpired: there is no such lease.
+            FenceholdError: as an acquire of the SDK.
+        """
+        name, is_leased = text_of(raw_name), bool(lease)
+        if is_leased:
+            client, ttl_ms = self._leases.find(lease, credentials).served, 0
         else:
             client, lease, ttl_ms = await self._upstream.shared(credentials), secrets.randbits(62), UNLEASED_MS
-        key = _key(name, lease)
         self._make_room()
         # The id by which a second Lock with the same lease joins the first, and gets the same key.
-        request_id = f"etcd:{lease:x}:{secrets.token_hex(8) if not request.lease else _digest(name)}"
-        held = await self._held(client, Ask((name,), ttl_ms=ttl_ms, request_id=request_id))
-        self._locked[key] = _Locked(credentials, client, request_id, held)
+        request_id = f"etcd:{lease:x}:{_digest(name) if is_leased else secrets.token_hex(8)}"
+        meta = {"lease": f"{lease:x}", **meta}
+        held = await _held(client, Ask((name,), ttl_ms=ttl_ms, request_id=request_id, meta=meta))
+        key = key_of(name, lease)
+        locked = self._locked[key] = Locked(credentials, client, request_id, held, key, lease)
         self._leases.revision = max(self._leases.revision, held.fence)
-        header = self._leases.header()
-        header.revision = held.fence
-        return e.LockResponse(header=header, key=key)
+        return locked
 
-    @answered
-    async def unlock(self, request: Any, context: Any) -> Any:
-        locked = self._locked.get(request.key)
-        if locked is not None and locked.credentials == translation.credentials_of(context):
-            del self._locked[request.key]
-            await locked.client.withdraw(locked.request_id)
-        return e.UnlockResponse(header=self._leases.header())
+    def find(self, key: bytes, credentials: Credentials) -> Locked | None:
+        """What has this key, for its login."""
+        locked = self._locked.get(key)
+        return locked if locked is not None and locked.credentials == credentials else None
 
-    async def _held(self, client: ServedClient, ask: Ask) -> Held:
-        while True:
-            held = await client.acquire(ask)
-            if held is not None and not held.ending:
-                return held
-            # What was remembered has ended since: it is asked for anew.
-            await client.withdraw(ask.request_id)
+    async def release(self, locked: Locked) -> None:
+        """Release what has a key."""
+        self._locked.pop(locked.key, None)
+        await locked.client.withdraw(locked.request_id)
 
     def _make_room(self) -> None:
         if len(self._locked) < KEYS_MAX:
@@ -187,14 +195,45 @@ class EtcdLockServicer:
             raise LimitExceeded(f"this listener keeps at most {KEYS_MAX} keys")
 
 
-def _text(name: bytes) -> str:
+class EtcdLockServicer:
+    """`v3lockpb.Lock`."""
+
+    def __init__(self, leases: Leases, keys: Keys) -> None:
+        self._leases = leases
+        self._keys = keys
+
+    @answered
+    async def lock(self, request: Any, context: Any) -> Any:
+        locked = await self._keys.acquire(request.name, request.lease, translation.credentials_of(context), {})
+        return e.LockResponse(header=self._leases.header(locked.held.fence), key=locked.key)
+
+    @answered
+    async def unlock(self, request: Any, context: Any) -> Any:
+        locked = self._keys.find(request.key, translation.credentials_of(context))
+        if locked is not None:
+            await self._keys.release(locked)
+        return e.UnlockResponse(header=self._leases.header())
+
+
+async def _held(client: ServedClient, ask: Ask) -> Held:
+    while True:
+        held = await client.acquire(ask)
+        if held is not None and not held.ending:
+            return held
+        # What was remembered has ended since: it is asked for anew.
+        await client.withdraw(ask.request_id)
+
+
+def text_of(name: bytes) -> str:
+    """A name as text, which it is in Fencehold."""
     try:
         return name.decode()
     except UnicodeDecodeError:
         raise UsageError("a name is UTF-8") from None
 
 
-def _key(name: str, lease: int) -> bytes:
+def key_of(name: str, lease: int) -> bytes:
+    """The key that etcd would make of a name and a lease."""
     return f"{name}/{lease:x}".encode()
 
 

@@ -17,7 +17,7 @@ from fencehold.wire.messages import pool
 from fencehold.wire.services import LOCK, SESSION, WATCH
 
 NAMES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
-ETCD = ("etcdserverpb.Lease", "v3lockpb.Lock")
+ETCD = ("etcdserverpb.Lease", "v3lockpb.Lock", "v3electionpb.Election")
 _HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 
@@ -36,7 +36,8 @@ def _described() -> Any:
     """A pool with all that is served: ours, and what comes with gRPC."""
     everything = descriptor_pool.DescriptorPool()
     own = pool.FindServiceByName(LOCK).file
-    theirs = (etcd_pool.FindServiceByName(name).file for name in ETCD)
+    # What it imports comes first, which one of them does not serve by itself.
+    theirs = (etcd_pool.FindFileByName("kv.proto"), *(etcd_pool.FindServiceByName(name).file for name in ETCD))
     for file in (own, *theirs, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
         description = FileDescriptorProto()
         file.CopyToProto(description)

@@ -68,14 +68,18 @@ class SessionServicer:
         session.attach(stream)
         reading = asyncio.create_task(_read(requests, session, stream))
         stream.on_broken = lambda: _stop(reading)
+        reading.add_done_callback(lambda _: stream.end())
         try:
             yield _attached(session, first.sequence)
-            async for news in _until_done(stream, reading):
+            async for news in stream.news():
                 yield _message(news, session)
+            if reading.done() and not reading.cancelled():
+                # Raises what was wrong with what the client sent.
+                reading.result()
         finally:
             session.detach(stream)
             reading.cancel()
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, UsageError):
                 await reading
 
 
@@ -90,26 +94,6 @@ async def _read(requests: AsyncIterator[m.SessionRequest], session: Session, str
 
 def _stop(reading: "asyncio.Task[None]") -> None:
     reading.cancel()
-
-
-async def _until_done(stream: Stream, reading: "asyncio.Task[None]") -> AsyncIterator[Any]:
-    """What is to be told, until the session ends, the client goes, or the stream is broken off."""
-    news = stream.news()
-    while True:
-        following = asyncio.ensure_future(anext(news, None))
-        await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
-        if not following.done():
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
-            if not reading.cancelled():
-                # Raises what was wrong with what the client sent.
-                reading.result()
-            return
-        told = following.result()
-        if told is None:
-            return
-        yield told
 
 
 def _message(news: Any, session: Session) -> m.SessionResponse:

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFailure, QuotaFailure, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from fencehold.errors import FenceholdError, UsageError
+from fencehold.errors import FenceholdError, Refused, UsageError
 from fencehold.gateway.problems import Problem, facts_of, problem_of
 
 DOMAIN = "fencehold"
@@ -29,10 +29,16 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
+class Uncoded(Refused):
+    """A no that etcd tells without a code: its clients know it by its words."""
+
+    grpc_code = grpc.StatusCode.UNKNOWN
+
+
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, Status]:
     """The code of an error, and the status with its details."""
     problem = problem_of(error)
-    code = _CODES[problem.grpc]
+    code = error.grpc_code if isinstance(error, Uncoded) else _CODES[problem.grpc]
     message = (
         str(error) if isinstance(error, FenceholdError) else "an error of the listener itself; its log says more"
     )

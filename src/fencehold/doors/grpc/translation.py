@@ -5,7 +5,7 @@ from typing import Any
 
 from fencehold import Event, Explanation, Holder, Party, Waiting
 from fencehold.errors import UsageError
-from fencehold.gateway.credentials import Credentials, read_authorization
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
 from fencehold.gateway.holds import Held
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
@@ -28,8 +28,11 @@ _META_BYTES_MAX = 1_024
 
 
 def credentials_of(context: Any) -> Credentials:
-    """Who calls, by the metadata of the call."""
-    return read_authorization(_metadata(context, "authorization"))
+    """Who calls, by the metadata of the call; or else by the certificate of its connection."""
+    said = read_authorization(_metadata(context, "authorization"))
+    if said is ANONYMOUS and (shown := context.auth_context().get("x509_pem_cert")):
+        return named_by(shown[0])
+    return said
 
 
 def attempts_before(context: Any) -> int:

@@ -2,11 +2,13 @@
 
 1. It runs in a process of its own, as every listener does that could hold up a node.
 2. Everything has a bound: bodies and their time, headers, requests at a time, how long one waits.
-3. Errors are problem+json, with the reason that gRPC tells, too.
+3. Pages of other origins are refused: on loopback it is on by default, and browsers are there, too.
+4. Errors are problem+json, with the reason that gRPC tells, too.
 """
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 import ssl
@@ -16,15 +18,18 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from fencehold.doors.http.bounded_protocol import bounded
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
+from fencehold.doors.http.same_site import SameSite
 from fencehold.doors.http.table import OPERATIONS, Operation
 from fencehold.errors import FenceholdError, LockTimeout
 from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.credentials import Voucher
 from fencehold.gateway.listener import ListenerTls
 from fencehold.gateway.problems import facts_of, problem_of
 from fencehold.gateway.questions import Questions
@@ -35,8 +40,12 @@ REQUESTS_MAX = 2_048
 """Requests at the same time, those that wait and streams of events included; beyond, 503."""
 HEADER_BYTES_MAX = 16_384
 IDLE_S_MAX = 30
+RENEW_S = 1.0
+"""How often it is looked whether a certificate was replaced."""
 CLOSING_S_MAX = 3
 _LOG = logging.getLogger("fencehold.http")
+# It warns of every request that is none: a log that strangers can fill.
+logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 _CLIENTS = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -51,16 +60,18 @@ class HttpDoor:
         port: int = PORT,
         tls: ListenerTls | None = None,
         upstream_tls: ssl.SSLContext | None = None,
+        voucher: Voucher | None = None,
         gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
     ) -> None:
         self.host = host
         self.port = port
         self._tls = tls
-        self._upstream = Upstream(url, via="http", tls=upstream_tls, bounds=gateway)
-        self._questions = Questions(url, upstream_tls, gateway)
+        self._upstream = Upstream(url, via="http", tls=upstream_tls, bounds=gateway, voucher=voucher)
+        self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
         self._handlers = Handlers(self._upstream, self._questions)
         self._server: _Server
         self._serving: asyncio.Task[None]
+        self._renewing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take requests; `port` says where.
@@ -72,16 +83,43 @@ class HttpDoor:
             (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
         )
         self.port = listening.getsockname()[1]
-        self._server = _Server(uvicorn.Config(application(self._handlers), **_options(self._tls)))
+        served = SameSite(application(self._handlers), self.host)
+        self._server = _Server(uvicorn.Config(served, **_options(self._tls)))
         self._serving = asyncio.create_task(self._server.serve([listening]))
         await self._server.is_taking.wait()
+        if self._tls is not None:
+            self._renewing = asyncio.create_task(self._renew(self._tls))
 
     async def stop(self) -> None:
         """Take no more requests, let those under way finish, disconnect."""
+        if self._renewing is not None:
+            self._renewing.cancel()
         self._server.should_exit = True
         await self._serving
         await self._questions.close()
         await self._upstream.close()
+
+    async def _renew(self, tls: ListenerTls) -> None:
+        """Have who connects from now on get what is in the files now; nobody is dropped."""
+        shown, listening = tls.changed_at(), self._server.config.ssl
+        assert listening is not None
+        while True:
+            await asyncio.sleep(RENEW_S)
+            now = tls.changed_at()
+            if now == shown:
+                continue
+            shown = now
+            try:
+                renewed = context_of(tls)
+            except (OSError, ssl.SSLError) as error:
+                _LOG.warning("the old certificate stays in use, as the new one cannot be: %s", error)
+                continue
+            listening.sni_callback = functools.partial(_switch, renewed)
+            _LOG.info("a new certificate is in use")
+
+
+def _switch(renewed: ssl.SSLContext, connection: ssl.SSLObject, _name: str, _old: ssl.SSLContext) -> None:
+    connection.context = renewed
 
 
 class _Server(uvicorn.Server):
@@ -120,7 +158,7 @@ def _endpoint(operation: Operation, handlers: Handlers) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
             response: Response = await handle(request, await said_in(request, operation))
-        except ClientGone:
+        except (ClientGone, ClientDisconnect):
             # Nobody reads it; it is counted.
             response = Response(status_code=499)
         except Exception as error:
@@ -165,7 +203,7 @@ async def _not_a_route(_: Request, error: Exception) -> Response:
 
 def _options(tls: ListenerTls | None) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "http": "h11",
+        "http": bounded(),
         "ws": "none",
         "lifespan": "off",
         "log_config": None,
@@ -178,6 +216,17 @@ def _options(tls: ListenerTls | None) -> dict[str, Any]:
         "timeout_graceful_shutdown": CLOSING_S_MAX,
     }
     if tls is not None:
+        # Whatever uvicorn would make of the files: it is asked once, and what it makes is kept up to date.
         options |= {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_cert_reqs": _CLIENTS[tls.clients]}
         options |= {"ssl_ca_certs": str(tls.ca)} if tls.ca else {}
     return options
+
+
+def context_of(tls: ListenerTls) -> ssl.SSLContext:
+    """The certificate and the authorities of the files, as they are now."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.cert, tls.key)
+    context.verify_mode = _CLIENTS[tls.clients]
+    if tls.ca is not None:
+        context.load_verify_locations(tls.ca)
+    return context

@@ -146,6 +146,9 @@ class Handlers:
     async def _acquired(
         self, request: Request, said: Said, names: tuple[str, ...], *, is_several: bool = False
     ) -> Response:
+        trace = request.headers.get("traceparent", "")
+        if trace and "traceparent" not in (said.get("meta") or {}):
+            said = {**said, "meta": {**(said.get("meta") or {}), "traceparent": trace[:64]}}
         ask = _ask(said, names, is_several)
         shared = await self._upstream.shared(credentials_of(request))
         held = await _unless_gone(request, shared.acquire(ask))

@@ -10,9 +10,10 @@ from typing import Any
 
 from starlette.requests import Request
 
+from fencehold.doors.http.bounded_protocol import CERTIFICATE
 from fencehold.doors.http.table import WHOLE, Operation, Parameter
 from fencehold.errors import UsageError
-from fencehold.gateway.credentials import Credentials, read_authorization
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 
 BODY_BYTES_MAX = 65_536
@@ -20,8 +21,10 @@ BODY_SECONDS_MAX = 10.0
 
 
 def credentials_of(request: Request) -> Credentials:
-    """Who asks, by the header `Authorization`."""
-    return read_authorization(request.headers.get("authorization", ""))
+    """Who asks, by the header `Authorization`; or else by the certificate of its connection."""
+    said = read_authorization(request.headers.get("authorization", ""))
+    pem = request.scope.get("state", {}).get(CERTIFICATE, b"")
+    return named_by(pem) if said is ANONYMOUS and pem else said
 
 
 def tier_of(said: dict[str, Any]) -> Tier:

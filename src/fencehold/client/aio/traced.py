@@ -1,0 +1,50 @@
+"""An acquire within a span, on an event loop: while it waits, it looks who holds what it waits for."""
+
+import asyncio
+from contextlib import suppress
+
+from fencehold.client.aio.routes import Carrier
+from fencehold.errors import FenceholdError
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.traces import LINKS_MAX, LOOK_S, AcquireSpan
+from fencehold.locks.trust import Grant
+
+
+async def traced(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+    """As `Carrier.acquire`."""
+    span = AcquireSpan(terms)
+    look = _Look(carrier, span)
+    try:
+        grant = await carrier.acquire(span.terms, who, owner)
+    except BaseException as error:
+        span.on_error(error)
+        raise
+    finally:
+        look.cancel()
+    span.on_answer(grant)
+    return grant
+
+
+class _Look:
+    """A look at who holds it, if it is not acquired by then."""
+
+    def __init__(self, carrier: Carrier, span: AcquireSpan) -> None:
+        self._carrier = carrier
+        self._span = span
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._begin)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._seen(), name="traces")
+
+    async def _seen(self) -> None:
+        # A link is a courtesy: without it, the span still says how long it took.
+        with suppress(FenceholdError):
+            name = self._span.terms.names[0]
+            self._span.on_seen(await self._carrier.explain(name, stale=True, limit=LINKS_MAX))

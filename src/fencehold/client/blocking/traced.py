@@ -1,0 +1,85 @@
+"""An acquire within a span, in a thread: while it waits, another thread looks who holds what it waits for.
+
+That thread is one for all, and is there from the first acquire on that is traced.
+"""
+
+import heapq
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from fencehold.client.blocking.routes import Carrier
+from fencehold.errors import FenceholdError
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.traces import LINKS_MAX, LOOK_S, AcquireSpan
+from fencehold.locks.trust import Grant
+
+
+def traced(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+    """As `Carrier.acquire`."""
+    span = AcquireSpan(terms)
+    cancel = _LOOKS.later(lambda: _look(carrier, span))
+    try:
+        grant = carrier.acquire(span.terms, who, owner)
+    except BaseException as error:
+        span.on_error(error)
+        raise
+    finally:
+        cancel()
+    span.on_answer(grant)
+    return grant
+
+
+def _look(carrier: Carrier, span: AcquireSpan) -> None:
+    # A link is a courtesy: without it, the span still says how long it took.
+    with suppress(FenceholdError):
+        span.on_seen(carrier.explain(span.terms.names[0], stale=True, limit=LINKS_MAX))
+
+
+class _Looks:
+    """What is to be looked at a moment later, unless it is cancelled before."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, list[Callable[[], None]]]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def later(self, look: Callable[[], None]) -> Callable[[], None]:
+        """Returns what cancels it."""
+        # Emptied by who comes first: the one who looks, or the one who need not know any more.
+        asked = [look]
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="fencehold-traces", daemon=True)
+                self._thread.start()
+            heapq.heappush(self._due, (time.monotonic() + LOOK_S, next(self._numbers), asked))
+            if self._due[0][2] is asked:
+                self._changed.notify()
+        return asked.clear
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._due or (left_s := self._due[0][0] - time.monotonic()) > 0:
+                    self._changed.wait(None if not self._due else left_s)
+                _, _, asked = heapq.heappop(self._due)
+            # Whatever is asked of a client that is closed meanwhile must not end the looking of others.
+            with suppress(IndexError, Exception):
+                asked.pop()()
+
+
+_LOOKS = _Looks()
+
+
+def _anew() -> None:
+    """A process that was forked has none of the threads of the one it comes from."""
+    global _LOOKS  # noqa: PLW0603 - one for the process
+    _LOOKS = _Looks()
+
+
+os.register_at_fork(after_in_child=_anew)

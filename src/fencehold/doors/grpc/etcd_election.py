@@ -1,0 +1,204 @@
+"""etcd's own elections: `v3electionpb.Election`, on the locks of Fencehold.
+
+1. To lead is to hold the name; the revision of the leader's key is the fence of the hold, and so the epoch of its
+   term.
+2. What a leader says when it campaigns is in the metadata of its hold. What it proclaims later is in that of a
+   second name beside it, held by the same session: so it is in the journal, outlives a failover, and is seen by
+   every listener. It counts while the term lasts for which it was said.
+3. Who leads by the SDK, or by another interface, is a leader here as well, without a value.
+4. Errors have etcd's words.
+"""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from fencehold import Holder, aio
+from fencehold.doors.grpc import translation
+from fencehold.doors.grpc.etcd_service import Keys, Leases, Locked, key_of, text_of
+from fencehold.doors.grpc.statuses import Uncoded, answered, streamed
+from fencehold.errors import LimitExceeded
+from fencehold.gateway.credentials import Credentials
+from fencehold.gateway.holds import Held
+from fencehold.gateway.questions import Questions
+from fencehold.gateway.served_client import SHARED, Ask
+from fencehold.gateway.upstream import Upstream
+from fencehold.types import CORRECTNESS
+from fencehold.wire import etcd_messages as e
+
+ELECTION = "v3electionpb.Election"
+VALUE_BYTES_MAX = 512
+PROCLAIMED = "/proclaimed"
+"""What the name ends with that carries what was proclaimed."""
+_NO_LEADER, _NOT_LEADER = "election: no leader", "election: not leader"
+_NO_KEY = '"leader" field must be provided'
+_LOOK_MAX = 16
+
+
+class _Leader(NamedTuple):
+    """Who leads, as etcd tells of its key."""
+
+    key: bytes
+    lease: int
+    term: int
+    revision: int
+    version: int
+    value: bytes
+
+
+class EtcdElectionServicer:
+    """Called by gRPC with etcd's messages."""
+
+    def __init__(self, leases: Leases, keys: Keys, upstream: Upstream, questions: Questions) -> None:
+        self._leases = leases
+        self._keys = keys
+        self._upstream = upstream
+        self._questions = questions
+
+    @answered
+    async def campaign(self, request: Any, context: Any) -> Any:
+        credentials, said = translation.credentials_of(context), _said(request.value)
+        locked = await self._keys.acquire(request.name, request.lease, credentials, said)
+        term = locked.held.fence
+        seen = await self._seen(text_of(request.name), credentials)
+        # A second campaign with the same lease: it leads already, and may say something new.
+        if seen is not None and seen.term == term and seen.value != request.value:
+            await self._proclaim(locked, said, seen.version)
+        leader = e.LeaderKey(name=request.name, key=locked.key, rev=term, lease=locked.lease)
+        return e.CampaignResponse(header=self._leases.header(term), leader=leader)
+
+    @answered
+    async def proclaim(self, request: Any, context: Any) -> Any:
+        credentials, said = translation.credentials_of(context), _said(request.value)
+        locked = self._leading(request, credentials)
+        seen = await self._seen(text_of(request.leader.name), credentials)
+        if locked is None or seen is None or seen.term != locked.held.fence:
+            raise Uncoded(_NOT_LEADER)
+        revision = await self._proclaim(locked, said, seen.version)
+        return e.ProclaimResponse(header=self._leases.header(revision))
+
+    @answered
+    async def leader(self, request: Any, context: Any) -> Any:
+        seen = await self._seen(text_of(request.name), translation.credentials_of(context))
+        if seen is None:
+            raise Uncoded(_NO_LEADER)
+        return self._told(seen)
+
+    @streamed
+    async def observe(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        name, credentials = text_of(request.name), translation.credentials_of(context)
+        names = {name, name + PROCLAIMED}
+        told: _Leader | None = None
+        events = self._questions.events(credentials, CORRECTNESS, name, 0, None)
+        async with aclosing(events) as happened:
+            async for _, event in happened:
+                # Nothing yet: it is watched from now on. A gap: something may have happened.
+                if event is not None and event.kind != "gap" and names.isdisjoint(event.names):
+                    continue
+                seen = await self._seen(name, credentials)
+                if seen is not None and seen != told:
+                    told = seen
+                    yield self._told(seen)
+
+    @answered
+    async def resign(self, request: Any, context: Any) -> Any:
+        locked = self._leading(request, translation.credentials_of(context))
+        if locked is not None:
+            await self._keys.release(locked)
+            for said in _proclaimed_by(locked):
+                await locked.client.withdraw(said.request_id)
+        return e.ResignResponse(header=self._leases.header())
+
+    def _leading(self, request: Any, credentials: Credentials) -> Locked | None:
+        if not request.HasField("leader"):
+            raise Uncoded(_NO_KEY)
+        locked = self._keys.find(request.leader.key, credentials)
+        return locked if locked is not None and locked.held.fence == request.leader.rev else None
+
+    async def _proclaim(self, locked: Locked, said: dict[str, str], version: int) -> int:
+        """Hold the second name anew, with what is said now; returns the fence of that."""
+        before = _proclaimed_by(locked)
+        ask = Ask(
+            (locked.held.names[0] + PROCLAIMED,),
+            # Shared: so what is new is there before what was said is gone.
+            mode=SHARED,
+            wait_ms=0,
+            ttl_ms=locked.held.ttl_ms,
+            request_id=f"{_prefix(locked)}{version + 1}",
+            meta={**said, "term": str(locked.held.fence), "version": str(version + 1)},
+        )
+        held = await locked.client.acquire(ask)
+        if held is None:
+            raise Uncoded(_NOT_LEADER)
+        for old in before:
+            await locked.client.withdraw(old.request_id)
+        return held.fence
+
+    async def _seen(self, name: str, credentials: Credentials) -> _Leader | None:
+        client = (await self._upstream.shared(credentials)).client
+        (holder,) = (await client.explain(name, limit=1)).holders[:1] or (None,)
+        return None if holder is None else await _leader_of(client, name, holder)
+
+    def _told(self, seen: _Leader) -> Any:
+        self._leases.revision = max(self._leases.revision, seen.revision)
+        return e.LeaderResponse(
+            header=self._leases.header(),
+            kv=e.KeyValue(
+                key=seen.key,
+                create_revision=seen.term,
+                mod_revision=seen.revision,
+                version=seen.version,
+                value=seen.value,
+                lease=seen.lease,
+            ),
+        )
+
+
+async def _leader_of(client: aio.Client, name: str, holder: Holder) -> _Leader:
+    lease = _number(holder, "lease", 16) or holder.party.session
+    proclaimed = (await client.explain(name + PROCLAIMED, limit=_LOOK_MAX)).holders
+    newest = max(
+        (
+            each
+            for each in proclaimed
+            if _number(each, "term") == holder.fence and each.party.session == holder.party.session
+        ),
+        key=lambda each: each.fence,
+        default=holder,
+    )
+    version = _number(newest, "version") or 1
+    return _Leader(key_of(name, lease), lease, holder.fence, newest.fence, version, _value(newest))
+
+
+def _prefix(locked: Locked) -> str:
+    """How the request ids begin under which a term proclaims."""
+    return f"say:{locked.lease:x}:{locked.held.fence}:"
+
+
+def _proclaimed_by(locked: Locked) -> list[Held]:
+    prefix = _prefix(locked)
+    return [held for held in locked.client.holds.live() if held.request_id.startswith(prefix)]
+
+
+def _said(value: bytes) -> dict[str, str]:
+    if len(value) > VALUE_BYTES_MAX:
+        raise LimitExceeded(f"a value has at most {VALUE_BYTES_MAX} bytes: keep it elsewhere, and say where")
+    return {"value": base64.b64encode(value).decode()} if value else {}
+
+
+def _value(holder: Holder) -> bytes:
+    said = holder.meta.get("value", "") if isinstance(holder.meta, dict) else ""
+    try:
+        return base64.b64decode(str(said), validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _number(holder: Holder, key: str, base: int = 10) -> int:
+    said = holder.meta.get(key, "") if isinstance(holder.meta, dict) else ""
+    try:
+        return int(str(said), base)
+    except ValueError:
+        return 0
