@@ -51,6 +51,8 @@ NARROW = (
     Limits(names_per_request_max=1, permits_max=1, elapsed_ms_max=300),
     Limits(ttl_ms_max=500, wait_ms_max=100, lock_delay_ms_max=100),
 )
+HOMES = ((),) * 9 + ((0, 2), (0, 2), (1, 2), (2, 2))
+"""Which shard of how many the machine of a conversation is; mostly the only one."""
 LAPSED_MAX = 2
 """What the sessions of a conversation remember of what they lost: few, so that they forget."""
 ANCHORS_MAX = 4
@@ -254,8 +256,11 @@ class Conversation(RuleBasedStateMachine):
 
     # The rules: one for each command, more for those that matter more
 
-    @initialize(count=st.sampled_from((2, 3, 1)))
-    def begin(self, count: int) -> None:
+    @initialize(count=st.sampled_from((2, 3, 1)), home=st.sampled_from(HOMES))
+    def begin(self, count: int, home: tuple[int, ...]) -> None:
+        if home:
+            # In some conversations the machine is one of several, and some names are not its own.
+            self.say(c.FoundShard(*home), alone=False)
         for _ in range(count):
             self.say(c.OpenSession(5_000, 1_000), alone=False)
         self.send(0)
@@ -498,6 +503,8 @@ class Conversation(RuleBasedStateMachine):
     @rule(by=st.sampled_from((3, 0, -1, 100, 1 << 53, -(1 << 53))), alone=alone)
     def raise_fence(self, by: int, alone: bool) -> None:
         self.say(c.RaiseFence(self.model.fence + by), alone)
+        if by == 3:
+            self.say(c.FoundShard(0, 2), alone)
 
     @rule(limits=st.sampled_from((*NARROW, LIMITS)), alone=alone)
     def set_limits(self, limits: Limits, alone: bool) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from redis.crc import key_slot
+
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
@@ -42,6 +44,7 @@ USAGE = RefusedFor(frozenset({o.Code.USAGE}))
 LIMIT = RefusedFor(frozenset({o.Code.LIMIT}))
 QUEUE_FULL = RefusedFor(frozenset({o.Code.QUEUE_FULL}))
 DENIED = RefusedFor(frozenset({o.Code.DENIED}))
+MOVED = RefusedFor(frozenset({o.Code.MOVED}))
 
 
 def agrees(told: o.Outcome, expected: Expected) -> bool:
@@ -160,6 +163,8 @@ class Model:
         self.anchors_gone = 0
         """So many of them, from the first, are forgotten."""
         self.leader = ("", "")
+        self.home: tuple[int, int] | None = None
+        """Which shard of how many, if there are several."""
         self.policy = Policy()
         self.lapsed_max = lapsed_max
         self.now_at = 0
@@ -193,7 +198,7 @@ class Model:
 
     def act(self, command: c.Command) -> Expected:
         match command:
-            case c.SetLimits() | c.RaiseFence() | c.Announce():
+            case c.SetLimits() | c.RaiseFence() | c.Announce() | c.FoundShard():
                 return self.set(command)
             case c.ChangePolicy():
                 return self.change_policy(command)
@@ -227,7 +232,24 @@ class Model:
                 return self.cancel(session, command.request)
         return self.once(session, command)
 
-    def set(self, command: c.SetLimits | c.RaiseFence | c.Announce) -> Expected:
+    def found(self, command: c.FoundShard) -> Expected:
+        told = (command.shard, command.shards)
+        if not (2 <= command.shards <= 1_024 and 0 <= command.shard < command.shards):
+            return USAGE
+        if self.home != told and (self.home is not None or self.sessions):
+            return USAGE
+        self.home = told
+        return o.ShardFounded(*told)
+
+    def is_elsewhere(self, names: Iterable[str]) -> bool:
+        """Whether one of the names is another shard's: each has an equal part of the slots, in order."""
+        if self.home is None:
+            return False
+        shard, shards = self.home
+        first, end = shard * 16_384 // shards, (shard + 1) * 16_384 // shards
+        return any(not first <= key_slot(name.encode()) < end for name in names)
+
+    def set(self, command: c.SetLimits | c.RaiseFence | c.Announce | c.FoundShard) -> Expected:
         match command:
             case c.SetLimits():
                 self.limits = command.limits
@@ -235,6 +257,8 @@ class Model:
             case c.Announce():
                 self.leader = (command.node, command.address)
                 return o.Announced()
+            case c.FoundShard():
+                return self.found(command)
         if not 0 <= command.at_least < 2**53:
             return USAGE
         self.fence = max(self.fence, command.at_least)
@@ -542,6 +566,8 @@ class Model:
                 return request.answer
 
     def acquire(self, session: Session, ask: c.Acquire) -> Expected:
+        if self.is_elsewhere(ask.names):
+            return MOVED
         if not self.may_acquire(session, ask.names):
             return DENIED
         codes = frozenset(self.objections(session, ask))
@@ -669,6 +695,8 @@ class Model:
             return DENIED
         if len(command.by.encode()) > self.limits.meta_bytes_max:
             return LIMIT
+        if self.is_elsewhere((command.name,)):
+            return MOVED
         self.fence += 1
         fence = self.fence
         ended = [hold for hold in self.held(command.name) if hold.fence <= (command.fence or fence)]

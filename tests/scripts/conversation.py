@@ -22,6 +22,7 @@ from fencehold.core.commands import (
     Command,
     Entry,
     Extend,
+    FoundShard,
     Mode,
     OpenSession,
     OpenSessionAs,
@@ -248,6 +249,7 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "policy": _policy,
     "limits": _limits,
     "raise": lambda options, _: RaiseFence(int(options.pop("fence"))),
+    "shard": lambda options, _: FoundShard(int(options.pop("number")), int(options.pop("of"))),
     "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),
 }
 

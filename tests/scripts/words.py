@@ -28,6 +28,7 @@ from fencehold.core.outcomes import (
     Renewed,
     SessionEnded,
     Settled,
+    ShardFounded,
     Suspended,
     TimedOut,
     WaitEnded,
@@ -64,8 +65,12 @@ def say_outcome(command: Command, outcome: Outcome) -> str:
             return "limits set"
         case FenceRaised():
             return f"raised; the fence is now {outcome.fence}"
-        case Announced():
-            return "announced"
+        case Announced() | ShardFounded():
+            return (
+                "announced"
+                if isinstance(outcome, Announced)
+                else f"this is shard {outcome.shard} of {outcome.shards}"
+            )
         case _:
             return _say_answer(command, outcome)
 

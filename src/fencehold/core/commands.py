@@ -164,7 +164,7 @@ class ChangePolicy(Struct, frozen=True, gc=False, array_like=True, tag="policy")
 
 
 class FollowPolicy(Struct, frozen=True, gc=False, array_like=True, tag="follow_policy"):
-    """To the machine without a journal: the policy of the one beside it, as far as it is about its tier."""
+    """The policy of the machine beside this one, as far as it is about its tier; or that of the first shard."""
 
     policy: Policy
 
@@ -200,11 +200,20 @@ class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
     address: str
 
 
+class FoundShard(Struct, frozen=True, gc=False, array_like=True, tag="shard"):
+    """The first command of all, where there are several shards: which one this machine is, for ever."""
+
+    shard: int
+    shards: int
+
+
 AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
 Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
 Living: TypeAlias = OpenSession | OpenSessionAs | CloseSession | Renew | Suspend
 Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
-Command: TypeAlias = Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce
+Command: TypeAlias = (
+    Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce | FoundShard
+)
 
 
 class Entry(Struct, frozen=True, gc=False, array_like=True):

@@ -34,6 +34,8 @@ class Code(Enum):
     """The policy does not allow it."""
     CONFLICT = "conflict"
     """The policy has changed since it was read."""
+    MOVED = "moved"
+    """The name is another shard's. The first word of the detail is its slot."""
 
 
 class Ending(Enum):
@@ -185,6 +187,13 @@ class Announced(Struct, frozen=True, gc=False, array_like=True, tag="announced")
     """The state says who leads."""
 
 
+class ShardFounded(Struct, frozen=True, gc=False, array_like=True, tag="shardfounded"):
+    """The machine is this shard of so many."""
+
+    shard: int
+    shards: int
+
+
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
     """The command is not to be had as it stands. Nothing changed."""
 
@@ -209,6 +218,7 @@ Outcome: TypeAlias = (
     | PolicyChanged
     | FenceRaised
     | Announced
+    | ShardFounded
 )
 
 

@@ -106,6 +106,15 @@ class Anchor(Struct, frozen=True, gc=False, array_like=True):
     fence: int
 
 
+class Home(Struct, frozen=True, gc=False, array_like=True):
+    """Which shard a machine is, of how many, and the slots that it serves (see `shards`)."""
+
+    shard: int
+    shards: int
+    first: int
+    last: int
+
+
 class Session(Struct, gc=False):
     """A client's life with the service, and all that hangs on it."""
 
@@ -179,6 +188,7 @@ class State:
         "fence",
         "held",
         "holds_due",
+        "home",
         "kept",
         "kept_due",
         "leader",
@@ -218,6 +228,8 @@ class State:
         self.leader = ""
         self.leader_address = ""
         """Where the node that announced itself last can be reached."""
+        self.home: Home | None = None
+        """Which shard it is; None: the only one, and every name is its own."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""

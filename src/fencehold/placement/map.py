@@ -7,6 +7,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -59,6 +60,7 @@ class ShardMap(Struct, frozen=True, array_like=True):
         return ShardMap(self.version + 1, self.shards, _ranges_in(homes))
 
 
+@lru_cache(maxsize=8)
 def even_map(shards: int) -> ShardMap:
     """The map that a service with so many shards is made with.
 

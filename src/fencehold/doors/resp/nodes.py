@@ -36,7 +36,7 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
     name = _bounded(words[1], "the name", _NAME_BYTES_MAX)
     address = _bounded(words[2], "the address", _ADDRESS_BYTES_MAX)
     position = number(words[3], "the position")
-    node = connection.door.node
+    node = connection.place
     if not node.leads:
         refuse(slot, node.refusal(), 0)
         return
@@ -52,7 +52,7 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
 def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """NODE.LIST: what this node knows of itself and, if it leads, of those who follow it."""
     exactly(words, 0)
-    node = connection.door.node
+    node = connection.place
     slot.reply(
         {
             "node": node.member.name,
@@ -76,7 +76,7 @@ def health(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _on_checked(connection: Connection, slot: Slot, found: Health) -> None:
-    node = connection.door.node
+    node = connection.place
     volume = found.volume
     took_s = sorted(node.append_times_s)
     slot.reply(
@@ -112,7 +112,7 @@ def _standby(connection: Connection, standby: Standby) -> dict[str, object]:
         "node": standby.member.name,
         "address": standby.member.address,
         "position": standby.position,
-        "lag": max(0, connection.door.node.position - standby.position),
+        "lag": max(0, connection.place.position - standby.position),
         "heard_ms_ago": round((connection.door.now() - standby.heard_at) * 1000),
     }
 
