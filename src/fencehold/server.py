@@ -212,7 +212,8 @@ class Server:
                     for host in self.hosts[1:]:
                         tasks += self._run_host(host)
                     if self.is_clustered:
-                        spreading = asyncio.create_task(self.shards.keep_spread(), name="fencehold spread")
+                        spread = self.shards.keep_spread(self.config.patience.leader_timeout_s)
+                        spreading = asyncio.create_task(spread, name="fencehold spread")
                         tasks.append(spreading)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

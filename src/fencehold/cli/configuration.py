@@ -67,6 +67,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         data=said["data"].value,
         engine=url,
         node=said["node"].value,
+        shards=said["shards"].value,
         host=said["host"].value,
         port=said["port"].value,
         advertise=said["advertise"].value,

@@ -13,6 +13,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -52,6 +53,8 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     url: str
     guarantees: Guarantees
     tls: ssl.SSLContext | ClientTls | None = None
+    shard: int | None = None
+    """Which of the service's shards to speak to; None: any, and it is found out whether there are several."""
     machine: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
     has_breaker: bool = False
@@ -136,7 +139,7 @@ def carrier_of(source: Source) -> Carrier:
 def _bare_carrier(source: Source) -> Carrier:
     config, scheme = source.config, _scheme(source.url)
     if scheme in SERVICE_SCHEMES:
-        return Channel(_driver(source, source.url), source.guarantees)
+        return Channel(_driver(source, source.url), source.guarantees, partial(_shard_channel, source))
     if scheme == _MEMORY:
         from fencehold.client.memory import HostedChannel  # noqa: PLC0415 - it brings the whole server
 
@@ -146,14 +149,21 @@ def _bare_carrier(source: Source) -> Carrier:
     return DirectCarrier(backend, settings, config.clock, long_wait=config.long_wait_s)
 
 
+def _shard_channel(source: Source, shard: int) -> Channel:
+    """A channel of its own to one of several shards."""
+    return Channel(_driver(msgspec.structs.replace(source, shard=shard), source.url), source.guarantees)
+
+
 def _driver(source: Source, url: str) -> Driver:
     # Of memory://, which is the process's own, nobody has to say who they are: a login is for a service.
     login = Login() if _scheme(source.url) == _MEMORY else None
-    protocol = session_protocol(source.config, url, source.machine, login)
+    protocol = session_protocol(source.config, url, source.machine, login, source.shard)
     return Driver(protocol, asyncio.get_running_loop(), source.tls, clock=source.config.clock)
 
 
-def session_protocol(config: Config, url: str, machine: str = "", login: Login | None = None) -> SessionProtocol:
+def session_protocol(
+    config: Config, url: str, machine: str = "", login: Login | None = None, shard: int | None = None
+) -> SessionProtocol:
     """The protocol of a session at a service. It has not connected yet.
 
     Raises:
@@ -172,6 +182,7 @@ def session_protocol(config: Config, url: str, machine: str = "", login: Login |
         user=login.user,
         secret=login.password,
         tier=machine,
+        shard=shard,
     )
     return SessionProtocol(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
 

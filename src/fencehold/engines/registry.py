@@ -73,7 +73,8 @@ def journal_of(url: str, shard: int = 0) -> Journal:
         return _memory(url)
     if scheme not in _DRIVEN:
         raise UsageError(f"no engine is known as {scheme}:// ({shown(url)}); known are {KNOWN}")
-    journal: Journal = _imported(_DRIVEN[scheme]).from_url(url, shard)
+    kind = _imported(_DRIVEN[scheme])
+    journal: Journal = kind.from_url(url, shard) if shard else kind.from_url(url)
     return journal
 
 

@@ -20,7 +20,7 @@ from fencehold.node.standbys import Member
 from fencehold.node.volatile import Volatile
 from fencehold.placement.map import ShardMap
 from fencehold.placement.slots import slot_of
-from fencehold.placement.spread import Membership, Sight, handovers
+from fencehold.placement.spread import SETTLE_FACTOR, Membership, Sight, handovers
 
 _LOOK_S = 0.5
 """How often it is looked whether leaders are spread."""
@@ -76,9 +76,9 @@ class Shards:
         leaders = tuple(self.leader_of(shard).name for shard in range(len(self.hosts)))
         return Sight(leaders, frozenset(alive))
 
-    async def keep_spread(self) -> None:
+    async def keep_spread(self, leader_timeout_s: float) -> None:
         """Hand over what other nodes are to lead, for as long as this server runs."""
-        loop, membership = asyncio.get_running_loop(), Membership()
+        loop, membership = asyncio.get_running_loop(), Membership(SETTLE_FACTOR * leader_timeout_s)
         while True:
             await asyncio.sleep(_LOOK_S)
             sight = self.sight(loop.time())

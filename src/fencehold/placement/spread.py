@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-SETTLE_S = 3.0
-"""How long nobody came, went or took over before anything is handed over."""
+SETTLE_FACTOR = 3
+"""For so many leader timeouts nobody came, went or took over before anything is handed over."""
 
 
 class Sight(NamedTuple):
@@ -27,7 +27,7 @@ class Sight(NamedTuple):
 class Membership:
     """What was seen, and since when it is the same. It is fed with `now`, in seconds."""
 
-    def __init__(self, settle_s: float = SETTLE_S) -> None:
+    def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
         self._sight: Sight | None = None
         self._since = 0.0

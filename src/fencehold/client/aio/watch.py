@@ -67,14 +67,18 @@ class Watch:
     def __init__(
         self,
         channel: "Channel",
-        watches: Watches,
         prefix: str,
         *,
         is_wanted: Callable[[Event], bool] = lambda _: True,
+        is_one: bool = False,
     ) -> None:
+        """`is_one`: the prefix is a name, and only the events of its own shard are needed."""
         self.prefix = prefix
         self._is_wanted = is_wanted
-        self._watches = watches
+        self._channel = channel
+        self._is_one = is_one
+        self._watches: list[Watches] = []
+        """Of each shard that is watched; mostly there is one."""
         self._loop = channel.loop
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -96,7 +100,8 @@ class Watch:
         """Watch no longer."""
         if self._watching and not self._ended:
             self._end()
-            await self._watches.remove(self)
+            for watches in self._watches:
+                await watches.remove(self)
 
     async def __aenter__(self) -> Self:
         """Once entered, no event is missed."""
@@ -130,7 +135,9 @@ class Watch:
     async def _begin(self) -> None:
         if not self._watching:
             self._watching = True
-            await self._watches.add(self)
+            for channel in await self._channel.homes_of(self.prefix, is_one=self._is_one):
+                self._watches.append(channel.watches)
+                await channel.watches.add(self)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -13,6 +13,7 @@ from fencehold.client.aio.channel import Channel
 from fencehold.client.connect import Source, carrier_of
 from fencehold.client.threads.kinds import Threads
 from fencehold.client.threads.loop import LoopThread, Slip
+from fencehold.drivers.resp.wire import Moved
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock
@@ -146,6 +147,13 @@ class ServicePortal(CarrierPortal):
         self._driver = self.channel.driver
 
     def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+        if self.channel.shards is None:
+            # Nobody knows of several shards: mostly there is one.
+            with suppress(Moved):
+                return self._acquire_here(terms, who, owner)
+        return super().acquire(terms, who, owner)
+
+    def _acquire_here(self, terms: Terms, who: ThreadIdentity, owner: bytes | None) -> Grant | None:
         slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
@@ -157,11 +165,17 @@ class ServicePortal(CarrierPortal):
             raise
 
     def release(self, grant: Grant) -> None:
+        if self.channel.shards is not None:
+            super().release(grant)
+            return
         slip = self.slip()
         self.post(self._call, slip, self.protocol.release, grant, slip)
         slip.wait()
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
+        if self.channel.shards is not None:
+            super().extend(grant, ttl)
+            return
         slip = self.slip()
         self.post(self._call, slip, self.protocol.extend, grant, 0 if ttl is None else ms_of(ttl), slip)
         slip.wait()
@@ -169,7 +183,9 @@ class ServicePortal(CarrierPortal):
     # On the loop's thread.
 
     def _release_granted(self, grant: Grant | None) -> None:
-        if grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
+        if self.channel.shards is not None:
+            super()._release_granted(grant)
+        elif grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
             self.protocol.release(grant, None, clock())
 
     def act(self) -> None:
