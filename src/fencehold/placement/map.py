@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from fencehold.errors import UsageError
-from fencehold.placement.slots import SLOTS
+from fencehold.placement.slots import SLOTS, slot_of
 
 SHARDS_MAX = 1_024
 """A node keeps a journal open for each."""
@@ -37,6 +37,10 @@ class ShardMap(Struct, frozen=True, array_like=True):
     def shard_of(self, slot: int) -> int:
         """The home of a slot."""
         return self.ranges[bisect_right(self.ranges, slot, key=_first) - 1].shard
+
+    def shard_of_name(self, name: str) -> int:
+        """The home of a name."""
+        return self.shard_of(slot_of(name))
 
     def ranges_of(self, shard: int) -> tuple[SlotRange, ...]:
         """The slots of one shard."""
