@@ -6,7 +6,7 @@ import pytest
 
 import fencehold
 from fencehold import aio
-from fencehold.errors import Unavailable, UsageError
+from fencehold.errors import HoldLost, Unavailable, UsageError
 from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
 from fencehold.server import Config, Server
@@ -88,6 +88,52 @@ async def test_several_names_are_of_one_shard() -> None:
             assert hold.fence == 1
 
 
+async def test_names_of_several_shards_are_taken_all_or_nothing() -> None:
+    """Asked for by name, they are held together, with a fence for each; what cannot be had whole holds nothing."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        states = [host.node.replica.machine.state for host in server.hosts]
+        async with client.multi([*NAMES, "{a}2"], across_shards=True, timeout=30) as hold:
+            assert hold.fences == {name: states[home(name)].held[name].fence for name in (*NAMES, "{a}2")}
+            with pytest.raises(UsageError, match=r"hold\.fences\[name\]"):
+                assert hold.fence
+            await hold.extend(60)
+            hold.check()
+            assert "fence=1" in repr(hold)
+        await until(lambda: not any(state.held for state in states))
+        async with aio.connect(url_of(server)) as other, other.lock(max(NAMES, key=home)):
+            assert await client.multi(NAMES, across_shards=True, timeout=0.1).acquire() is None
+            await until(lambda: sum(len(state.held) for state in states) == 1)
+        async with client.multi(["{x}1", "{x}2"], across_shards=True) as hold:
+            assert hold.fence
+
+
+async def test_to_lose_one_shard_of_several_is_to_lose_all() -> None:
+    """The hold is lost, and what else it held is free for others."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        hold = await client.multi(NAMES, across_shards=True).acquire()
+        await client.break_hold("b")
+        assert "'b'" in await hold.lost
+        assert hold.safe_for() == 0
+        with pytest.raises(HoldLost, match="'a', 'b', 'c', 'd' are lost"):
+            await hold.release()
+        for name in NAMES:
+            async with client.lock(name, timeout=30):
+                pass
+
+
+async def test_who_is_cancelled_between_two_shards_holds_nothing() -> None:
+    """Whatever ends the waiting, nothing stays behind."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        states = [host.node.replica.machine.state for host in server.hosts]
+        last = max(NAMES, key=home)
+        async with aio.connect(url_of(server)) as other, other.lock(last):
+            waiting = asyncio.create_task(client.multi(NAMES, across_shards=True).acquire())
+            await until(lambda: len(states[home(last)].waiters) == 1)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await until(lambda: sum(len(state.held) for state in states) == 1)
+
+
 async def test_a_watch_is_of_all_shards() -> None:
     """Events of names with a prefix come from wherever they are at home."""
     async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
@@ -127,6 +173,8 @@ async def test_threads_go_to_the_shards_of_their_names(lazy: bool) -> None:
                     fences.append(hold.fence)
                     hold.extend(30)
                     assert [each.fence for each in client.explain(name).holders] == [hold.fence]
+            with client.multi(NAMES, across_shards=True, timeout=30) as whole:
+                assert whole.fences == dict.fromkeys(NAMES, 2)
             return fences
 
     async with Server(Config(port=0, shards=SHARDS)) as server:

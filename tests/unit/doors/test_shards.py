@@ -68,16 +68,16 @@ async def test_several_names_of_a_plain_client_are_of_one_shard() -> None:
 
 async def test_a_wait_of_a_plain_client_ends_in_its_shard() -> None:
     """A blocked acquire is answered when the name is free, and what comes after it waits for its turn."""
-    async with Server(Config(port=0, shards=SHARDS)) as server, connected(server) as holder:
-        async with connected(server) as waiter:
-            held = await holder.call("LOCK.ACQUIRE", "a")
-            waiter.send("LOCK.ACQUIRE", "a", "WAIT", 60_000)
-            waiter.send("LOCK.ACQUIRE", "b")
-            state = server.hosts[home("a")].node.replica.machine.state
-            await until(lambda: len(state.waiters) == 1)
-            await holder.call("LOCK.RELEASE", "a", held["fence"])
-            assert (await waiter.reply())["name"] == "a"
-            assert (await waiter.reply())["name"] == "b"
+    config = Config(port=0, shards=SHARDS)
+    async with Server(config) as server, connected(server) as holder, connected(server) as waiter:
+        held = await holder.call("LOCK.ACQUIRE", "a")
+        waiter.send("LOCK.ACQUIRE", "a", "WAIT", 60_000)
+        waiter.send("LOCK.ACQUIRE", "b")
+        state = server.hosts[home("a")].node.replica.machine.state
+        await until(lambda: len(state.waiters) == 1)
+        await holder.call("LOCK.RELEASE", "a", held["fence"])
+        assert (await waiter.reply())["name"] == "a"
+        assert (await waiter.reply())["name"] == "b"
 
 
 async def test_a_connection_that_chose_a_shard_is_told_whose_other_names_are() -> None:
@@ -95,11 +95,11 @@ async def test_a_connection_that_chose_a_shard_is_told_whose_other_names_are() -
 
 async def test_both_tiers_have_all_shards() -> None:
     """What only saves work is spread in the same way, and each tier has its own."""
-    async with Server(Config(port=0, shards=SHARDS)) as server, connected(server) as other:
-        async with connected(server, "TIER", "EFFICIENCY") as client:
-            for name in NAMES:
-                assert (await client.call("LOCK.ACQUIRE", name))["fence"] > 1 << 40
-                assert (await other.call("LOCK.ACQUIRE", name))["fence"] == 1
+    config, tier = Config(port=0, shards=SHARDS), ("TIER", "EFFICIENCY")
+    async with Server(config) as server, connected(server) as other, connected(server, *tier) as client:
+        for name in NAMES:
+            assert (await client.call("LOCK.ACQUIRE", name))["fence"] > 1 << 40
+            assert (await other.call("LOCK.ACQUIRE", name))["fence"] == 1
 
 
 async def test_what_is_about_no_name_needs_a_shard() -> None:

@@ -61,8 +61,9 @@ async def test_a_journal_is_only_used_with_the_shards_it_was_made_with(tmp_path:
 async def _fence(config: Config) -> int:
     """Of a lock that a server grants, which is started for that."""
     async with Server(config) as server, aio.connect(f"fencehold://127.0.0.1:{server.port}") as client:
-        async with client.lock("a") as hold:
-            return hold.fence
+        hold = await client.lock("a").acquire()
+        await hold.release()
+        return hold.fence
 
 
 async def test_a_node_that_follows_a_journal_of_another_number_ends() -> None:

@@ -97,9 +97,7 @@ class Channel:
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
         """Release a grant. It is done whether or not the future is awaited."""
-        if self.shards is not None:
-            return self.shards.of(grant.terms.names).release_here(grant)
-        return self.release_here(grant)
+        return self.release_here(grant) if self.shards is None else self.shards.release(grant)
 
     def release_here(self, grant: Grant) -> "asyncio.Future[None]":
         """As `release`, of this shard."""
@@ -110,9 +108,13 @@ class Channel:
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
-        if self.shards is not None and (channel := self.shards.of(grant.terms.names)) is not self:
-            await channel.extend(grant, ttl)
-            return
+        if self.shards is not None:
+            await self.shards.extend(grant, ttl)
+        else:
+            await self.extend_here(grant, ttl)
+
+    async def extend_here(self, grant: Grant, ttl: float | None) -> None:
+        """As `extend`, of this shard."""
         future = self._promise()
         self.protocol.extend(grant, 0 if ttl is None else ms_of(ttl), future, self.clock())
         self.driver.soon()
