@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from redis.crc import key_slot
 
 from fencehold.core import acquire, anchors, deadlines, refusals, release, snapshot
 from fencehold.core import commands as c
@@ -505,6 +506,25 @@ class Conversation(RuleBasedStateMachine):
         self.say(c.RaiseFence(self.model.fence + by), alone)
         if by == 3:
             self.say(c.FoundShard(0, 2), alone)
+
+    @precondition(lambda self: self.model.home is not None)
+    @rule(
+        name=st.sampled_from("abbc"),
+        how=st.sampled_from(("close", "seal", "open", "seal")),
+        back=st.sampled_from((0, 0, 0, 1, 2)),
+        alone=alone,
+    )
+    def move_slot(self, name: str, how: str, back: int, alone: bool) -> None:
+        """A slot leaves, or comes, or comes back; now and then by a command that is told again, or comes late."""
+        slot = key_slot(name.encode())
+        newest = max((move[1] for move in self.model.moves), default=0)
+        version = newest + 1 - back
+        if how == "seal":
+            self.say(c.SealSlot(slot), alone)
+        elif how == "close":
+            self.say(c.CloseSlot(slot, 1 - (self.model.home or (0, 2))[0] if back < 2 else back, version), alone)
+        else:
+            self.say(c.OpenSlot(slot, max(0, self.model.fence - 2 + 3 * back), version), alone)
 
     @rule(limits=st.sampled_from((*NARROW, LIMITS)), alone=alone)
     def set_limits(self, limits: Limits, alone: bool) -> None:

@@ -44,6 +44,7 @@ USAGE = RefusedFor(frozenset({o.Code.USAGE}))
 LIMIT = RefusedFor(frozenset({o.Code.LIMIT}))
 QUEUE_FULL = RefusedFor(frozenset({o.Code.QUEUE_FULL}))
 DENIED = RefusedFor(frozenset({o.Code.DENIED}))
+CONFLICT = RefusedFor(frozenset({o.Code.CONFLICT}))
 MOVED = RefusedFor(frozenset({o.Code.MOVED}))
 
 
@@ -165,6 +166,8 @@ class Model:
         self.leader = ("", "")
         self.home: tuple[int, int] | None = None
         """Which shard of how many, if there are several."""
+        self.moves: list[tuple[int, int, str, int, int]] = []
+        """All that ever happened to slots: slot, version, stage, where to, fence. The last of a slot counts."""
         self.policy = Policy()
         self.lapsed_max = lapsed_max
         self.now_at = 0
@@ -196,10 +199,12 @@ class Model:
             told.append(self.act(command))
         return told
 
-    def act(self, command: c.Command) -> Expected:
+    def act(self, command: c.Command) -> Expected:  # noqa: PLR0912
         match command:
-            case c.SetLimits() | c.RaiseFence() | c.Announce() | c.FoundShard():
+            case c.SetLimits() | c.RaiseFence() | c.Announce():
                 return self.set(command)
+            case c.FoundShard() | c.CloseSlot() | c.SealSlot() | c.OpenSlot():
+                return self.found(command) if isinstance(command, c.FoundShard) else self.move(command)
             case c.ChangePolicy():
                 return self.change_policy(command)
             case c.FollowPolicy():
@@ -241,15 +246,71 @@ class Model:
         self.home = told
         return o.ShardFounded(*told)
 
-    def is_elsewhere(self, names: Iterable[str]) -> bool:
-        """Whether one of the names is another shard's: each has an equal part of the slots, in order."""
-        if self.home is None:
-            return False
-        shard, shards = self.home
-        first, end = shard * 16_384 // shards, (shard + 1) * 16_384 // shards
-        return any(not first <= key_slot(name.encode()) < end for name in names)
+    def is_elsewhere(self, names: Iterable[str], stages: tuple[str, ...] = ("open",)) -> bool:
+        """Whether the slot of one of the names does not stand at one of these stages here."""
+        return self.home is not None and any(self.stage(key_slot(name.encode())) not in stages for name in names)
 
-    def set(self, command: c.SetLimits | c.RaiseFence | c.Announce | c.FoundShard) -> Expected:
+    def last_move(self, slot: int) -> tuple[int, int, str, int, int] | None:
+        return next((move for move in reversed(self.moves) if move[0] == slot), None)
+
+    def stage(self, slot: int) -> str:
+        """Each shard has an equal part of the slots, in order, but for those that have moved."""
+        move = self.last_move(slot)
+        if move is not None:
+            return move[2]
+        shard, shards = self.home or (0, 1)
+        return "open" if shard * 16_384 // shards <= slot < (shard + 1) * 16_384 // shards else "elsewhere"
+
+    def left(self, slot: int) -> int:
+        """How many names of a slot are held, delayed or kept."""
+        names = {hold.name for hold in self.held()} | {kept.name for kept in self.kept()}
+        names |= {name for name, _ in self.delays if self.is_delayed(name)}
+        return sum(key_slot(name.encode()) == slot for name in names)
+
+    def move(self, command: c.CloseSlot | c.SealSlot | c.OpenSlot) -> Expected:
+        slot, known = command.slot, self.last_move(command.slot)
+        if isinstance(command, c.SealSlot):
+            if known is None or known[2] == "open":
+                return USAGE
+            if known[2] == "closing" and not self.left(slot):
+                self.moves.append((slot, known[1], "closed", known[3], self.fence))
+            return self.told_of_slot(slot)
+        if self.home is None:
+            return USAGE
+        is_open = isinstance(command, c.OpenSlot)
+        to = self.home[0] if isinstance(command, c.OpenSlot) else command.to
+        if not is_open and (to == self.home[0] or not 0 <= to < self.home[1]):
+            return USAGE
+        if known is not None and (known[1], known[2] == "open", known[3]) == (command.version, is_open, to):
+            return self.told_of_slot(slot)
+        if command.version <= (known[1] if known is not None else 0):
+            return CONFLICT
+        if is_open == (self.stage(slot) == "open"):
+            return CONFLICT if is_open else MOVED
+        if isinstance(command, c.OpenSlot):
+            self.fence = max(self.fence, command.fence)
+            self.moves.append((slot, command.version, "open", to, self.fence))
+        else:
+            self.moves.append((slot, command.version, "closing", to, 0))
+            self.send_on(slot, to)
+        return self.told_of_slot(slot)
+
+    def send_on(self, slot: int, to: int) -> None:
+        detail = f"{slot} is a slot of shard {to}, and this is shard {self.home[0] if self.home else 0}"
+        for waiter in self.waiting():
+            if any(key_slot(name.encode()) == slot for name in waiter.ask.names):
+                self.end_wait(waiter, o.Refused(o.Code.MOVED, detail))
+        self.hand_on()
+
+    def told_of_slot(self, slot: int) -> Expected:
+        move = self.last_move(slot)
+        assert move is not None
+        _, _, stage, to, fence = move
+        if stage == "open":
+            return o.SlotOpened(slot, fence)
+        return o.SlotClosed(slot, to, fence) if stage == "closed" else o.SlotClosing(slot, to, self.left(slot))
+
+    def set(self, command: c.SetLimits | c.RaiseFence | c.Announce) -> Expected:
         match command:
             case c.SetLimits():
                 self.limits = command.limits
@@ -257,8 +318,6 @@ class Model:
             case c.Announce():
                 self.leader = (command.node, command.address)
                 return o.Announced()
-            case c.FoundShard():
-                return self.found(command)
         if not 0 <= command.at_least < 2**53:
             return USAGE
         self.fence = max(self.fence, command.at_least)
@@ -695,7 +754,7 @@ class Model:
             return DENIED
         if len(command.by.encode()) > self.limits.meta_bytes_max:
             return LIMIT
-        if self.is_elsewhere((command.name,)):
+        if self.is_elsewhere((command.name,), ("open", "closing")):
             return MOVED
         self.fence += 1
         fence = self.fence

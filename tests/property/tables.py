@@ -11,11 +11,11 @@ from typing import Any
 from fencehold.core import commands as c
 from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_ms, unix_ms_now
 from fencehold.core.deadlines import Deadlines, Key
-from fencehold.core.state import Anchor, Crowd, Hold, Home, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Crowd, Hold, Home, Kept, Session, SlotMove, Stage, State, Waiter
 from fencehold.core.views import names_in_use
 from tests.property import model as m
 
-_BESIDE = {"notices", "outcomes", "repeated", "ticking", "saving", "position"}
+_BESIDE = {"draining", "notices", "outcomes", "repeated", "ticking", "saving", "position"}
 """What the last entry led to, where it stood, and a snapshot under way: no tables."""
 _RULES = {"policy", "rulebook", "usage"}
 
@@ -105,6 +105,10 @@ def _tables(model: m.Model) -> dict[str, object]:
         "session_last": len(model.sessions),
         "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
         "home": _home(model),
+        "slots": {
+            move[0]: SlotMove(move[0], move[1], Stage(move[2]), *move[3:])
+            for move in filter(None, map(model.last_move, sorted({move[0] for move in model.moves})))
+        },
         "leader": model.leader[0],
         "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},

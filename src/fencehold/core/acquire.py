@@ -40,7 +40,7 @@ KEPT_MAX = 100_000
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     """Grant, queue or refuse a new request."""
     if state.home is not None:
-        elsewhere = refuse_elsewhere(state.home, ask.names)
+        elsewhere = refuse_elsewhere(state, state.home, ask.names)
         if elsewhere is not None:
             return elsewhere
     # First of all: what else is wrong with it may say something about the names.

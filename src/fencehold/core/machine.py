@@ -19,11 +19,13 @@
     however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
     had it is no exception: its run was done.
 13. *Nothing is granted that the policy at that position forbids* (G13). Where there is none, all is allowed.
-14. *A name is granted by its shard alone*. Where there are several, each machine knows its own slots.
+14. *A name is granted by its shard alone*. Where there are several, each machine knows its own slots. One that
+    moves is closed, drained, and opened above every fence its names ever had: no two machines grant it, and no
+    fence of it goes back.
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
-`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `shards` (14), `quotas`, `deadlock`,
-`state` (the tables, 5), `snapshot`.
+`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `shards`, `slot_moves` (14), `quotas`,
+`deadlock`, `state` (the tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -41,16 +43,19 @@ from fencehold.core.commands import (
     Cancel,
     ChangePolicy,
     CloseSession,
+    CloseSlot,
     Entry,
     Extend,
     FollowPolicy,
     FoundShard,
     OpenSession,
     OpenSessionAs,
+    OpenSlot,
     RaiseFence,
     Refuse,
     Release,
     Renew,
+    SealSlot,
     SetLimits,
     Settle,
     Suspend,
@@ -65,6 +70,7 @@ from fencehold.core.release import break_holds, extend, release
 from fencehold.core.requests import once, settle
 from fencehold.core.sessions import close_session, open_session, pass_time, renew, suspend
 from fencehold.core.shards import found_shard
+from fencehold.core.slot_moves import close_slot, open_slot, seal_slot
 from fencehold.core.snapshot import Snapshot, read, state_hash
 from fencehold.core.state import State
 
@@ -105,6 +111,9 @@ _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     RaiseFence: raise_fence,
     Announce: _announce,
     FoundShard: found_shard,
+    CloseSlot: close_slot,
+    SealSlot: seal_slot,
+    OpenSlot: open_slot,
 }
 
 

@@ -194,6 +194,29 @@ class ShardFounded(Struct, frozen=True, gc=False, array_like=True, tag="shardfou
     shards: int
 
 
+class SlotClosing(Struct, frozen=True, gc=False, array_like=True, tag="slotclosing"):
+    """No name of the slot is granted here any more; so many are still held or kept."""
+
+    slot: int
+    to: int
+    names: int
+
+
+class SlotClosed(Struct, frozen=True, gc=False, array_like=True, tag="slotclosed"):
+    """Nothing of the slot is left here, and no fence of its names was ever above this one."""
+
+    slot: int
+    to: int
+    fence: int
+
+
+class SlotOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotopened"):
+    """The names of the slot are granted here, each with a fence above this one."""
+
+    slot: int
+    fence: int
+
+
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
     """The command is not to be had as it stands. Nothing changed."""
 
@@ -219,6 +242,9 @@ Outcome: TypeAlias = (
     | FenceRaised
     | Announced
     | ShardFounded
+    | SlotClosing
+    | SlotClosed
+    | SlotOpened
 )
 
 

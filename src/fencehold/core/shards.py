@@ -6,13 +6,14 @@
 2. It grants names whose slots it serves, and no others. Who asks for another is told its slot and its shard, and
    nothing has happened.
 3. What is held is released, extended and ended where it was granted, whatever the slot.
+4. A slot can move (`slot_moves`); as long as none has, nothing is looked up.
 """
 
 from collections.abc import Iterable
 
 from fencehold.core.commands import FoundShard
 from fencehold.core.outcomes import Code, Refused, ShardFounded
-from fencehold.core.state import Home, State
+from fencehold.core.state import Home, Stage, State
 from fencehold.placement.map import SHARDS_MAX, even_map
 from fencehold.placement.slots import slot_of
 
@@ -36,11 +37,31 @@ def settle_home(state: State, shard: int, shards: int) -> None:
     state.home = Home(shard, shards, slots.first, slots.last)
 
 
-def refuse_elsewhere(home: Home, names: Iterable[str]) -> Refused | None:
+def refuse_elsewhere(state: State, home: Home, names: Iterable[str]) -> Refused | None:
     """Why names are not granted here, if one of them is at home in another shard."""
     for name in names:
         slot = slot_of(name)
-        if not home.first <= slot <= home.last:
-            shard = even_map(home.shards).shard_of(slot)
-            return Refused(Code.MOVED, f"{slot} is a slot of shard {shard}, and this is shard {home.shard}")
+        if not grants(state, home, slot):
+            return moved(state, home, slot)
     return None
+
+
+def refuse_unknown(state: State, home: Home, name: str) -> Refused | None:
+    """Why nothing is known of a name here, if so. Of one whose slot is closing, something may be held."""
+    slot = slot_of(name)
+    move = state.slots.get(slot)
+    is_known = move.stage is not Stage.CLOSED if move is not None else home.first <= slot <= home.last
+    return None if is_known else moved(state, home, slot)
+
+
+def grants(state: State, home: Home, slot: int) -> bool:
+    """Whether names of a slot are granted here."""
+    move = state.slots.get(slot) if state.slots else None
+    return move.stage is Stage.OPEN if move is not None else home.first <= slot <= home.last
+
+
+def moved(state: State, home: Home, slot: int) -> Refused:
+    """Where the names of a slot are, as far as is known here."""
+    move = state.slots.get(slot)
+    shard = move.to if move is not None else even_map(home.shards).shard_of(slot)
+    return Refused(Code.MOVED, f"{slot} is a slot of shard {shard}, and this is shard {home.shard}")

@@ -12,8 +12,8 @@ written only where there are any: all else has the bytes of version 1, and can b
 Version 3 has those slices in any case, the policy at the end of the head, and with sessions whose they are. It is
 written only where there is a policy, or a session is somebody's: what knows of neither must not read past them.
 
-Version 4 has all that version 3 has, and at the end of the head which shard of how many it is. It is written only
-where there are several.
+Version 4 has all that version 3 has, and at the end of the head which shard of how many it is, and the slots that
+have moved. It is written only where there are several.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from fencehold.core.quotas import counted
 from fencehold.core.rulebook import Rulebook
 from fencehold.core.shards import settle_home
 from fencehold.core.snapshot_slices import OwnedImage, SavedSession, Saving
-from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, SlotMove, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
 VERSION = 4
@@ -70,6 +70,7 @@ class _ShardedHead(_RuledHead, array_like=True):
     """What is written where there are several shards."""
 
     home: tuple[int, int] | None = None
+    slots: list[SlotMove] = []
 
 
 _ReadSession = tuple[OwnedImage, int, list[Hold]]
@@ -165,7 +166,8 @@ def _head(state: State, saving: Saving) -> bytes:
     )
     if state.home is not None:
         home = state.home.shard, state.home.shards
-        return _encode(_ShardedHead(*fields, state.anchors, state.policy, home))
+        slots = [state.slots[slot] for slot in sorted(state.slots)]
+        return _encode(_ShardedHead(*fields, state.anchors, state.policy, home, slots))
     if saving.has_principals:
         return _encode(_RuledHead(*fields, state.anchors, state.policy))
     return _encode(_AnchoredHead(*fields, state.anchors) if state.anchors else _Head(*fields))
@@ -217,6 +219,7 @@ def _rebuild(head: _ShardedHead, saved: list[list[_ReadSession]], kept: list[lis
     state.anchors = head.anchors
     if head.home is not None:
         settle_home(state, *head.home)
+        state.slots = {move.slot: move for move in head.slots}
     for name, until_at in head.delays:
         state.delays[name] = until_at
         state.delays_due.add(until_at, name)

@@ -11,6 +11,7 @@ in slices while the machine goes on: whoever is about to change what a session h
 from __future__ import annotations
 
 from collections import OrderedDict
+from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -115,6 +116,29 @@ class Home(Struct, frozen=True, gc=False, array_like=True):
     last: int
 
 
+class Stage(Enum):
+    """Where a slot stands that has moved, or is about to."""
+
+    CLOSING = "closing"
+    """It grants nothing any more, and something of it is held or kept."""
+    CLOSED = "closed"
+    """Nothing of it is left here."""
+    OPEN = "open"
+
+
+class SlotMove(Struct, frozen=True, gc=False, array_like=True):
+    """What became of a slot that does not stand as the service was made with."""
+
+    slot: int
+    version: int
+    """Of the map by which it last moved here or away."""
+    stage: Stage
+    to: int
+    """Where it goes, or went; this shard itself, if it is open here."""
+    fence: int
+    """Closed: the greatest fence that any of its names may have had here. Open: what all are above."""
+
+
 class Session(Struct, gc=False):
     """A client's life with the service, and all that hangs on it."""
 
@@ -185,6 +209,7 @@ class State:
         "crowds",
         "delays",
         "delays_due",
+        "draining",
         "fence",
         "held",
         "holds_due",
@@ -208,6 +233,7 @@ class State:
         "sessions",
         "sessions_due",
         "sessions_until",
+        "slots",
         "ticket",
         "ticking",
         "usage",
@@ -230,6 +256,10 @@ class State:
         """Where the node that announced itself last can be reached."""
         self.home: Home | None = None
         """Which shard it is; None: the only one, and every name is its own."""
+        self.slots: dict[int, SlotMove] = {}
+        """Slots that have moved, or are about to. Empty, they stand as the service was made with."""
+        self.draining: dict[int, set[str]] = {}
+        """Names that closing slots had when last looked at: they only get fewer. Worked out, not saved."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""
