@@ -119,7 +119,7 @@ class Server:
             first = journal or _journal_of(config, 0)
             journals = (first, *(_journal_of(config, shard) for shard in range(1, config.shards)))
         declared = journals[0].declared
-        # Not by its name alone: a journal with one owner has no other node, and is not mended by trying again.
+        # Not by its name alone: a journal with one owner has no other node, and trying again does not help.
         self.is_clustered = declared.shared and (declared.durable or bool(config.node))
         clock = clock or MonotonicClock()
         make = partial(_host_of, config, clock, calendar)
@@ -250,7 +250,7 @@ class Server:
         return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 
     async def serve(self) -> None:
-        """Wait until it ends: after `stop`, or by an error that trying again cannot mend."""
+        """Wait until it ends: after `stop`, or by an error that trying again cannot fix."""
         if self._running is not None:
             await asyncio.shield(self._running)
 

@@ -104,7 +104,7 @@ class Queued(Struct, frozen=True, gc=False, array_like=True, tag="queued"):
 
 
 class Busy(Struct, frozen=True, gc=False, array_like=True, tag="busy"):
-    """A try found the first of its names that was not to be had."""
+    """A try: the first of its names that was not available."""
 
     name: str
 
@@ -218,7 +218,7 @@ class SlotOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotopened
 
 
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
-    """The command is not to be had as it stands. Nothing changed."""
+    """The command is refused as it stands. Nothing changed."""
 
     code: Code
     detail: str

@@ -6,8 +6,8 @@
 2. While it does not lead it refuses at once: certainly nothing happened, and who leads if that is known. Only what
    is asked for as stale is answered from what it has followed.
 3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
-4. What cannot be mended by trying again (damage, an fsync that failed, our own bug) ends it with that error.
-5. It routes notices to whoever is attached to the session they concern, and wakes those who look on.
+4. What trying again cannot fix (damage, an fsync that failed, our own bug) ends it with that error.
+5. It routes notices to the connection attached to the session they concern, and wakes those who look on.
 6. While it leads it watches the room that its journal has, and holds back new work before that is full (`room`).
 """
 
@@ -251,7 +251,7 @@ class Node:
         if standing is not None and leader.address not in ("", self.member.address):
             if standing.vouches:
                 return NotLeader(f"this node stands by; ask {leader.address}", leader=leader.address)
-            # Whoever was sent there would wait in vain, as this node does.
+            # A client that was sent there would wait in vain, as this node does.
             return Unavailable(f"the leader, {leader.name}, was not heard of for a while")
         return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
 
@@ -272,7 +272,7 @@ class Node:
     async def run(self) -> None:
         """Serve, or stand by, until stopped.
 
-        Raises: what cannot be mended by trying again.
+        Raises: what trying again cannot fix.
         """
         failures = 0
         while not self._stopping:

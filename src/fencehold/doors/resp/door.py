@@ -393,7 +393,7 @@ class Door:
         return connection.name or name_in(said) or _PLAIN
 
     def meta_of(self, connection: Connection) -> str:
-        """What is shown of a plain client to whoever asks who holds a name."""
+        """What is shown of a plain client to clients that ask who holds a name."""
         return json.dumps({"client": connection.name or _PLAIN, "peer": connection.peer})
 
     async def _sweep(self) -> None:
