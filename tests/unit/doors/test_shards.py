@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from redis.cluster import ClusterNode, RedisCluster
 
+from fencehold import aio
 from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
 from fencehold.server import Config, Server
@@ -105,7 +107,7 @@ async def test_both_tiers_have_all_shards() -> None:
 async def test_what_is_about_no_name_needs_a_shard() -> None:
     """Nobody is told of one shard's names when they asked for all."""
     async with Server(Config(port=0, shards=SHARDS)) as server, connected(server) as client:
-        for words in (("LOCK.LIST",), ("LOCK.WATCH", ""), ("SESSION.LIST",), ("NODE.BACKUP",)):
+        for words in (("LOCK.CANCEL", 1), ("LOCK.WATCH", ""), ("NODE.BACKUP",)):
             failure = await client.failure(*words)
             assert failure.code == "USAGE"
             assert "SHARD" in failure.detail
@@ -114,6 +116,44 @@ async def test_what_is_about_no_name_needs_a_shard() -> None:
     async with Server(Config(port=0)) as server, connected(server, "SHARD", 0) as client:
         assert await client.refusal("HELLO", 3, "SHARD", 1) == "USAGE"
         assert (await client.call("SHARD.MAP"))["shards"] == 1
+
+
+@pytest.mark.parametrize("led_here", [True, False])
+async def test_lists_go_from_shard_to_shard(led_here: bool) -> None:
+    """By any node every name and every session is told once, whoever leads its shard."""
+    async with sharded(SHARDS, "a") as cluster:
+        await until(lambda: cluster.led() == {"a": SHARDS})
+        server = cluster.servers["a"] if led_here else await cluster.start("b")
+        names = sorted(f"name:{number}" for number in range(40))
+        async with aio.connect(f"fencehold://127.0.0.1:{cluster.servers['a'].port}") as holder:
+            holds = [await holder.lock(name).acquire() for name in names]
+            positions = [host.node.position for host in cluster.servers["a"].hosts]
+            await until(
+                lambda: all(
+                    host.node.position >= position for host, position in zip(server.hosts, positions, strict=True)
+                )
+            )
+            async with connected(server) as client:
+                found, sessions, cursor, pages = [], 0, "", 0
+                while True:
+                    cursor, page = await client.call("LOCK.LIST", "PREFIX", "name:", "CURSOR", cursor, "COUNT", 7)
+                    found += [each["name"] for each in page]
+                    pages += 1
+                    if not cursor:
+                        break
+                number = 0
+                while True:
+                    number, page = await client.call("SESSION.LIST", "COUNT", 1, "CURSOR", number)
+                    sessions += len(page)
+                    if not number:
+                        break
+                assert await client.refusal("LOCK.LIST", "CURSOR", "99/x") == "USAGE"
+                assert await client.refusal("LOCK.LIST", "CURSOR", "x") == "USAGE"
+            assert sorted(found) == names
+            assert pages > SHARDS
+            assert sessions == SHARDS
+            for hold in holds:
+                await hold.release()
 
 
 async def test_a_client_of_a_redis_cluster_is_sent_to_the_shard_of_a_name() -> None:

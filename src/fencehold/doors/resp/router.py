@@ -5,7 +5,10 @@
 2. In each shard that it uses, such a connection has a *branch*: a session of its own there, implicit like that of
    any plain client, which ends with the connection. Replies come in the order of the commands all the same.
 3. A name that is led elsewhere is answered `MOVED slot address`, and nothing has happened.
-4. What is about no name is about one shard, and refused until one is chosen. To open a session chooses the first.
+4. Lists go from shard to shard: the cursor says in which one to go on. Shards that are led elsewhere are listed as
+   this node has followed them, a moment ago.
+5. What else is about no name is about one shard, and refused until one is chosen. To open a session chooses the
+   first.
 """
 
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from functools import partial
 
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong
+from fencehold.doors.resp.arguments import Wrong, number
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.named_commands import ONE, SEVERAL, names_in
 from fencehold.doors.resp.shard_commands import choose_shard
@@ -24,11 +27,14 @@ from fencehold.placement.slots import slots_of
 
 _RETRY_AFTER_S = 0.25
 _OPENING = (b"SESSION.OPEN", b"SESSION.RESUME")
+_SESSIONS = b"SESSION.LIST"
+_LISTS = (b"LOCK.LIST", _SESSIONS)
+_CURSOR, _STALE = b"CURSOR", b"STALE"
+_SHARD_BITS = 44
+"""A cursor of sessions is a number: above these bits it is that of the shard, below them that of a session."""
 _OF_ONE_SHARD = (
-    b"SESSION.LIST",
     b"LOCK.CANCEL",
     b"LOCK.SETTLE",
-    b"LOCK.LIST",
     b"LOCK.WATCH",
     b"LOCK.UNWATCH",
     b"NODE.FOLLOW",
@@ -76,6 +82,7 @@ def routed(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
     """The same commands, for a connection that has chosen no shard."""
     own: dict[bytes, Callable[[Handler], Handler]] = {
         **dict.fromkeys((*ONE, *SEVERAL), lambda handler: partial(_by_name, handler)),
+        **dict.fromkeys(_LISTS, lambda handler: partial(_list, handler)),
         **dict.fromkeys(_OPENING, lambda handler: partial(_choose_first, handler)),
         **dict.fromkeys(_OF_ONE_SHARD, lambda _: _refuse),
     }
@@ -98,6 +105,61 @@ def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot:
         refuse(slot, Overloaded("this connection asks for more than it gets", retry_after_s=_RETRY_AFTER_S), 0)
     else:
         handler(branch, words, slot)
+
+
+class _ListSlot(Slot, eq=False, kw_only=True):
+    """The place of a list's reply: its cursor is made one over all shards."""
+
+    main: Slot
+    shard: int
+    shards: int
+    is_number: bool
+
+    def fill(self, data: bytes) -> None:
+        self.main.fill(data)
+
+    def reply(self, value: object) -> None:
+        if not isinstance(value, list):
+            self.main.reply(value)
+            return
+        cursor, items = value
+        shard = self.shard if cursor else self.shard + 1
+        if not cursor and shard == self.shards:
+            self.main.reply(value)
+        elif self.is_number:
+            self.main.reply([shard << _SHARD_BITS | cursor, items])
+        else:
+            self.main.reply([f"{shard}/{cursor}", items])
+
+
+def _list(handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
+    shards = _shards(connection)
+    is_number = words[0].upper() == _SESSIONS
+    place = next((index for index, word in enumerate(words[:-1]) if index and word.upper() == _CURSOR), None)
+    shard, inner = (0, b"") if place is None else _read_cursor(words[place + 1], is_number)
+    if shard >= len(shards.hosts):
+        raise Wrong(f"there is no shard {shard}: a cursor is one that was told")
+    asked = list(words)
+    if place is not None:
+        asked[place + 1] = inner or (b"0" if is_number else b"")
+    branch = _branch_of(connection, shards, shard)
+    if not branch.node.leads and _STALE not in map(bytes.upper, asked[1:]):
+        asked.append(_STALE)
+    handler(
+        branch, asked, _ListSlot(connection, main=slot, shard=shard, shards=len(shards.hosts), is_number=is_number)
+    )
+
+
+def _read_cursor(word: bytes, is_number: bool) -> tuple[int, bytes]:
+    if is_number:
+        told = number(word, "the cursor")
+        return told >> _SHARD_BITS, b"%d" % (told & (1 << _SHARD_BITS) - 1)
+    if not word:
+        return 0, b""
+    shard, separator, inner = word.partition(b"/")
+    if not separator or not shard.isdigit():
+        raise Wrong("a cursor is one that was told, or empty")
+    return int(shard), inner
 
 
 def _send_on(node: Node, slot: Slot, number: int) -> None:
