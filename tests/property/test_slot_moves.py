@@ -1,6 +1,6 @@
 """Slots that move between machines, by commands that are repeated, late and out of order.
 
-Nothing is granted twice, and no fence goes back. A run is a seed; `LONG=1` runs more of them. Bugs that are planted
+Nothing is granted twice, and no fence goes back. A run is a seed; `LONG=1` runs more. Bugs that are planted
 on purpose are found.
 """
 
