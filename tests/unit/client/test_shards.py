@@ -79,6 +79,23 @@ async def test_a_shard_that_is_away_is_nobody_elses_concern() -> None:
             await until(lambda node=node: node.leads)  # type: ignore[misc]
 
 
+async def test_one_shard_that_is_away_opens_no_circuit() -> None:
+    """A client with several sources has circuit breakers; that of a service is not opened by one of its shards."""
+    async with sharded(SHARDS, "a") as cluster:
+        await until(lambda: cluster.led() == {"a": SHARDS})
+        node, faults = cluster.servers["a"].hosts[home("a")].node, cluster.faults[home("a")]
+        sources = {"correctness": cluster.url, "efficiency": "memory://"}
+        async with aio.connect(**sources, connect_timeout=0.3) as client:
+            async with client.lock("b", timeout=30):
+                faults.is_away = True
+                await until(lambda: not node.leads)
+                for _ in range(6):
+                    with pytest.raises(Unavailable, match="cannot reach"):
+                        await client.lock("a", timeout=0.3).acquire()
+            async with client.lock("c", timeout=30):
+                pass
+
+
 async def test_several_names_are_of_one_shard() -> None:
     """Others are refused before anything is asked, with the hint that helps."""
     async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:

@@ -53,20 +53,23 @@ def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """NODE.LIST: what this node knows of itself and, if it leads, of those who follow it."""
     exactly(words, 0)
     node = connection.place
-    slot.reply(
-        {
-            "node": node.member.name,
-            "address": node.member.address,
-            "role": node.role,
-            "engine": node.journal.declared.engine,
-            "epoch": node.epoch,
-            "position": node.position,
-            "leader": node.leader.name,
-            "leader_address": node.leader.address,
-            "note": node.notes[0] if node.notes else "",
-            "standbys": [_standby(connection, standby) for standby in node.standbys.all()],
-        }
-    )
+    told: dict[str, object] = {
+        "node": node.member.name,
+        "address": node.member.address,
+        "role": node.role,
+        "engine": node.journal.declared.engine,
+        "epoch": node.epoch,
+        "position": node.position,
+        "leader": node.leader.name,
+        "leader_address": node.leader.address,
+        "note": node.notes[0] if node.notes else "",
+        "standbys": [_standby(connection, standby) for standby in node.standbys.all()],
+    }
+    shards = connection.door.shards
+    if shards is not None:
+        # The rest is of one shard: of the first, unless another was chosen.
+        told |= {"shards": len(shards.hosts), "shards_led": shards.led}
+    slot.reply(told)
 
 
 def health(connection: Connection, words: list[bytes], slot: Slot) -> None:
