@@ -20,6 +20,7 @@ MODULES = (
     "bench.guarding",
     "bench.abuse",
     "bench.tls",
+    "bench.sinks",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("inspection", "status", EYES),
     "ping": ("inspection", "ping", EYES),
     "watch": ("watch", "watch", EYES),
+    "sink": ("sink", "SINK", EYES),
     "top": ("top", "top", EYES),
     "break": ("force_release", "break_", EYES),
     "policy": ("policy", "POLICY", RIGHTS),
@@ -51,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
 GROUPS = {
+    "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
     "door": "Listen for other protocols, and carry what is asked to a server.",
     "shards": "Show over which shards the names are spread, and who leads them.",
     "journal": "Export a journal, move it to another engine, look into one.",

@@ -18,6 +18,7 @@ from fencehold.cli.credentials import from_environment, password_of
 from fencehold.cli.listeners import KINDS, check_installed, check_upstream
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
+from fencehold.cli.sink_processes import SinkSettings, shown_sinks, sinks_of
 from fencehold.drivers.address import endpoint, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
@@ -53,6 +54,8 @@ class Configuration(NamedTuple):
     """Which listeners are started beside it, and on which ports."""
     said: dict[str, Said]
     """Every setting, secrets masked."""
+    sinks: SinkSettings = SinkSettings()
+    """Where events go, by processes beside it."""
 
 
 def configured(given: Mapping[str, Said], file: File) -> Configuration:
@@ -88,7 +91,10 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
     check_installed(listeners)
     if listeners:
         check_upstream(config)
-    return Configuration(config, said["port_file"].value, said["json"].value, listeners, said)
+    sinks = sinks_of(file.sinks)
+    if sinks.sinks:
+        check_upstream(config, "sinks", "fencehold sink run")
+    return Configuration(config, said["port_file"].value, said["json"].value, listeners, said, sinks)
 
 
 def effective(known: Configuration) -> dict[str, Any]:
@@ -97,7 +103,8 @@ def effective(known: Configuration) -> dict[str, Any]:
         table: {key: getattr(getattr(known.server, _FIELDS[table]), key) for key in bounds_of(table)}
         for table in TABLES
     }
-    return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables}
+    sinks = {"sinks": shown_sinks(known.sinks)} if known.sinks.sinks else {}
+    return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables, **sinks}
 
 
 def show(known: Configuration) -> None:
@@ -114,6 +121,7 @@ def show(known: Configuration) -> None:
             (f"{table}.{key}", value, "default" if value == defaults[key] else "file")
             for key, value in values[table].items()
         ]
+    rows += [(f"sinks.{name}", url, "file") for name, url in shown_sinks(known.sinks).items()]
     say_rows(("SETTING", "VALUE ", "SAID BY"), rows, empty="")
 
 

@@ -277,6 +277,7 @@ def _serve(known: Configuration) -> None:
         as_json=known.as_json,
         on_port=lambda chosen: tell_port(known.port_file, chosen),
         listeners=known.listeners,
+        sinks=known.sinks,
     )
     try:
         serving.run()

@@ -149,6 +149,8 @@ class File(NamedTuple):
 
     settings: Mapping[str, Any] = MappingProxyType({})
     tables: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    sinks: Mapping[str, Any] = MappingProxyType({})
+    """The table of sinks, see `sink_processes`."""
 
 
 def read(path: Path) -> File:
@@ -182,11 +184,14 @@ def _read(known: dict[str, Any]) -> File:
     tables = {name: known.pop(name) for name in TABLES if name in known}
     # The same file may configure clients, too, see `client.config`.
     known.pop("client", None)
+    sinks = known.pop("sinks", {})
+    if not isinstance(sinks, dict):
+        raise Wrong("sinks is a table: write [sinks], and below it a name and a URL for each")
     for key in known:
         if key not in SETTINGS:
-            raise Wrong(_unknown(key, [*SETTINGS, *TABLES]))
+            raise Wrong(_unknown(key, [*SETTINGS, *TABLES, "sinks"]))
     settings = {key: _checked(key, SETTINGS[key].read, value) for key, value in known.items()}
-    return File(settings, {name: _table(name, fields) for name, fields in tables.items()})
+    return File(settings, {name: _table(name, fields) for name, fields in tables.items()}, sinks)
 
 
 def _table(table: str, said: Any) -> dict[str, Any]:

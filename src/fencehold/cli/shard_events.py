@@ -19,18 +19,18 @@ Follow = Callable[[int | None], Iterator[dict[str, Any]]]
 """Makes the events of one shard, or of the only one."""
 
 
-def followed(url: str, since: int | None, tier: str, follow: Follow) -> Iterator[dict[str, Any]]:
-    """The events of all shards.
+def followed(url: str, has_begin: bool, tier: str, follow: Follow) -> Iterator[dict[str, Any]]:
+    """The events of all shards. `has_begin`: they are to begin at a place, not now.
 
     Raises:
-        UsageError: they are to begin at a position, and there are several shards.
+        UsageError: they are to begin at a place, and there are several shards.
     """
     with contextlib.closing(connect(url, tier=tier)) as wire:
         placed = map_of(wire)
     if placed is None:
         return follow(None)
-    if since is not None:
-        raise UsageError("--from is a position of one shard, and this service has several: leave it out")
+    if has_begin:
+        raise UsageError("--after is a position of one shard, and this service has several: leave it out")
     return _merged(placed.shards, follow)
 
 

@@ -159,6 +159,9 @@ async def test_a_watch_is_of_all_shards() -> None:
                 async with client.lock(name):
                     pass
             seen = [await anext(watch) for _ in range(2 * len(NAMES))]
+            assert all(event.shard == home(event.names[0]) for event in seen)
+        with pytest.raises(UsageError, match="one shard"):
+            await client.watch(after=(1, 0)).__aenter__()
         assert sorted((event.names[0], event.kind) for event in seen) == sorted(
             (name, kind) for name in NAMES for kind in ("acquired", "released")
         )
