@@ -84,7 +84,7 @@ def test_shards_are_led_by_the_nodes_that_are_there(tmp_path: Path) -> None:
         etcd.stop()
 
 
-def _led(url: str) -> list[str | None]:
+def _led(url: str) -> list[str]:
     said = ended(start("shards", "show", "--json", FENCEHOLD_URL=url))
     shards = json.loads(said.out)["shards"] if said.code == 0 else []
-    return [each["leader"] if each["epoch"] is not None else None for each in shards]
+    return [str(each["leader"]) if each["epoch"] is not None else "-" for each in shards]

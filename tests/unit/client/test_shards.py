@@ -84,8 +84,7 @@ async def test_one_shard_that_is_away_opens_no_circuit() -> None:
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
         node, faults = cluster.servers["a"].hosts[home("a")].node, cluster.faults[home("a")]
-        sources = {"correctness": cluster.url, "efficiency": "memory://"}
-        async with aio.connect(**sources, connect_timeout=0.3) as client:
+        async with aio.connect(correctness=cluster.url, efficiency="memory://", connect_timeout=0.3) as client:
             async with client.lock("b", timeout=30):
                 faults.is_away = True
                 await until(lambda: not node.leads)

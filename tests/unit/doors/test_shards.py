@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from redis.cluster import ClusterNode, RedisCluster
+from redis.cluster import RedisCluster
 
 from fencehold import aio
 from fencehold.placement.map import even_map
@@ -180,7 +180,7 @@ async def test_a_client_of_a_redis_cluster_is_sent_to_the_shard_of_a_name() -> N
 
 
 def _locked_by_redis_cluster(port: int) -> dict[str, int]:
-    client = RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", port)], protocol=3)
+    client = RedisCluster("127.0.0.1", port, protocol=3)
     try:
         call: Callable[..., Any] = client.execute_command
         granted = {name: call("LOCK.ACQUIRE", name) for name in NAMES}

@@ -78,8 +78,8 @@ async def test_a_node_that_follows_a_journal_of_another_number_ends() -> None:
 
 async def test_all_shards_follow_the_policy_of_the_first() -> None:
     """What is changed in one entry of the first shard holds in the others soon after, and in a later leader's."""
-    users = {"root": User(("all",)), "ann": User(("some",))}
-    roles = {
+    users: dict[str, User | None] = {"root": User(("all",)), "ann": User(("some",))}
+    roles: dict[str, Role | None] = {
         "all": Role((Rule((Verb.ADMIN, Verb.ACQUIRE), prefix=""),)),
         "some": Role((Rule((Verb.ACQUIRE,), prefix="a"),)),
     }
