@@ -168,11 +168,6 @@ class Node:
         return Member(state.leader, state.leader_address)
 
     @property
-    def vouches(self) -> bool:
-        """Whether it follows a leader that was heard of lately."""
-        return self._standing is not None and self._standing.vouches
-
-    @property
     def append_times_s(self) -> list[float]:
         """How long the last appends took; none while it does not lead."""
         return [] if self._leader is None else list(self._leader.append_times_s)

@@ -24,8 +24,8 @@ from fencehold.placement.spread import SETTLE_FACTOR, Membership, Sight, handove
 
 _LOOK_S = 0.5
 """How often it is looked whether leaders are spread."""
-_HEARD_S = 4 * BEAT_S
-"""A standby that was heard of so lately is alive."""
+_HEARD_S = 12 * BEAT_S
+"""A standby that was heard of so lately is alive. One whose connection is lost is not among them any more."""
 _LAG_MAX = 1_000
 """Entries that a node may be behind and still take over: reading more would keep everybody waiting."""
 
@@ -71,7 +71,8 @@ class Shards:
             if host.node.leads:
                 standbys = host.node.standbys.all()
                 alive.update(each.member.name for each in standbys if now - each.heard_at <= _HEARD_S)
-            elif host.node.vouches:
+            elif host.node.role == "standby":
+                # One that is gone is replaced long before a membership counts as settled.
                 alive.add(host.node.leader.name)
         leaders = tuple(self.leader_of(shard).name for shard in range(len(self.hosts)))
         return Sight(leaders, frozenset(alive))

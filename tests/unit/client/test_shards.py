@@ -1,6 +1,8 @@
 """Both clients with a service of several shards: they look as before, and go to the shard of each name."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,10 +13,12 @@ from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
-from tests.unit.node.sharded import sharded
+from tests.unit.node.sharded import ShardedCluster, sharded
 
 SHARDS = 4
 NAMES = ("a", "b", "c", "d")
+FAILURES = 4
+"""More than open a circuit."""
 
 
 def home(name: str) -> int:
@@ -59,40 +63,52 @@ async def test_a_shard_that_is_away_is_nobody_elses_concern() -> None:
     """Its own names are `Unavailable`; the others are locked as before, by who is connected and who comes then."""
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
-        for away in ("a", next(name for name in NAMES if home(name) == 0)):
-            node, faults = cluster.servers["a"].hosts[home(away)].node, cluster.faults[home(away)]
-            async with aio.connect(cluster.url, connect_timeout=1) as client:
-                for name in NAMES:
-                    async with client.lock(name):
-                        pass
-                faults.is_away = True
-                await until(lambda node=node: not node.leads)  # type: ignore[misc]
-                async with aio.connect(cluster.url, connect_timeout=1) as newcomer:
-                    for each in (client, newcomer):
-                        with pytest.raises(Unavailable):
-                            await each.lock(away, timeout=1).acquire()
-                        for name in NAMES:
-                            if name != away:
-                                async with each.lock(name, timeout=30):
-                                    pass
-            faults.is_away = False
-            await until(lambda node=node: node.leads)  # type: ignore[misc]
+        first = next(name for name in NAMES if home(name) == 0)
+        async with aio.connect(cluster.url, connect_timeout=2) as client:
+            for name in NAMES:
+                async with client.lock(name):
+                    pass
+            async with away(cluster, "a"):
+                await _only(client, "a")
+        async with away(cluster, first), aio.connect(cluster.url, connect_timeout=2) as newcomer:
+            await _only(newcomer, first)
+
+
+@asynccontextmanager
+async def away(cluster: ShardedCluster, name: str) -> AsyncIterator[None]:
+    """The journal of the shard of a name is out of reach."""
+    node, faults = cluster.servers["a"].hosts[home(name)].node, cluster.faults[home(name)]
+    faults.is_away = True
+    await until(lambda: not node.leads)
+    yield
+    faults.is_away = False
+    await until(lambda: node.leads)
+
+
+async def _only(client: aio.Client, gone: str) -> None:
+    """See that all names but one can be locked."""
+    with pytest.raises(Unavailable):
+        await client.lock(gone, timeout=1).acquire()
+    for name in NAMES:
+        if name != gone:
+            async with client.lock(name, timeout=30):
+                pass
 
 
 async def test_one_shard_that_is_away_opens_no_circuit() -> None:
     """A client with several sources has circuit breakers; that of a service is not opened by one of its shards."""
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
-        node, faults = cluster.servers["a"].hosts[home("a")].node, cluster.faults[home("a")]
-        async with aio.connect(correctness=cluster.url, efficiency="memory://", connect_timeout=0.3) as client:
-            async with client.lock("b", timeout=30):
-                faults.is_away = True
-                await until(lambda: not node.leads)
-                for _ in range(6):
+        async with aio.connect(correctness=cluster.url, efficiency="memory://", connect_timeout=1) as client:
+            for name in NAMES:
+                async with client.lock(name, timeout=30):
+                    pass
+            async with away(cluster, "a"):
+                for _ in range(FAILURES):
                     with pytest.raises(Unavailable, match="cannot reach"):
-                        await client.lock("a", timeout=0.3).acquire()
-            async with client.lock("c", timeout=30):
-                pass
+                        await client.lock("a", timeout=1).acquire()
+                async with client.lock("c", timeout=30):
+                    pass
 
 
 async def test_several_names_are_of_one_shard() -> None:

@@ -10,7 +10,7 @@ from fencehold.node.suspicion import Patience
 from fencehold.runtime.faults import Faults
 from fencehold.server import Config, Server
 
-QUICK = Patience(leader_timeout_s=0.4, confirm_s=0.1, stagger_s=0.1)
+QUICK = Patience(leader_timeout_s=0.8, confirm_s=0.2, stagger_s=0.1)
 
 
 class Away(Faults):
