@@ -20,6 +20,9 @@ MODULES = (
     "bench.guarding",
     "bench.abuse",
     "bench.tls",
+    "bench.history",
+    "bench.metrics",
+    "bench.security",
     "bench.sinks",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""

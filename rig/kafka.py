@@ -39,7 +39,7 @@ def jars(folder: Path) -> str:
 
 
 class Kafka(Lasting):
-    """One broker, which is its own controller. Whoever starts it stops it."""
+    """One broker, which is its own controller. Its starter stops it."""
 
     def __init__(self, folder: Path, class_path: str) -> None:
         self.port, self._controller = free_port(), free_port()

@@ -30,6 +30,7 @@ from fencehold.node.shards import ShardHost, Shards
 from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
+from fencehold.observe.feed import Feed, Observing
 from fencehold.placement.map import check_shards, even_map
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
@@ -74,6 +75,8 @@ class Config(NamedTuple):
     audit_log: Path | None = None
     """The directory of an audit log; None: nothing is written down."""
     audit: AuditBounds = AuditBounds()
+    observing: Observing | None = None
+    """What a process beside it counts and remembers; None: there is none."""
 
     @property
     def asks(self) -> bool:
@@ -141,6 +144,11 @@ class Server:
         for host in self.hosts:
             host.node.on_deposed = partial(self._on_deposed, host)
         self.audit: AuditLog | None = None
+        # It observes one machine of each tier: what it said of one shard would be taken for all.
+        self.observer = None if config.observing is None or self.shards is not None else Feed(config.observing)
+        self.door.observer = self.observer
+        for shard, host in enumerate(self.hosts):
+            host.volatile.on_life = partial(self._observe, shard)
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -153,6 +161,9 @@ class Server:
         try:
             self.config.checked()
             self._open_audit()
+            for shard, host in enumerate(self.hosts):
+                self._observe(shard, host.node)
+                self._observe(shard, host.volatile.node)
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
@@ -174,12 +185,16 @@ class Server:
         """Before anything is read: what the audit log misses comes from the journal."""
         if self.config.audit_log is None:
             return
-        self.audit = log = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
-        self.door.audit_with(log)
-        for shard, host in enumerate(self.hosts):
-            for node in (host.node, host.volatile.node):
-                label = f"{node.tier.name} shard {shard}" if shard else node.tier.name
-                node.replica.on_entry = partial(log.on_entry, label)
+        self.audit = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
+        self.door.audit_with(self.audit)
+
+    def _observe(self, shard: int, node: Node) -> None:
+        """Have what a machine does written down and observed, from its first entry on."""
+        if self.audit is not None:
+            label = f"{node.tier.name} shard {shard}" if shard else node.tier.name
+            node.replica.on_entry = partial(self.audit.on_entry, label)
+        if self.observer is not None:
+            self.observer.attach(node)
 
     def _peer_tls(self) -> ClientTls | None:
         return ClientTls(self.config.tls.own) if self.config.tls is not None else None
@@ -263,6 +278,8 @@ class Server:
             with contextlib.suppress(Exception):
                 await running
         await self.door.close()
+        if self.observer is not None:
+            await self.observer.close()
         if self.audit is not None:
             log, self.audit = self.audit, None
             await asyncio.to_thread(log.close)

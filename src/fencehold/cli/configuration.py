@@ -23,7 +23,9 @@ from fencehold.drivers.address import endpoint, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
-from fencehold.security.tls import ServerTls, server_context
+from fencehold.observe.feed import Observing
+from fencehold.observe.templates import Templates
+from fencehold.security.tls import Certificates, ServerTls
 from fencehold.security.tokens import Tokens
 from fencehold.server import Config
 
@@ -31,6 +33,8 @@ SOURCES = ("option", "environment", "file", "default")
 """From the highest precedence to the lowest."""
 _FIELDS = {"limits": "limits", "leader": "leader", "listener": "door", "audit": "audit"}
 """The field of `Config` that each table of the file fills."""
+HISTORY_FILE = "history.sqlite"
+NO_HISTORY = "off"
 _NOT_CHOSEN = {"data": None, "memory": False, "engine": ""}
 _SHARED_ONLY = ("node", "advertise", "leader_timeout")
 _NAME_BYTES_MAX, _ADDRESS_BYTES_MAX = 128, 256
@@ -80,7 +84,12 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         tokens=_tokens(said["tokens"].value),
         audit_log=said["audit_log"].value and said["audit_log"].value.expanduser(),
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
-        **{_FIELDS[table]: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
+        **{
+            _FIELDS[table]: kind(**file.tables.get(table, {}))
+            for table, kind in TABLES.items()
+            if table in _FIELDS
+        },
+        observing=_observing(said, file),
     )
     config.checked()
     if url:
@@ -93,18 +102,44 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         check_upstream(config)
     sinks = sinks_of(file.sinks)
     if sinks.sinks:
+        if config.shards > 1:
+            raise UsageError("sinks carry the events of one shard, and this service has several: leave them out")
         check_upstream(config, "sinks", "fencehold sink run")
     return Configuration(config, said["port_file"].value, said["json"].value, listeners, said, sinks)
+
+
+def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
+    """What is counted and remembered beside the server, if anything is."""
+    path, data = said["history_file"].value, said["data"].value
+    if said["shards"].value > 1:
+        if path and path != NO_HISTORY:
+            raise UsageError("no history is kept of a service with several shards: leave out --history-file")
+        return None
+    if said["no_observer"].value:
+        if path and path != NO_HISTORY:
+            raise UsageError("a history is kept by the observer: leave out --no-observer, or --history-file")
+        return None
+    bounds, observe = (TABLES[table](**file.tables.get(table, {})) for table in ("history", "observe"))
+    Templates(observe.templates)
+    where = Path(path).expanduser() if path else data.expanduser() / HISTORY_FILE if data is not None else None
+    return Observing(None if path == NO_HISTORY or where is None else where.absolute(), bounds, observe)
 
 
 def effective(known: Configuration) -> dict[str, Any]:
     """The configuration as it may be shown: every setting and every bound, no secret."""
     tables = {
-        table: {key: getattr(getattr(known.server, _FIELDS[table]), key) for key in bounds_of(table)}
+        table: {key: _shown(getattr(_bounds(known.server, table), key)) for key in bounds_of(table)}
         for table in TABLES
     }
     sinks = {"sinks": shown_sinks(known.sinks)} if known.sinks.sinks else {}
     return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables, **sinks}
+
+
+def _bounds(config: Config, table: str) -> Any:
+    if table in _FIELDS:
+        return getattr(config, _FIELDS[table])
+    observing = config.observing or Observing()
+    return observing.bounds if table == "history" else observing.observe
 
 
 def show(known: Configuration) -> None:
@@ -130,7 +165,7 @@ def _shown(value: Any) -> Any:
         return None
     if isinstance(value, Enum):
         return value.value
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
 def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
@@ -143,17 +178,17 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
 
 def _tls(said: Mapping[str, Said]) -> ServerTls | None:
     """What the listener is secured with, if it is; read once, so that what is wrong is said before it starts."""
-    cert, key, ca = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca"))
+    cert, key, ca, crl = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca", "tls_crl"))
     if cert is None and key is None:
-        for name in ("tls_ca", "tls_clients"):
+        for name in ("tls_ca", "tls_crl", "tls_clients"):
             if said[name].source != "default":
                 raise UsageError(f"{_where(said[name], name)} needs --tls-cert FILE and --tls-key FILE, too")
         return None
     if cert is None or key is None:
         raise UsageError("a certificate needs its key: say both --tls-cert FILE and --tls-key FILE")
-    ca = ca and ca.expanduser()
-    tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value)
-    server_context(tls)
+    ca, crl = ca and ca.expanduser(), crl and crl.expanduser()
+    tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value, crl)
+    Certificates(tls)
     return tls
 
 

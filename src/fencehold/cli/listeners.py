@@ -22,7 +22,10 @@ from fencehold.errors import UsageError
 from fencehold.security.tls import Clients, ServerTls
 from fencehold.server import Config
 
-KINDS = {"grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"), "http": ("starlette", "uvicorn")}
+KINDS = {
+    "grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"),
+    "http": ("starlette", "uvicorn", "prometheus_client"),
+}
 """Each kind of listener, and what it needs to be installed."""
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 LIVED_S = 60.0

@@ -160,6 +160,10 @@ TlsCa = Annotated[
     Path | None,
     _option("tls_ca", _SECURITY, "Who signs the certificates of clients and of other nodes.", metavar="FILE"),
 ]
+TlsCrl = Annotated[
+    Path | None,
+    _option("tls_crl", _SECURITY, "Which of those certificates were revoked: a CRL, in PEM.", metavar="FILE"),
+]
 TlsClients = Annotated[
     Clients | None,
     _option(
@@ -185,6 +189,25 @@ TokensFile = Annotated[
 AuditLog = Annotated[
     Path | None,
     _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
+]
+NoObserver = Annotated[
+    bool | None,
+    _option(
+        "no_observer",
+        _REST,
+        "Do without the process that counts for metrics, logs what is lost and keeps the history of holds.",
+        "--no-observer",
+    ),
+]
+HistoryFile = Annotated[
+    str | None,
+    _option(
+        "history_file",
+        _REST,
+        "The SQLite file of the history of holds; `off` keeps none.",
+        metavar="FILE",
+        show_default="in --data",
+    ),
 ]
 Insecure = Annotated[
     bool | None,
@@ -233,10 +256,13 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
+    tls_crl: TlsCrl = None,
     tls_clients: TlsClients = None,
     auth: Authentication = None,
     tokens: TokensFile = None,
     audit_log: AuditLog = None,
+    no_observer: NoObserver = None,
+    history_file: HistoryFile = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,

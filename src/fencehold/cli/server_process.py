@@ -88,6 +88,8 @@ class Serving:
             for host in server.hosts:
                 host.node.on_broken = self._say_broken
                 host.node.on_room = partial(self._say_room, host.node)
+            if server.observer is not None:
+                server.observer.on_noted = self._say_noted
             server.door.on_refused = self._say_refused
             if server.door.certificates is not None:
                 server.door.certificates.on_reloaded = self._say_reloaded
@@ -199,6 +201,14 @@ class Serving:
         else:
             facts = {"name": name, "fence": event.fence, "holder": holder, "session": event.session, "by": by}
             _LOG.warning("broken", extra={"facts": facts})
+
+    def _say_noted(self, level: int, event: str, facts: dict[str, Any]) -> None:
+        """Something that the observer finds worth a line."""
+        if self._greets:
+            words = ", ".join(f"{key} {clean(str(value))}" for key, value in facts.items())
+            self._print(f"{event.replace('_', ' ')}: {words}", is_trouble=level >= logging.WARNING)
+        else:
+            _LOG.log(level, event, extra={"facts": facts})
 
     def _say_flood(self, server: Server, flood: Flood) -> None:
         """A client sends more than its share: who that is, and how much."""

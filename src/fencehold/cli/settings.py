@@ -22,6 +22,8 @@ from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.observe.feed import ObserveBounds
+from fencehold.observe.history.store import Bounds as HistoryBounds
 from fencehold.placement.map import SHARDS_MAX
 from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.security.tls import Clients
@@ -78,6 +80,12 @@ def _clients(value: Any) -> Clients:
     return Clients(value)
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise Wrong("a list of texts")
+    return tuple(value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise Wrong("true or false")
@@ -121,10 +129,13 @@ SETTINGS = {
     "tls_cert": Setting(_path, None, "FENCEHOLD_TLS_CERT"),
     "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
     "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),
+    "tls_crl": Setting(_path, None, "FENCEHOLD_TLS_CRL"),
     "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
     "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
     "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
     "audit_log": Setting(_path, None, "FENCEHOLD_AUDIT_LOG"),
+    "no_observer": Setting(_flag, False, "FENCEHOLD_NO_OBSERVER"),
+    "history_file": Setting(_text, "", "FENCEHOLD_HISTORY_FILE"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
@@ -136,6 +147,8 @@ TABLES: dict[str, Callable[..., Any]] = {
     "leader": LeaderBounds,
     "listener": DoorBounds,
     "audit": AuditBounds,
+    "history": HistoryBounds,
+    "observe": ObserveBounds,
 }
 
 _OLD_TABLES = {"door": "listener"}
@@ -217,6 +230,8 @@ def _bound(table: str, key: str, kind: type, value: Any) -> Any:
             raise Wrong(f"a whole number, {least} or more")
         if kind is float and (type(value) not in (int, float) or not 0 < value < float("inf")):
             raise Wrong("a number of seconds above 0")
+        if kind is tuple:
+            return _texts(value)
         return kind(value)
 
     return _checked(f"{table}.{key}", read, value)

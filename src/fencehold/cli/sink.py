@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -30,6 +29,7 @@ from fencehold.cli.watch import place_of
 from fencehold.drivers.address import shown
 from fencehold.errors import HoldLost, UsageError
 from fencehold.locks.views import WHOLE
+from fencehold.observe.sink_status import usual_folder
 from fencehold.sinks.follower import Follower
 from fencehold.sinks.outbox import Bounds
 from fencehold.sinks.port import Cursor
@@ -128,7 +128,7 @@ SINK: dict[str, Callable[..., None]] = {"run": run, "status": status}
 
 def status_directory(said: Path | None, *, make: bool) -> Path:
     """Where sinks of this user write how they are doing."""
-    path = said or Path(tempfile.gettempdir()) / f"fencehold-sinks-{os.getuid()}"
+    path = said or usual_folder()
     if make:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -53,6 +53,7 @@ _READS = frozenset(
         "NODE.BACKUP",
         "NODE.HEALTH",
         "NODE.LIST",
+        "LOCK.HISTORY",
         "LOCK.INFO",
         "LOCK.LIST",
         "SHARD.MAP",

@@ -43,6 +43,7 @@ class Life(Node):
         journal = MemoryJournal(self._store)
         super().__init__(journal, clock, limits=limits, bounds=bounds, calendar=calendar, home=beside.home)
         self._beside = beside
+        self.speech = beside.speech
         self.on_broken = self._tell_beside
         # Between its first entry and its first command the policy may have changed.
         self.on_promoted = self.follow_policy
@@ -103,6 +104,8 @@ class Volatile:
         self._due = asyncio.Event()
         """It is to serve, or to stop."""
         self._stopping = False
+        self.on_life: Callable[[Life], None] = _ignore
+        """Called with each further life, before it begins."""
         self.node = self._new_life()
         beside.on_promoted = self.begin
         beside.on_policy.append(self._follow_policy)
@@ -127,6 +130,7 @@ class Volatile:
         self._last = max(self._last, machine.fence, machine.position)
         if not self._stopping:
             self.node = self._new_life()
+            self.on_life(self.node)
 
     def stop(self) -> None:
         """Have `run` return when all that was taken is answered."""

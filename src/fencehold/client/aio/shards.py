@@ -64,7 +64,7 @@ class ShardChannels:
         try:
             return await channel.acquire_here(terms, who, owner)
         except Moved:
-            # Whoever was asked knows a newer map than this.
+            # Its leader knows a newer map than this one.
             self.map = self.map.newest(_read(await channel.read(_MAP)))
         return await self.of(terms.names).acquire_here(terms, who, owner)
 

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import logging
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
@@ -24,6 +26,7 @@ from fencehold.doors.resp import (
     hello,
     lock_commands,
     nodes,
+    observe_commands,
     policy_commands,
     query_commands,
     router,
@@ -39,10 +42,12 @@ from fencehold.doors.resp.guard import Guard
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
+from fencehold.locks.log import Teller
 from fencehold.node.engine_health import Checkup
 from fencehold.node.node import Node
 from fencehold.node.shards import Shards
 from fencehold.node.volatile import Volatile
+from fencehold.observe.feed import Feed
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 from fencehold.security.admission import Admission, How, by_certificate
@@ -60,6 +65,8 @@ _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceho
 ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY")
 """What only administrators should do: that it was asked for is always in the audit log."""
 
+_DENIALS = Teller("fencehold.server.denied")
+_REVOKED = "the client certificate was revoked"
 _REFUSED_MAX = 10
 """Between two sweeps so many are told of that were not let in."""
 
@@ -129,6 +136,7 @@ class Door:
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
+        node.speech.begin, node.speech.end = self.turn.hold, self.turn.end
         self.clock = clock or MonotonicClock()
         self.backlog = Backlog(self.clock)
         self.traffic = Traffic()
@@ -147,6 +155,7 @@ class Door:
                 **watch_commands.HANDLERS,
                 **policy_commands.HANDLERS,
                 **nodes.HANDLERS,
+                **observe_commands.HANDLERS,
                 **backups.HANDLERS,
                 **tiers.HANDLERS,
                 **shard_commands.HANDLERS,
@@ -162,8 +171,12 @@ class Door:
         """Whether everybody has to say who they are."""
         self.host = ""
         """Where it listens."""
-        self.on_denied: Callable[[Connection, str], None] = _ignore
+        self.on_denied: Callable[[Connection, str], None] = self._note_denied
         """Told who was denied what."""
+        self.observer: Feed | None = None
+        """What counts and remembers, beside the node, if anything does."""
+        self.denials = self.unknown_commands = 0
+        """How often somebody was denied something, and how often a command was not known, since it was opened."""
         self.audit: AuditLog | None = None
         self._denials: Denials | None = None
         self.certificates = certificates
@@ -214,6 +227,7 @@ class Door:
             on_trouble=self.refuse,
         )
         port = await self._listener.open(host, port)
+        certificates.on_revoked = self._end_revoked_certificates
         self._watching = asyncio.create_task(certificates.watch(), name="fencehold certificates")
         return port
 
@@ -297,6 +311,36 @@ class Door:
         if self._has_users_of_policy:
             self.admission.check_user = None if book is None else self._check_user
             self.admission.recall = self._recall
+        self.admission.find_token = book.find_token if book is not None else lambda _digest: None
+        if any(connection.known.token for connection in self.connections):
+            # In the next turn: who is concerned is told first what became of its session.
+            asyncio.get_running_loop().call_soon(self._end_revoked)
+
+    def _end_revoked_certificates(self) -> None:
+        """End the connections whose certificates have come onto a list."""
+        revoked = self.certificates.revoked if self.certificates is not None else frozenset()
+        for connection in tuple(self.connections):
+            if connection.known.certificate in revoked and not connection.ending:
+                self.refuse(connection.peer, _REVOKED)
+                self.on_denied(connection, _REVOKED)
+                connection.end("DENIED", _REVOKED)
+
+    def _end_revoked(self) -> None:
+        """End the connections of tokens that admit nobody any more."""
+        tokens = [each for each in self.connections if each.known_by is How.TOKEN and not each.ending]
+        if not tokens:
+            return
+        book, now_s = self.node.rulebook, time.time()
+        in_file = self.admission.tokens.digests() if self.admission.tokens is not None else frozenset()
+        for connection in tokens:
+            known = connection.known
+            if known.token:
+                is_there = book is not None and book.rights_of(known.principal).is_there(known.token)
+            else:
+                is_there = known.digest in in_file
+            if not is_there or now_s >= known.expires_s:
+                self.on_denied(connection, "a token that was revoked, or has expired")
+                connection.end("NOAUTH", "the token of this connection was revoked, or has expired")
 
     def _recall(self, user: str, secret: str) -> bool:
         return self.secrets.recall(user, secret, self._user(user))
@@ -349,13 +393,18 @@ class Door:
     def audit_with(self, log: AuditLog) -> None:
         """Have denials and acts of administrators written down, and who is behind each session."""
         self.audit, self._denials = log, Denials(log)
-        self.on_denied = self._tell_denied
         for word in ADMIN:
             # Told before it is done: that it was asked for is to be seen whatever comes of it.
             self.handlers[word] = partial(self._act, self.handlers[word])
         self.handlers_routed = router.routed(self.handlers)
 
-    def _tell_denied(self, connection: Connection, what: str) -> None:
+    def _note_denied(self, connection: Connection, what: str) -> None:
+        self.denials += 1
+        _DENIALS.tell(
+            logging.WARNING,
+            "denied",
+            facts={"principal": connection.principal, "peer": connection.peer, "what": what},
+        )
         if self._denials is not None:
             self._denials.tell(Told("denied", self._who(connection), what), connection.address)
 
@@ -371,7 +420,11 @@ class Door:
     def _know(self, connection: Connection) -> None:
         """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
         try:
-            connection.admit(by_certificate(connection.ssl_object))
+            known = by_certificate(connection.ssl_object)
+            if self.certificates is not None and known.certificate in self.certificates.revoked:
+                # No handshake lets it pass; but one that takes up a session of TLS 1.2 does not look again.
+                raise NoPrincipal(_REVOKED)
+            connection.admit(known)
         except NoPrincipal as error:
             self.refuse(connection.peer, str(error))
             self.on_denied(connection, str(error))
@@ -405,6 +458,7 @@ class Door:
             self._end_what_hangs()
             self._end_what_never_reads()
             self._end_round()
+            self._end_revoked()
             self.traffic.look(self.connections, self.now())
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s

@@ -55,6 +55,7 @@ class Branch(Connection):
         super().__init__(main.door)
         self.main = main
         self.shard, self.place, self.node = shard, place, node
+        self.known = main.known
         self.principal, self.known_by = main.principal, main.known_by
         self.take_place()
 
