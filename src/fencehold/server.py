@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,16 +20,18 @@ from fencehold.doors.resp.door import Door, check_host, is_loopback
 from fencehold.drivers.tls import ClientTls
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
-from fencehold.engines.registry import journal_of
+from fencehold.engines.registry import journal_of, shard_path
 from fencehold.errors import UsageError
 from fencehold.journal.port import Journal
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.leader_link import LeaderLink
-from fencehold.node.node import Node
+from fencehold.node.node import HomeShard, Node
+from fencehold.node.shards import ShardHost, Shards
 from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
 from fencehold.observe.feed import Feed, Observing
+from fencehold.placement.map import check_shards, even_map
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.security.admission import Admission
@@ -52,6 +55,8 @@ class Config(NamedTuple):
     """What it is called among them; by default after its host and port."""
     advertise: str = ""
     """Where clients and the other nodes reach it; by default where it listens."""
+    shards: int = 1
+    """Over how many machines, each with a journal of its own, the names are spread. It cannot change later."""
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
@@ -88,6 +93,7 @@ class Config(NamedTuple):
             UsageError: other machines can connect, and nothing is encrypted or nobody is asked; or the nodes of a
                 service that asks everybody could not know one another.
         """
+        check_shards(self.shards)
         check_host(self.host, insecure=self.insecure, tls=self.tls is not None, asks=self.asks)
         if self.engine and self.asks and (self.tls is None or self.tls.clients is Clients.NONE):
             raise UsageError(
@@ -105,40 +111,44 @@ class Server:
         config: Config,
         *,
         journal: Journal | None = None,
+        journals: Sequence[Journal] = (),
         clock: Clock | None = None,
         calendar: Calendar = unix_ms,
     ) -> None:
         self.config = config
         self.port = config.port
-        self._journal = journal or _journal_of(config)
-        declared = self._journal.declared
+        check_shards(config.shards)
+        if not journals:
+            first = journal or _journal_of(config, 0)
+            journals = (first, *(_journal_of(config, shard) for shard in range(1, config.shards)))
+        declared = journals[0].declared
         # Not by its name alone: a journal with one owner has no other node, and trying again does not help.
         self.is_clustered = declared.shared and (declared.durable or bool(config.node))
         clock = clock or MonotonicClock()
-        self.node = Node(
-            self._journal,
-            clock,
-            limits=config.limits,
-            bounds=config.leader,
-            patience=config.patience,
-            calendar=calendar,
-        )
-        self.volatile = Volatile(self.node, clock, limits=config.limits, bounds=config.leader, calendar=calendar)
+        make = partial(_host_of, config, clock, calendar)
+        self.hosts = [make(each, shard) for shard, each in enumerate(journals)]
+        """A node and a volatile machine for each shard; mostly there is one."""
+        self.node, self.volatile = self.hosts[0]
+        self.shards = Shards(self.hosts, even_map(config.shards)) if config.shards > 1 else None
         certificates = Certificates(config.tls) if config.tls is not None else None
         self.door = Door(
             self.node,
             volatile=self.volatile,
+            shards=self.shards,
             bounds=config.door,
             clock=clock,
             certificates=certificates,
             admission=Admission(tokens=Tokens(config.tokens) if config.tokens is not None else None),
             asks=config.asks,
         )
-        self.node.on_deposed = self._on_deposed
+        for host in self.hosts:
+            host.node.on_deposed = partial(self._on_deposed, host)
         self.audit: AuditLog | None = None
-        self.observer = None if config.observing is None else Feed(config.observing)
+        # It observes one machine of each tier: what it said of one shard would be taken for all.
+        self.observer = None if config.observing is None or self.shards is not None else Feed(config.observing)
         self.door.observer = self.observer
-        self.volatile.on_life = self._observe
+        for shard, host in enumerate(self.hosts):
+            host.volatile.on_life = partial(self._observe, shard)
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -151,12 +161,15 @@ class Server:
         try:
             self.config.checked()
             self._open_audit()
-            for node in (self.node, self.volatile.node):
-                self._observe(node)
+            for shard, host in enumerate(self.hosts):
+                self._observe(shard, host.node)
+                self._observe(shard, host.volatile.node)
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
-                self.node.join(self._member(), LeaderLink(self._member(), self._peer_tls()))
+                for shard, host in enumerate(self.hosts):
+                    link = LeaderLink(self._member(), self._peer_tls(), shard if self.shards else None)
+                    host.node.join(self._member(), link)
             await self._run()
             if not self.is_clustered:
                 await self._listen()
@@ -166,6 +179,7 @@ class Server:
 
     async def _listen(self) -> None:
         self.port = await self.door.open(self.config.host, self.config.port, insecure=self.config.insecure)
+        self.door.advertised = self.config.advertise or f"{_bracketed(self.config.host)}:{self.port}"
 
     def _open_audit(self) -> None:
         """Before anything is read: what the audit log misses comes from the journal."""
@@ -174,10 +188,11 @@ class Server:
         self.audit = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
         self.door.audit_with(self.audit)
 
-    def _observe(self, node: Node) -> None:
+    def _observe(self, shard: int, node: Node) -> None:
         """Have what a machine does written down and observed, from its first entry on."""
         if self.audit is not None:
-            node.replica.on_entry = partial(self.audit.on_entry, node.tier.name)
+            label = f"{node.tier.name} shard {shard}" if shard else node.tier.name
+            node.replica.on_entry = partial(self.audit.on_entry, label)
         if self.observer is not None:
             self.observer.attach(node)
 
@@ -185,8 +200,8 @@ class Server:
         return ClientTls(self.config.tls.own) if self.config.tls is not None else None
 
     async def _run(self) -> None:
-        self._running = asyncio.create_task(self._run_both(), name="fencehold server")
-        settling = asyncio.create_task(self.node.settled())
+        self._running = asyncio.create_task(self._run_all(), name="fencehold server")
+        settling = asyncio.create_task(self._settled())
         try:
             await asyncio.wait({self._running, settling}, return_when=asyncio.FIRST_COMPLETED)
             if self._running.done():
@@ -194,24 +209,51 @@ class Server:
         finally:
             settling.cancel()
 
-    async def _run_both(self) -> None:
-        """Run the node and the volatile machine; neither goes on without the other."""
-        both = (
-            asyncio.create_task(self.node.run(), name="fencehold node"),
-            asyncio.create_task(self.volatile.run(), name="fencehold volatile machine"),
-        )
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.node.stop()
-            self.volatile.stop()
-            await asyncio.gather(*both, return_exceptions=True)
-        for task in both:
-            task.result()
+    async def _settled(self) -> None:
+        for host in self.hosts:
+            await host.node.settled()
 
-    def _on_deposed(self) -> None:
-        self.volatile.forget()
-        self.door.dismiss()
+    async def _run_all(self) -> None:
+        """Run the nodes and the volatile machines; none goes on without the others."""
+        tasks = self._run_host(self.hosts[0])
+        spreading: asyncio.Task[None] | None = None
+        try:
+            if self.shards is not None:
+                # The first alone: if its journal was made with another number of shards, no other is touched.
+                settled = asyncio.create_task(self.node.settled())
+                await asyncio.wait({settled, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+                settled.cancel()
+                if not any(task.done() for task in tasks):
+                    for host in self.hosts[1:]:
+                        tasks += self._run_host(host)
+                    if self.is_clustered:
+                        spread = self.shards.keep_spread(self.config.patience.leader_timeout_s)
+                        spreading = asyncio.create_task(spread, name="fencehold spread")
+                        tasks.append(spreading)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._stop_hosts()
+            if spreading is not None:
+                spreading.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    def _run_host(self, host: ShardHost) -> "list[asyncio.Task[None]]":
+        return [
+            asyncio.create_task(host.node.run(), name="fencehold node"),
+            asyncio.create_task(host.volatile.run(), name="fencehold volatile machine"),
+        ]
+
+    def _stop_hosts(self) -> None:
+        for host in self.hosts:
+            host.node.stop()
+            host.volatile.stop()
+
+    def _on_deposed(self, host: ShardHost) -> None:
+        host.volatile.forget()
+        self.door.dismiss(None if self.shards is None else host.node)
 
     def _member(self) -> Member:
         config = self.config
@@ -230,8 +272,7 @@ class Server:
     async def stop(self) -> None:
         """Answer what was asked, disconnect, let go of the journal."""
         self.door.drain()
-        self.node.stop()
-        self.volatile.stop()
+        self._stop_hosts()
         if self._running is not None:
             running, self._running = self._running, None
             with contextlib.suppress(Exception):
@@ -264,9 +305,22 @@ def _is_any(host: str) -> bool:
         return not host
 
 
-def _journal_of(config: Config) -> Journal:
+def _host_of(config: Config, clock: Clock, calendar: Calendar, journal: Journal, shard: int) -> ShardHost:
+    node = Node(
+        journal,
+        clock,
+        limits=config.limits,
+        bounds=config.leader,
+        patience=config.patience,
+        calendar=calendar,
+        home=HomeShard(shard, config.shards) if config.shards > 1 else None,
+    )
+    return ShardHost(node, Volatile(node, clock, limits=config.limits, bounds=config.leader, calendar=calendar))
+
+
+def _journal_of(config: Config, shard: int) -> Journal:
     if config.engine:
-        return journal_of(config.engine)
+        return journal_of(config.engine, shard)
     if config.data is None:
         return MemoryJournal(MemoryStore())
-    return FileJournal(config.data)
+    return FileJournal(shard_path(config.data, shard))

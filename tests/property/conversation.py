@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from redis.crc import key_slot
 
 from fencehold.core import acquire, anchors, deadlines, refusals, release, snapshot
 from fencehold.core import commands as c
@@ -51,6 +52,8 @@ NARROW = (
     Limits(names_per_request_max=1, permits_max=1, elapsed_ms_max=300),
     Limits(ttl_ms_max=500, wait_ms_max=100, lock_delay_ms_max=100),
 )
+HOMES = ((),) * 9 + ((0, 2), (0, 2), (1, 2), (2, 2))
+"""Which shard of how many the machine of a conversation is; mostly the only one."""
 LAPSED_MAX = 2
 """What the sessions of a conversation remember of what they lost: few, so that they forget."""
 ANCHORS_MAX = 4
@@ -254,8 +257,11 @@ class Conversation(RuleBasedStateMachine):
 
     # The rules: one for each command, more for those that matter more
 
-    @initialize(count=st.sampled_from((2, 3, 1)))
-    def begin(self, count: int) -> None:
+    @initialize(count=st.sampled_from((2, 3, 1)), home=st.sampled_from(HOMES))
+    def begin(self, count: int, home: tuple[int, ...]) -> None:
+        if home:
+            # In some conversations the machine is one of several, and some names are not its own.
+            self.say(c.FoundShard(*home), alone=False)
         for _ in range(count):
             self.say(c.OpenSession(5_000, 1_000), alone=False)
         self.send(0)
@@ -498,6 +504,27 @@ class Conversation(RuleBasedStateMachine):
     @rule(by=st.sampled_from((3, 0, -1, 100, 1 << 53, -(1 << 53))), alone=alone)
     def raise_fence(self, by: int, alone: bool) -> None:
         self.say(c.RaiseFence(self.model.fence + by), alone)
+        if by == 3:
+            self.say(c.FoundShard(0, 2), alone)
+
+    @precondition(lambda self: self.model.home is not None)
+    @rule(
+        name=st.sampled_from("abbc"),
+        how=st.sampled_from(("close", "seal", "open", "seal")),
+        back=st.sampled_from((0, 0, 0, 1, 2)),
+        alone=alone,
+    )
+    def move_slot(self, name: str, how: str, back: int, alone: bool) -> None:
+        """A slot leaves, or comes, or comes back; now and then by a command that is told again, or comes late."""
+        slot = key_slot(name.encode())
+        newest = max((move[1] for move in self.model.moves), default=0)
+        version = newest + 1 - back
+        if how == "seal":
+            self.say(c.SealSlot(slot), alone)
+        elif how == "close":
+            self.say(c.CloseSlot(slot, 1 - (self.model.home or (0, 2))[0] if back < 2 else back, version), alone)
+        else:
+            self.say(c.OpenSlot(slot, max(0, self.model.fence - 2 + 3 * back), version), alone)
 
     @rule(limits=st.sampled_from((*NARROW, LIMITS)), alone=alone)
     def set_limits(self, limits: Limits, alone: bool) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from redis.crc import key_slot
+
 from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
@@ -42,6 +44,8 @@ USAGE = RefusedFor(frozenset({o.Code.USAGE}))
 LIMIT = RefusedFor(frozenset({o.Code.LIMIT}))
 QUEUE_FULL = RefusedFor(frozenset({o.Code.QUEUE_FULL}))
 DENIED = RefusedFor(frozenset({o.Code.DENIED}))
+CONFLICT = RefusedFor(frozenset({o.Code.CONFLICT}))
+MOVED = RefusedFor(frozenset({o.Code.MOVED}))
 
 
 def agrees(told: o.Outcome, expected: Expected) -> bool:
@@ -160,6 +164,10 @@ class Model:
         self.anchors_gone = 0
         """So many of them, from the first, are forgotten."""
         self.leader = ("", "")
+        self.home: tuple[int, int] | None = None
+        """Which shard of how many, if there are several."""
+        self.moves: list[tuple[int, int, str, int, int]] = []
+        """All that ever happened to slots: slot, version, stage, where to, fence. The last of a slot counts."""
         self.policy = Policy()
         self.lapsed_max = lapsed_max
         self.now_at = 0
@@ -191,10 +199,12 @@ class Model:
             told.append(self.act(command))
         return told
 
-    def act(self, command: c.Command) -> Expected:
+    def act(self, command: c.Command) -> Expected:  # noqa: PLR0912
         match command:
             case c.SetLimits() | c.RaiseFence() | c.Announce():
                 return self.set(command)
+            case c.FoundShard() | c.CloseSlot() | c.SealSlot() | c.OpenSlot():
+                return self.found(command) if isinstance(command, c.FoundShard) else self.move(command)
             case c.ChangePolicy():
                 return self.change_policy(command)
             case c.FollowPolicy():
@@ -226,6 +236,79 @@ class Model:
             case c.Cancel():
                 return self.cancel(session, command.request)
         return self.once(session, command)
+
+    def found(self, command: c.FoundShard) -> Expected:
+        told = (command.shard, command.shards)
+        if not (2 <= command.shards <= 1_024 and 0 <= command.shard < command.shards):
+            return USAGE
+        if self.home != told and (self.home is not None or self.sessions):
+            return USAGE
+        self.home = told
+        return o.ShardFounded(*told)
+
+    def is_elsewhere(self, names: Iterable[str], stages: tuple[str, ...] = ("open",)) -> bool:
+        """Whether the slot of one of the names does not stand at one of these stages here."""
+        return self.home is not None and any(self.stage(key_slot(name.encode())) not in stages for name in names)
+
+    def last_move(self, slot: int) -> tuple[int, int, str, int, int] | None:
+        return next((move for move in reversed(self.moves) if move[0] == slot), None)
+
+    def stage(self, slot: int) -> str:
+        """Each shard has an equal part of the slots, in order, but for those that have moved."""
+        move = self.last_move(slot)
+        if move is not None:
+            return move[2]
+        shard, shards = self.home or (0, 1)
+        return "open" if shard * 16_384 // shards <= slot < (shard + 1) * 16_384 // shards else "elsewhere"
+
+    def left(self, slot: int) -> int:
+        """How many names of a slot are held, delayed or kept."""
+        names = {hold.name for hold in self.held()} | {kept.name for kept in self.kept()}
+        names |= {name for name, _ in self.delays if self.is_delayed(name)}
+        return sum(key_slot(name.encode()) == slot for name in names)
+
+    def move(self, command: c.CloseSlot | c.SealSlot | c.OpenSlot) -> Expected:
+        slot, known = command.slot, self.last_move(command.slot)
+        if isinstance(command, c.SealSlot):
+            if known is None or known[2] == "open":
+                return USAGE
+            if known[2] == "closing" and not self.left(slot):
+                self.moves.append((slot, known[1], "closed", known[3], self.fence))
+            return self.told_of_slot(slot)
+        if self.home is None:
+            return USAGE
+        is_open = isinstance(command, c.OpenSlot)
+        to = self.home[0] if isinstance(command, c.OpenSlot) else command.to
+        if not is_open and (to == self.home[0] or not 0 <= to < self.home[1]):
+            return USAGE
+        if known is not None and (known[1], known[2] == "open", known[3]) == (command.version, is_open, to):
+            return self.told_of_slot(slot)
+        if command.version <= (known[1] if known is not None else 0):
+            return CONFLICT
+        if is_open == (self.stage(slot) == "open"):
+            return CONFLICT if is_open else MOVED
+        if isinstance(command, c.OpenSlot):
+            self.fence = max(self.fence, command.fence)
+            self.moves.append((slot, command.version, "open", to, self.fence))
+        else:
+            self.moves.append((slot, command.version, "closing", to, 0))
+            self.send_on(slot, to)
+        return self.told_of_slot(slot)
+
+    def send_on(self, slot: int, to: int) -> None:
+        detail = f"{slot} is a slot of shard {to}, and this is shard {self.home[0] if self.home else 0}"
+        for waiter in self.waiting():
+            if any(key_slot(name.encode()) == slot for name in waiter.ask.names):
+                self.end_wait(waiter, o.Refused(o.Code.MOVED, detail))
+        self.hand_on()
+
+    def told_of_slot(self, slot: int) -> Expected:
+        move = self.last_move(slot)
+        assert move is not None
+        _, _, stage, to, fence = move
+        if stage == "open":
+            return o.SlotOpened(slot, fence)
+        return o.SlotClosed(slot, to, fence) if stage == "closed" else o.SlotClosing(slot, to, self.left(slot))
 
     def set(self, command: c.SetLimits | c.RaiseFence | c.Announce) -> Expected:
         match command:
@@ -547,6 +630,8 @@ class Model:
                 return request.answer
 
     def acquire(self, session: Session, ask: c.Acquire) -> Expected:
+        if self.is_elsewhere(ask.names):
+            return MOVED
         if not self.may_acquire(session, ask.names):
             return DENIED
         codes = frozenset(self.objections(session, ask))
@@ -674,6 +759,8 @@ class Model:
             return DENIED
         if len(command.by.encode()) > self.limits.meta_bytes_max:
             return LIMIT
+        if self.is_elsewhere((command.name,), ("open", "closing")):
+            return MOVED
         self.fence += 1
         fence = self.fence
         ended = [hold for hold in self.held(command.name) if hold.fence <= (command.fence or fence)]

@@ -11,11 +11,11 @@ from typing import Any
 from fencehold.core import commands as c
 from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_ms, unix_ms_now
 from fencehold.core.deadlines import Deadlines, Key
-from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Crowd, Hold, Home, Kept, Session, SlotMove, Stage, State, Waiter
 from fencehold.core.views import names_in_use
 from tests.property import model as m
 
-_BESIDE = {"notices", "outcomes", "repeated", "ticking", "saving", "position"}
+_BESIDE = {"draining", "notices", "outcomes", "repeated", "ticking", "saving", "position"}
 """What the last entry led to, where it stood, and a snapshot under way: no tables."""
 _RULES = {"policy", "rulebook", "usage"}
 
@@ -69,6 +69,13 @@ def _plain(found: Any) -> Any:
     return found
 
 
+def _home(model: m.Model) -> Home | None:
+    if model.home is None:
+        return None
+    shard, shards = model.home
+    return Home(shard, shards, shard * 16_384 // shards, (shard + 1) * 16_384 // shards - 1)
+
+
 def _tables(model: m.Model) -> dict[str, object]:
     holds = list(map(_hold, model.held()))
     waiters = list(map(_waiter, model.waiting()))
@@ -97,6 +104,11 @@ def _tables(model: m.Model) -> dict[str, object]:
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),
         "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
+        "home": _home(model),
+        "slots": {
+            move[0]: SlotMove(move[0], move[1], Stage(move[2]), *move[3:])
+            for move in filter(None, map(model.last_move, sorted({move[0] for move in model.moves})))
+        },
         "leader": model.leader[0],
         "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},

@@ -28,6 +28,10 @@ from fencehold.core.outcomes import (
     Renewed,
     SessionEnded,
     Settled,
+    ShardFounded,
+    SlotClosed,
+    SlotClosing,
+    SlotOpened,
     Suspended,
     TimedOut,
     WaitEnded,
@@ -64,10 +68,24 @@ def say_outcome(command: Command, outcome: Outcome) -> str:
             return "limits set"
         case FenceRaised():
             return f"raised; the fence is now {outcome.fence}"
-        case Announced():
-            return "announced"
+        case Announced() | ShardFounded() | SlotClosing() | SlotClosed() | SlotOpened():
+            return _say_place(outcome)
         case _:
             return _say_answer(command, outcome)
+
+
+def _say_place(outcome: Announced | ShardFounded | SlotClosing | SlotClosed | SlotOpened) -> str:
+    match outcome:
+        case Announced():
+            return "announced"
+        case ShardFounded():
+            return f"this is shard {outcome.shard} of {outcome.shards}"
+        case SlotClosing():
+            return f"slot {outcome.slot} is closing, on its way to shard {outcome.to}: names left: {outcome.names}"
+        case SlotClosed():
+            return f"slot {outcome.slot} is closed above fence {outcome.fence}, and goes to shard {outcome.to}"
+        case SlotOpened():
+            return f"slot {outcome.slot} is open above fence {outcome.fence}"
 
 
 def _say_answer(command: Command, outcome: Outcome) -> str:

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
     "door": ("door", "DOOR", SERVER),
     "cluster": ("cluster", "cluster", SERVER),
+    "shards": ("shards", "SHARDS", SERVER),
     "doctor": ("doctor", "doctor", SERVER),
     "bench": ("bench", "bench", SERVER),
     "demo": ("demo", "demo", SERVER),
@@ -55,6 +56,7 @@ _PROMISE = "Distributed locks as safe as consensus, that your database itself ca
 GROUPS = {
     "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
     "door": "Listen for other protocols, and carry what is asked to a server.",
+    "shards": "Show over which shards the names are spread, and who leads them.",
     "journal": "Export a journal, move it to another engine, look into one.",
     "policy": "Show the policy of a server, plan a change of it, apply one.",
     "user": "Add, change, disable and remove users.",

@@ -3,13 +3,16 @@
 The file is what `journal export` would have written, had the server been stopped, and `journal import` takes it.
 """
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from fencehold import __version__
 from fencehold.backup import write_snapshot
-from fencehold.cli.backups import File, Force, check_output, say_written, written
+from fencehold.cli.backups import STANDARD, File, Force, check_output, say_written, written
 from fencehold.cli.options import URL, Json, Url
-from fencehold.cli.wire import Wire, wired
+from fencehold.cli.wire import Wire, connect, map_of, wired
+from fencehold.errors import UsageError
 from fencehold.journal.port import Snapshot
 from fencehold.runtime.calendar import now_us
 from fencehold.types import Epoch, Position
@@ -21,10 +24,24 @@ _BEGIN_S = 40.0
 def backup(file: File, force: Force = False, url: Url = URL, as_json: Json = False) -> None:
     """Back up a server while it runs: all sessions, holds and queues of one moment, in one file.
 
-    The server keeps serving meanwhile. `fencehold journal import` starts an empty journal from the file.
+    The server keeps serving meanwhile. `fencehold journal import` starts an empty journal from the file. Of a
+    service with several shards, each has a file of its own, with its number before the ending.
     """
     check_output(file, as_json)
-    with wired(url) as wire, written(file, force=force) as sink:
+    with wired(url) as wire:
+        placed = map_of(wire)
+    if placed is None:
+        _back_up(file, force, url, as_json, None)
+        return
+    if file == STANDARD:
+        raise UsageError(f"this service has {placed.shards} shards, each with a backup of its own: name a file")
+    for shard in range(placed.shards):
+        each = file.with_name(f"{file.stem}.shard-{shard:04d}{file.suffix}")
+        _back_up(each, force, url, as_json, shard)
+
+
+def _back_up(file: Path, force: bool, url: str, as_json: bool, shard: int | None) -> None:
+    with closing(connect(url, shard=shard)) as wire, written(file, force=force) as sink:
         # Before the server is asked: fences after a restore go by how long ago this was.
         asked_at_us = now_us()
         begun, snapshot = fetched(wire)

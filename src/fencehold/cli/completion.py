@@ -14,8 +14,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from fencehold.cli.wire import Wire
 
 VARIABLE = "_FENCEHOLD_COMPLETE"
 """Set by the shell when it asks; its value says which shell it is."""
@@ -64,9 +68,21 @@ def _asked(url: str, tier: str, prefix: str) -> list[str]:
             each_s = min(left_s, _EACH_S)
             wire = Wire(endpoint, *greeting, connect_s=each_s, greet_s=each_s, tls=tls)
             with contextlib.closing(wire):
-                listed = wire.call("LOCK.LIST", "PREFIX", prefix, "COUNT", NAMES_MAX, "STALE", timeout=left_s)
-                return [str(found["name"]) for found in listed[1]]
+                shards = int(wire.hello.get("shards", 1))
+                if shards == 1:
+                    return _listed(wire, prefix, left_s)
+            found: list[str] = []
+            for shard in range(shards):
+                wire = Wire(endpoint, *greeting, "SHARD", str(shard), connect_s=each_s, greet_s=each_s, tls=tls)
+                with contextlib.closing(wire):
+                    found += _listed(wire, prefix, left_s)
+            return sorted(found)[:NAMES_MAX]
     return []
+
+
+def _listed(wire: "Wire", prefix: str, timeout_s: float) -> list[str]:
+    listed = wire.call("LOCK.LIST", "PREFIX", prefix, "COUNT", NAMES_MAX, "STALE", timeout=timeout_s)
+    return [str(found["name"]) for found in listed[1]]
 
 
 def asked_words() -> list[str]:

@@ -27,7 +27,7 @@ def break_(
     This does not stop the old holder: tell your guards the minimum fence that this prints, and they refuse its
     writes. Only holds that were shown are ended: if the name has a new holder by then, that one keeps it.
     """
-    with wired(url, tier=tier) as wire:
+    with wired(url, tier=tier, name=name) as wire:
         # A program gets every hold that ends; a person sees the first rows.
         view = view_of(wire, name, None if as_json else ROWS)
         if not view["holds"]:

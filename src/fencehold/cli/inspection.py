@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -25,8 +26,9 @@ from fencehold.cli.output import (
     to_person,
 )
 from fencehold.cli.people import began, holder, owner, unheld, who
+from fencehold.cli.shard_wires import ShardWires, wired_all
 from fencehold.cli.tables import cells_of, shortened
-from fencehold.cli.wire import Wire, facts, wired
+from fencehold.cli.wire import Wire, wired
 
 HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
 """The columns of a list of names, as `row` fills them."""
@@ -37,13 +39,14 @@ ROWS = 100
 
 def ls(prefix: Prefix = "", tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """List the names that are held or waited for: by whom, for how long, how many wait."""
-    with wired(url, tier=tier) as wire:
-        names = all_names(wire, prefix, with_hold=True)
+    with wired_all(url, tier=tier) as wires:
+        names = every_name(wires, prefix, with_hold=True)
         if as_json:
             for name in names:
                 say_json(shapes.listed(name))
             return
-        rows = [row(name) for name in names]
+        found = list(names) if wires.map is None else sorted(names, key=lambda name: str(name["name"]))
+        rows = [row(name) for name in found]
     say_rows(HEADERS, rows, empty="nothing is held")
 
 
@@ -56,6 +59,11 @@ def row(name: dict[str, Any]) -> tuple[str, ...]:
     for kept in name["kept"] if not oldest else ():
         mode, by, held_for = "kept", who(kept), ago(shapes.age_ms(kept, "kept_ms"))
     return clean(name["name"]), mode, by, held_for, str(name["waiters"]), str(name["fence"] or "")
+
+
+def every_name(wires: ShardWires, prefix: str = "", *, with_hold: bool) -> Iterator[dict[str, Any]]:
+    """The names in use of all shards, one shard after the other."""
+    return chain.from_iterable(all_names(wire, prefix, with_hold=with_hold) for wire in wires.all)
 
 
 def all_names(wire: Wire, prefix: str = "", *, with_hold: bool) -> Iterator[dict[str, Any]]:
@@ -78,7 +86,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Show who holds a name, since when, and who waits for it. Exits 1 if nobody holds it."""
-    with wired(url, tier=tier) as wire:
+    with wired(url, tier=tier, name=name) as wire:
         view = view_of(wire, name, None if everybody else rows)
     if as_json:
         say_json(shapes.lock(view))
@@ -150,15 +158,22 @@ def _patience(waiter: dict[str, Any]) -> str:
 
 def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """List the sessions: the client of each, how much it holds and waits for."""
-    with wired(url, tier=tier) as wire:
+    with wired_all(url, tier=tier) as wires:
+        every = (
+            one if wires.map is None else {**one, "shard": shard}
+            for shard, wire in enumerate(wires.all)
+            for one in _all_sessions(wire)
+        )
         if as_json:
-            for one in _all_sessions(wire):
+            for one in every:
                 say_json(shapes.session(one))
             return
-        found = list(_all_sessions(wire))
+        found = list(every)
+        is_sharded = wires.map is not None
     rows = [
         (
             who(one),
+            *((one["shard"],) if is_sharded else ()),
             one["session"],
             "yes" if one["connected"] else "no",
             *began(one, "opened_ms_ago"),
@@ -168,7 +183,8 @@ def sessions(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
         )
         for one in found
     ]
-    headers = ("WHO…", "SESSION:", "ONLINE", "SINCE", "FOR:", "ENDS IN:", "HOLDS:", "WAITS:")
+    shard = ("SHARD:",) if is_sharded else ()
+    headers = ("WHO…", *shard, "SESSION:", "ONLINE", "SINCE", "FOR:", "ENDS IN:", "HOLDS:", "WAITS:")
     say_rows(headers, rows, empty="no sessions")
 
 
@@ -184,8 +200,8 @@ def _all_sessions(wire: Wire) -> Iterator[dict[str, Any]]:
 
 def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
     """Show the state of the leader: its version, role, position, counts."""
-    with wired(url, patience_s=0, tier=tier) as wire:
-        found = {"url": wire.url, **shapes.server(facts(wire))}
+    with wired_all(url, patience_s=0, tier=tier) as wires:
+        found = {"url": wires.all[0].url, **shapes.server(wires.facts())}
     if as_json:
         say_json(found)
     else:

@@ -36,7 +36,7 @@ from fencehold.cli.options import Json
 from fencehold.cli.output import ago, clean, note, say_facts, say_json, tell
 from fencehold.cli.shapes import instant
 from fencehold.drivers.address import shown, with_password
-from fencehold.engines.registry import journal_of, path_of
+from fencehold.engines.registry import journal_of, path_of, shard_path
 from fencehold.errors import AlreadyOwned, OutcomeUnknown, UsageError
 from fencehold.journal.port import Journal
 from fencehold.runtime.calendar import now_us
@@ -49,6 +49,12 @@ Engine = Annotated[
         metavar="URL",
         help="The journal: a data directory, etcd://…, zookeeper://… or postgresql://….",
         show_default=False,
+    ),
+]
+Shard = Annotated[
+    int,
+    typer.Option(
+        "--shard", metavar="N", min=0, help="Of several shards, the journal of this one.", show_default="0"
     ),
 ]
 PasswordFile = Annotated[
@@ -67,6 +73,7 @@ def export_(
     file: File,
     engine: Engine,
     engine_password_file: PasswordFile = None,
+    shard: Shard = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +83,7 @@ def export_(
     directory owns it: use `fencehold backup` while it runs.
     """
     check_output(file, as_json)
-    journal = _existing(engine, engine_password_file)
+    journal = _existing(engine, engine_password_file, shard)
     with _told(engine), written(file, force=force) as sink, progress("reading", wanted=not as_json) as on_progress:
         contents, notes = asyncio.run(
             export(journal, sink, now_us=now_us(), made_by=__version__, on_progress=on_progress)
@@ -100,13 +107,17 @@ def import_(
     """Start an empty journal from a backup.
 
     The backup is read whole first: one that is damaged changes nothing. Fences go on far above those in it, so
-    that none that was granted since it was made is granted again.
+    that none that was granted since it was made is granted again. The backup of a shard goes where that shard has
+    its journal.
     """
-    journal = _fillable(engine, engine_password_file)
+    _fillable(engine, engine_password_file, 0)
     loaded = _loaded(file, as_json)
     contents = loaded.contents
+    home = loaded.replay.machine.state.home
+    shard = 0 if home is None else home.shard
+    journal = _fillable(engine, engine_password_file, shard)
     fence = fence_after(loaded.head, now_us=now_us(), above=fence_above)
-    _make_way(engine)
+    _make_way(engine, shard)
     with _told(engine):
         restored = asyncio.run(restore(journal, loaded, fence))
     if as_json:
@@ -124,11 +135,12 @@ def info(
     ] = None,
     engine: Engine = "",
     engine_password_file: PasswordFile = None,
+    shard: Shard = 0,
     as_json: Json = False,
 ) -> None:
     """Show what is in a backup, or in a journal. It is read to its end, and checked."""
     if file is None:
-        facts = _facts_of_journal(engine, engine_password_file, as_json)
+        facts = _facts_of_journal(engine, engine_password_file, shard, as_json)
     elif engine and not _is_from_environment(context, "engine"):
         raise UsageError("a backup or a journal: give FILE or --engine, not both")
     else:
@@ -149,10 +161,10 @@ def _loaded(file: Path, as_json: bool) -> Loaded:
         return load(source, name_of(file), on_progress)
 
 
-def _facts_of_journal(engine: str, password_file: Path | None, as_json: bool) -> dict[str, Any]:
+def _facts_of_journal(engine: str, password_file: Path | None, shard: int, as_json: bool) -> dict[str, Any]:
     if not engine:
         raise UsageError("give the FILE of a backup, or the --engine that keeps a journal")
-    journal = _existing(engine, password_file)
+    journal = _existing(engine, password_file, shard)
     with _told(engine), progress("reading", wanted=not as_json) as on_progress:
         contents, notes = asyncio.run(survey(journal, on_progress))
     _say_repaired(notes)
@@ -179,35 +191,35 @@ def _is_from_environment(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "ENVIRONMENT"
 
 
-def _existing(engine: str, password_file: Path | None) -> Journal:
+def _existing(engine: str, password_file: Path | None, shard: int) -> Journal:
     """A journal to read: creating an empty one would not help."""
     path = path_of(engine)
-    if path is not None and not os.path.isdir(path):
-        raise UsageError(f"{clean(path)} is no journal: there is no such directory")
-    return _journal(engine, password_file)
+    if path is not None and not os.path.isdir(shard_path(path, shard)):
+        raise UsageError(f"{clean(shard_path(path, shard))} is no journal: there is no such directory")
+    return _journal(engine, password_file, shard)
 
 
-def _fillable(engine: str, password_file: Path | None) -> Journal:
+def _fillable(engine: str, password_file: Path | None, shard: int) -> Journal:
     """A journal to start from a backup; it must outlive this command."""
-    journal = _journal(engine, password_file)
+    journal = _journal(engine, password_file, shard)
     if not journal.declared.durable:
         raise UsageError(f"{shown(engine)} keeps nothing: all would be gone with this command")
     return journal
 
 
-def _journal(engine: str, password_file: Path | None) -> Journal:
+def _journal(engine: str, password_file: Path | None, shard: int) -> Journal:
     if path_of(engine) is not None:
         # Files have no password: one that is in the environment is for another engine.
-        return journal_of(engine)
-    return journal_of(with_password(engine, password_of(password_file)))
+        return journal_of(engine, shard)
+    return journal_of(with_password(engine, password_of(password_file)), shard)
 
 
-def _make_way(engine: str) -> None:
+def _make_way(engine: str, shard: int) -> None:
     """Make the directories above the journal's own, which its engine makes."""
     path = path_of(engine)
     if path is None:
         return
-    above = os.path.dirname(os.path.abspath(path))
+    above = os.path.dirname(os.path.abspath(shard_path(path, shard)))
     try:
         os.makedirs(above, exist_ok=True)
     except OSError as error:

@@ -81,7 +81,7 @@ def acquire(
     wait = wait_of(attempt, timeout)
     mode = _mode(shared, limit)
     view = None
-    with _signals_raised(), contextlib.closing(Member(url, ttl, tier, called)) as member:
+    with _signals_raised(), contextlib.closing(Member(url, ttl, tier, called, name)) as member:
         try:
             grant = _acquired(member, name, wait, mode)
             if grant is not None:
@@ -128,11 +128,13 @@ def _mode(shared: bool, limit: int) -> tuple[str | int, ...]:
 class Member:
     """A session of this process, on the node that leads."""
 
-    def __init__(self, url: str, ttl: float, tier: str, called: str) -> None:
+    def __init__(self, url: str, ttl: float, tier: str, called: str, name: str) -> None:
+        """`name`: what it is for, and so in which shard."""
         self._url = url
+        self._name = name
         self._tier = tier
         self.ttl = ttl
-        self.wire = connect(url, tier=tier)
+        self.wire = connect(url, tier=tier, name=name)
         try:
             lives = ("TTL", _ms(ttl), "GRACE", _ms(ttl))
             self._opened = self.wire.call("SESSION.OPEN", *lives, "META", in_passing(called))
@@ -146,7 +148,7 @@ class Member:
     def resume(self) -> None:
         """Resume the session at the current leader."""
         self.close()
-        self.wire = connect(self._url, tier=self._tier)
+        self.wire = connect(self._url, tier=self._tier, name=self._name)
         self.wire.call("SESSION.RESUME", self._opened["session"], self._opened["secret"])
 
     def close(self) -> None:
@@ -229,7 +231,7 @@ def extend(
 ) -> None:
     """Extend a hold: it ends its ttl from now. Exits 75 if it is lost."""
     held = _read(token)
-    with wired(url, tier=held.tier) as wire:
+    with wired(url, tier=held.tier, name=held.name) as wire:
         longest_ms = _resume(wire, held)["ttl_ms"]
         ttl_ms = longest_ms if ttl is None else _ms(ttl)
         if ttl_ms > longest_ms:
@@ -244,7 +246,7 @@ def extend(
 def release(token: TokenText, url: Url = URL, as_json: Json = False) -> None:
     """Release the hold of an `acquire`. Exits 75 if it was lost before."""
     held = _read(token)
-    with wired(url, tier=held.tier) as wire:
+    with wired(url, tier=held.tier, name=held.name) as wire:
         _resume(wire, held)
         try:
             wire.call("LOCK.RELEASE", held.name, held.fence)

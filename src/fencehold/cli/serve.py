@@ -29,6 +29,7 @@ from fencehold.errors import (
     OutcomeUnknown,
     UsageError,
 )
+from fencehold.placement.map import SHARDS_MAX
 from fencehold.security.tls import Clients
 from fencehold.server import Config
 
@@ -70,6 +71,18 @@ Data = Annotated[
     ),
 ]
 Memory = Annotated[bool | None, _option("memory", _JOURNAL, "Keep the journal in memory only.", "--memory")]
+ShardCount = Annotated[
+    int | None,
+    _option(
+        "shards",
+        _JOURNAL,
+        "Spread the names over so many machines, each with a journal of its own; it cannot change later.",
+        min=1,
+        max=SHARDS_MAX,
+        metavar="N",
+        show_default="1",
+    ),
+]
 NodeName = Annotated[
     str | None,
     _option(
@@ -247,6 +260,7 @@ def serve(
     engine_password_file: PasswordFile = None,
     data: Data = None,
     memory: Memory = None,
+    shards: ShardCount = None,
     node: NodeName = None,
     advertise: Advertise = None,
     leader_timeout: LeaderTimeout = None,

@@ -29,6 +29,8 @@ from fencehold.doors.resp.door import is_loopback
 from fencehold.doors.resp.traffic import Flood
 from fencehold.drivers.address import shown
 from fencehold.locks.views import party
+from fencehold.node.node import Node
+from fencehold.node.shards import Shards
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.security.tls import notes_of
 from fencehold.server import Config, Server
@@ -94,14 +96,15 @@ class Serving:
                 self._say_left_out(kind, port)
             for note in notes_of(self._config.tls) if self._config.tls is not None else ():
                 self._say_weak(note)
-            server.node.on_broken = self._say_broken
+            for host in server.hosts:
+                host.node.on_broken = self._say_broken
+                host.node.on_room = partial(self._say_room, host.node)
             if server.observer is not None:
                 server.observer.on_noted = self._say_noted
             server.door.on_refused = self._say_refused
             if server.door.certificates is not None:
                 server.door.certificates.on_reloaded = self._say_reloaded
             server.door.traffic.on_flood = partial(self._say_flood, server)
-            server.node.on_room = partial(self._say_room, server)
             if server.is_clustered:
                 self._tell_roles(server)
             async with self._listening(server):
@@ -175,6 +178,26 @@ class Serving:
 
         server.node.on_changed = tell
         tell()
+        if server.shards is not None:
+            self._tell_led(server.shards)
+
+    def _tell_led(self, shards: Shards) -> None:
+        """Log how many shards it leads, and each change from here on. The first shard is told of by itself."""
+        told = -1
+
+        def tell() -> None:
+            nonlocal told
+            if shards.led == told or self._stopping.is_set():
+                return
+            told, count = shards.led, len(shards.hosts)
+            if self._greets:
+                self._print(f"leads {told} of {count} shards", is_trouble=False)
+            else:
+                self._say("shards", led=told, of=count)
+
+        for host in shards.hosts[1:]:
+            host.node.on_changed = tell
+        tell()
 
     def _say_change(self, change: Change) -> None:
         if self._greets:
@@ -183,9 +206,9 @@ class Serving:
             level = logging.WARNING if change.is_trouble else logging.INFO
             _LOG.log(level, change.event, extra={"facts": change.facts})
 
-    def _say_room(self, server: Server) -> None:
+    def _say_room(self, node: Node) -> None:
         """Its journal has no room for new work, or has some again."""
-        refusal, room = server.node.room.refusal(), server.node.room.room
+        refusal, room = node.room.refusal(), node.room.room
         if self._greets:
             words = f"holds back new work: {refusal}" if refusal else f"takes new work again; {room}"
             self._print(words, is_trouble=refusal is not None)
@@ -331,6 +354,8 @@ def _greet(server: Server, notes: tuple[str, ...], listeners: Mapping[str, int])
     else:
         _line(out, "data in", str(config.data))
         _line(out, "recovered", f"position {state.position}, fence {state.fence}, {len(state.sessions)} sessions")
+    if server.shards is not None:
+        _line(out, "shards", str(len(server.hosts)))
     for note in notes:
         _line(out, "repaired", note, "yellow")
     if not config.asks:

@@ -24,6 +24,7 @@ from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
 from fencehold.observe.feed import ObserveBounds
 from fencehold.observe.history.store import Bounds as HistoryBounds
+from fencehold.placement.map import SHARDS_MAX
 from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.security.tls import Clients
 from fencehold.server import PORT
@@ -97,6 +98,12 @@ def _port(value: Any) -> int:
     return value
 
 
+def _shards(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= SHARDS_MAX:
+        raise Wrong(f"a whole number from 1 to {SHARDS_MAX}")
+    return value
+
+
 def _duration(value: Any) -> float:
     try:
         if type(value) not in (int, float, str):
@@ -111,6 +118,7 @@ SETTINGS = {
     "engine_password_file": Setting(_path, None, "FENCEHOLD_ENGINE_PASSWORD_FILE"),
     "data": Setting(_path, Path(".fencehold"), "FENCEHOLD_DATA"),
     "memory": Setting(_flag, False, "FENCEHOLD_MEMORY"),
+    "shards": Setting(_shards, 1, "FENCEHOLD_SHARDS"),
     "node": Setting(_text, "", "FENCEHOLD_NODE"),
     "host": Setting(_text, "127.0.0.1", "FENCEHOLD_HOST"),
     "port": Setting(_port, PORT, "FENCEHOLD_PORT"),

@@ -153,6 +153,7 @@ def session(seen: Shape) -> Shape:
         **until(max(0, seen["expires_in_ms"])),
         "hold_count": seen["holds"],
         "waiter_count": seen["waits"],
+        **({"shard": seen["shard"]} if "shard" in seen else {}),
     }
 
 

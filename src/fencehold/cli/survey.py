@@ -134,6 +134,9 @@ def _seen(place: Endpoint, said: dict[str, Any], lead: dict[str, Any], answers: 
     address = said["address"] or str(place)
     at_home = answers.get(_place(address) or place, Answer({}))
     role, notes = said["role"], [said["note"]] if said["note"] else []
+    if "shards" in said:
+        # Its role is that in the first shard, and says nothing of the others.
+        notes.insert(0, f"leads {said['shards_led']} of {said['shards']} shards")
     if role == "leader" and said is not lead:
         role, notes = "waiting", ["led under an older epoch, and has not noticed yet"]
     if role == "standby" and lead and address not in [each["address"] for each in lead["standbys"]]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from fencehold.cli import shapes
-from fencehold.cli.inspection import HEADERS, all_names, row
+from fencehold.cli.inspection import HEADERS, every_name, row
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url, lasting
 from fencehold.cli.output import clean, say_json, say_rows, table, to_person
 from fencehold.cli.screen import show_until_quit
-from fencehold.cli.wire import Wire, connect, facts, wired
+from fencehold.cli.shard_wires import ShardWires, wired_all
 from fencehold.errors import FenceholdError
 
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ def top(
         with contextlib.closing(Live(url, prefix, rows, tier)) as live:
             show_until_quit(live.draw, interval)
         return
-    with wired(url, tier=tier) as wire:
-        frame = look(wire, prefix, rows)
+    with wired_all(url, tier=tier) as wires:
+        frame = look(wires, prefix, rows)
     if as_json:
         _say_json(frame)
     else:
         say_rows(HEADERS, [row(name) for name in frame.awaited or frame.oldest], empty="nothing is held")
 
 
-def look(wire: Wire, prefix: str, rows: int) -> Frame:
+def look(wires: ShardWires, prefix: str, rows: int) -> Frame:
     """What there is to see now."""
     awaited: list[dict[str, Any]] = []
     oldest: list[dict[str, Any]] = []
-    for names in _by_thousands(all_names(wire, prefix, with_hold=False)):
+    for names in _by_thousands(every_name(wires, prefix, with_hold=False)):
         # Kept are the first of each list so far, and not all of half a million names.
         awaited += (name for name in names if name["waiters"])
         oldest += (name for name in names if name["holders"])
@@ -69,10 +69,10 @@ def look(wire: Wire, prefix: str, rows: int) -> Frame:
         oldest = nsmallest(rows, oldest, key=lambda name: (name["fence"], name["name"]))
     for name in (*awaited, *oldest):
         # Only for these few: nobody could read the holders of half a million names.
-        view = wire.call("LOCK.INFO", name["name"], "COUNT", 1, "STALE")
+        view = wires.of(name["name"]).call("LOCK.INFO", name["name"], "COUNT", 1, "STALE")
         name["hold"] = view["holds"][0] if view["holds"] else None
         name["kept"] = view["kept"]
-    return Frame(time.monotonic(), facts(wire), awaited, oldest)
+    return Frame(time.monotonic(), wires.facts(), awaited, oldest)
 
 
 def _by_thousands(names: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -91,16 +91,16 @@ class Live:
 
     def __init__(self, url: str, prefix: str, rows: int, tier: str = "") -> None:
         self._url, self._prefix, self._rows, self._tier = url, prefix, rows, tier
-        self._wire: Wire | None = None
+        self._wires: ShardWires | None = None
         self._before: Frame | None = None
 
     def draw(self) -> "RenderableType":
         """The next sample; while there is none, the last one, and why."""
         try:
-            if self._wire is None:
+            if self._wires is None:
                 # Connect again each time: after a failover another node leads.
-                self._wire = connect(self._url, patience_s=0, tier=self._tier)
-            now = look(self._wire, self._prefix, self._rows)
+                self._wires = ShardWires(self._url, patience_s=0, tier=self._tier)
+            now = look(self._wires, self._prefix, self._rows)
         except FenceholdError as failure:
             self.close()
             if self._before is None:
@@ -110,9 +110,9 @@ class Live:
         return _drawn(before, now)
 
     def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
+        if self._wires is not None:
+            self._wires.close()
+        self._wires = None
 
 
 def _drawn(before: Frame, now: Frame, trouble: str = "") -> "RenderableType":

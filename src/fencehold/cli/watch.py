@@ -1,5 +1,6 @@
 """`fencehold watch`: events as they happen."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -11,8 +12,9 @@ from fencehold.cli import shapes
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url
 from fencehold.cli.output import clean, columns, console, field_of_time, hanging, note, say, say_json, to_person
 from fencehold.cli.people import called, owner, who
+from fencehold.cli.shard_events import followed
 from fencehold.cli.tables import cells_of, shares, shortened
-from fencehold.cli.wire import CannotConnect, Wire, wired
+from fencehold.cli.wire import CannotConnect, Wire, connect
 from fencehold.errors import Unavailable
 from fencehold.locks.views import WHOLE, time_of
 
@@ -63,7 +65,11 @@ def watch(
     if to_person() and not as_json:
         note(f"watching {'names that begin with ' + clean(prefix) if prefix else 'everything'}; ctrl-c ends it")
     place = None if after is None else place_of(after)
-    for event in islice(Events(url, prefix, place, tier).follow(), count or None):
+
+    def follow(shard: int | None) -> Iterator[dict[str, Any]]:
+        return Events(url, prefix, place, tier, shard).follow()
+
+    for event in islice(followed(url, place is not None, tier, follow), count or None):
         if as_json:
             say_json(shapes.event(event))
         else:
@@ -73,8 +79,11 @@ def watch(
 class Events:
     """Events as they arrive. After a failover, they continue at the new leader from the same place."""
 
-    def __init__(self, url: str, prefix: str, after: Place | None, tier: str = "") -> None:
+    def __init__(
+        self, url: str, prefix: str, after: Place | None, tier: str = "", shard: int | None = None
+    ) -> None:
         self._url = url
+        self._shard = shard
         self._tier = tier
         self._prefix = prefix
         self._place = after
@@ -84,7 +93,7 @@ class Events:
         """One after the other, until no node can be reached."""
         while True:
             try:
-                with wired(self._url, tier=self._tier) as wire:
+                with contextlib.closing(connect(self._url, tier=self._tier, shard=self._shard)) as wire:
                     yield from self._of(wire)
             except CannotConnect:
                 raise

@@ -32,6 +32,7 @@ from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
 from fencehold.drivers.tls import client_context, files_of_environment
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, UsageError
+from fencehold.placement.map import ShardMap, SlotRange
 
 CONNECT_TIMEOUT_S = 2.0
 GREET_TIMEOUT_S = 3.0
@@ -55,6 +56,7 @@ _READS = frozenset(
         "LOCK.HISTORY",
         "LOCK.INFO",
         "LOCK.LIST",
+        "SHARD.MAP",
         "SESSION.LIST",
         "LOCK.WATCH",
         "SESSION.RESUME",
@@ -257,19 +259,30 @@ def _tell_busy(busy: Overloaded, left_s: float) -> None:
 
 
 @contextlib.contextmanager
-def wired(url: str, *, patience_s: float = LEADER_S, named_only: bool = False, tier: str = "") -> Iterator[Wire]:
-    """A connection to the server of a URL, closed at the end."""
-    wire = connect(url, patience_s=patience_s, named_only=named_only, tier=tier)
+def wired(
+    url: str, *, patience_s: float = LEADER_S, named_only: bool = False, tier: str = "", name: str | None = None
+) -> Iterator[Wire]:
+    """A connection to the server of a URL, closed at the end; with a `name`, to the shard of that."""
+    wire = connect(url, patience_s=patience_s, named_only=named_only, tier=tier, name=name)
     try:
         yield wire
     finally:
         wire.close()
 
 
-def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False, tier: str = "") -> Wire:
+def connect(
+    url: str,
+    *,
+    patience_s: float = LEADER_S,
+    named_only: bool = False,
+    tier: str = "",
+    name: str | None = None,
+    shard: int | None = None,
+) -> Wire:
     """Connect to the node that leads, which the nodes of the URL may know; failing that, to one that answers.
 
-    With `named_only`, only to those that the URL names. A `tier` that is given is asked for.
+    With `named_only`, only to those that the URL names. A `tier` that is given is asked for. Of a service with
+    several shards, a `shard` is chosen: the one that is given, or that of a `name`.
 
     Raises:
         CannotConnect: none answers.
@@ -278,7 +291,11 @@ def connect(url: str, *, patience_s: float = LEADER_S, named_only: bool = False,
     address = address_of(url)
     until = time.monotonic() + patience_s
     while True:
-        wire = _found(address, named_only, tier)
+        wire = _found(address, named_only, tier, shard)
+        if name is not None and shard is None and (placed := map_of(wire)) is not None:
+            shard = placed.shard_of_name(name)
+            wire.close()
+            continue
         if wire.leads or time.monotonic() >= until:
             return wire
         wire.close()
@@ -323,9 +340,18 @@ def tls_of(address: ServiceAddress) -> ssl.SSLContext | None:
     return None if address.tls is None else client_context(address.tls.over(files_of_environment()))
 
 
-def _found(address: ServiceAddress, named_only: bool, tier: str) -> Wire:
+def map_of(wire: Wire) -> ShardMap | None:
+    """Which shard has which names; None if there is one."""
+    if int(wire.hello.get("shards", 1)) <= 1:
+        return None
+    told = wire.call("SHARD.MAP")
+    return ShardMap(told["version"], told["shards"], tuple(SlotRange(*each) for each in told["ranges"]))
+
+
+def _found(address: ServiceAddress, named_only: bool, tier: str, shard: int | None) -> Wire:
     """The node that leads, or the first that answers."""
-    words, tls = (*login_of(address), *(("TIER", tier) if tier else ())), tls_of(address)
+    chosen = () if shard is None else ("SHARD", str(shard))
+    words, tls = (*login_of(address), *chosen, *(("TIER", tier) if tier else ())), tls_of(address)
     to_try, tried = deque(address.endpoints), set[Endpoint]()
     waiting: list[Wire] = []
     failures: dict[Endpoint, Exception] = {}

@@ -13,6 +13,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -54,6 +55,8 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     url: str
     guarantees: Guarantees
     tls: ssl.SSLContext | ClientTls | None = None
+    shard: int | None = None
+    """Which of the service's shards to speak to; None: any, and it is found out whether there are several."""
     machine: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
     has_breaker: bool = False
@@ -142,7 +145,8 @@ def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
 def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     config, scheme = source.config, _scheme(source.url)
     if scheme in SERVICE_SCHEMES:
-        return Channel(_driver(source, source.url, is_direct), source.guarantees)
+        driver = _driver(source, source.url, is_direct)
+        return Channel(driver, source.guarantees, partial(_shard_channel, source))
     if scheme == _MEMORY:
         from fencehold.client.memory import HostedChannel  # noqa: PLC0415 - it brings the whole server
 
@@ -152,11 +156,17 @@ def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     return DirectCarrier(backend, settings, config.clock, long_wait=config.long_wait_s)
 
 
+def _shard_channel(source: Source, shard: int) -> Channel:
+    """A channel of its own to one of several shards."""
+    driver = _driver(msgspec.structs.replace(source, shard=shard), source.url, is_direct=False)
+    return Channel(driver, source.guarantees)
+
+
 def _driver(source: Source, url: str, is_direct: bool) -> Driver:
     # Of memory://, which is the process's own, nobody has to say who they are: a login is for a service.
     login = Login() if _scheme(source.url) == _MEMORY else None
     kind, loop = SharedProtocol if is_direct else SessionProtocol, asyncio.get_running_loop()
-    protocol = session_protocol(source.config, url, source.machine, login, kind=kind)
+    protocol = session_protocol(source.config, url, source.machine, login, source.shard, kind=kind)
     if isinstance(protocol, SharedProtocol):
         return LineDriver(protocol, loop, source.tls, clock=source.config.clock)
     return Driver(protocol, loop, source.tls, clock=source.config.clock)
@@ -167,6 +177,7 @@ def session_protocol(
     url: str,
     machine: str = "",
     login: Login | None = None,
+    shard: int | None = None,
     *,
     kind: type[SessionProtocol] = SessionProtocol,
 ) -> SessionProtocol:
@@ -188,6 +199,7 @@ def session_protocol(
         user=login.user,
         secret=login.password,
         tier=machine,
+        shard=shard,
     )
     return kind(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
 

@@ -56,6 +56,12 @@ class MultiOptions(Options, total=False):
     shared: bool
 
 
+class SeveralOptions(MultiOptions, total=False):
+    """What can be said of a lock on several names, and only of that."""
+
+    across_shards: bool
+
+
 class LockOptions(MultiOptions, total=False):
     """What can be said of a lock on one name."""
 

@@ -30,6 +30,7 @@ from fencehold.core.quotas import refuse_asking, refuse_waiting
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
 from fencehold.core.rights import may_see, refuse_acquire
 from fencehold.core.shape import is_plain, refuse_names, refuse_terms, refuse_texts
+from fencehold.core.shards import refuse_elsewhere
 from fencehold.core.state import Session, State
 
 KEPT_MAX = 100_000
@@ -38,6 +39,10 @@ KEPT_MAX = 100_000
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     """Grant, queue or refuse a new request."""
+    if state.home is not None:
+        elsewhere = refuse_elsewhere(state, state.home, ask.names)
+        if elsewhere is not None:
+            return elsewhere
     # First of all: what else is wrong with it may say something about the names.
     limits = state.limits
     if (

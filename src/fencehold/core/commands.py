@@ -171,7 +171,7 @@ class ChangePolicy(Struct, frozen=True, gc=False, array_like=True, tag="policy")
 
 
 class FollowPolicy(Struct, frozen=True, gc=False, array_like=True, tag="follow_policy"):
-    """To the machine without a journal: the policy of the one beside it, as far as it is about its tier."""
+    """The policy of the machine beside this one, as far as it is about its tier; or that of the first shard."""
 
     policy: Policy
 
@@ -207,11 +207,44 @@ class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
     address: str
 
 
+class FoundShard(Struct, frozen=True, gc=False, array_like=True, tag="shard"):
+    """The first command of all, where there are several shards: which one this machine is, for ever."""
+
+    shard: int
+    shards: int
+
+
+class CloseSlot(Struct, frozen=True, gc=False, array_like=True, tag="close_slot"):
+    """Grant no name of a slot any more: it moves to another shard. Who waits is sent there."""
+
+    slot: int
+    to: int
+    version: int
+    """Of the map by which it moves: what is older than what is known of the slot changes nothing."""
+
+
+class SealSlot(Struct, frozen=True, gc=False, array_like=True, tag="seal_slot"):
+    """Say above which fence a closed slot may be opened elsewhere, if nothing in it is held or kept any more."""
+
+    slot: int
+
+
+class OpenSlot(Struct, frozen=True, gc=False, array_like=True, tag="open_slot"):
+    """Grant the names of a slot from here on, above a fence; or, where it was being closed, again."""
+
+    slot: int
+    fence: int
+    version: int
+
+
 AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
 Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
 Living: TypeAlias = OpenSession | OpenSessionAs | OpenSessionBy | CloseSession | Renew | Suspend
 Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
-Command: TypeAlias = Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce
+Placing: TypeAlias = FoundShard | CloseSlot | SealSlot | OpenSlot
+Command: TypeAlias = (
+    Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce | Placing
+)
 
 
 class Entry(Struct, frozen=True, gc=False, array_like=True):

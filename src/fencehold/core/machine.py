@@ -19,10 +19,13 @@
     however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
     had it is no exception: its run was done.
 13. *Nothing is granted that the policy at that position forbids* (G13). Where there is none, all is allowed.
+14. *A name is granted by its shard alone*. Where there are several, each machine knows its own slots. One that
+    moves is closed, drained, and opened above every fence its names ever had: no two machines grant it, and no
+    fence of it goes back.
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
-`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `quotas`, `deadlock`, `state` (the
-tables, 5), `snapshot`.
+`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `shards`, `slot_moves` (14), `quotas`,
+`deadlock`, `state` (the tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -40,16 +43,20 @@ from fencehold.core.commands import (
     Cancel,
     ChangePolicy,
     CloseSession,
+    CloseSlot,
     Entry,
     Extend,
     FollowPolicy,
+    FoundShard,
     OpenSession,
     OpenSessionAs,
     OpenSessionBy,
+    OpenSlot,
     RaiseFence,
     Refuse,
     Release,
     Renew,
+    SealSlot,
     SetLimits,
     Settle,
     Suspend,
@@ -63,6 +70,8 @@ from fencehold.core.refusals import refuse
 from fencehold.core.release import break_holds, extend, release
 from fencehold.core.requests import once, settle
 from fencehold.core.sessions import close_session, open_session, pass_time, renew, suspend
+from fencehold.core.shards import found_shard
+from fencehold.core.slot_moves import close_slot, open_slot, seal_slot
 from fencehold.core.snapshot import Snapshot, read, state_hash
 from fencehold.core.state import State
 
@@ -103,6 +112,10 @@ _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     SetLimits: _set_limits,
     RaiseFence: raise_fence,
     Announce: _announce,
+    FoundShard: found_shard,
+    CloseSlot: close_slot,
+    SealSlot: seal_slot,
+    OpenSlot: open_slot,
 }
 
 

@@ -34,6 +34,8 @@ class Code(Enum):
     """The policy does not allow it."""
     CONFLICT = "conflict"
     """The policy has changed since it was read."""
+    MOVED = "moved"
+    """The name is another shard's. The first word of the detail is its slot."""
 
 
 class Ending(Enum):
@@ -185,6 +187,36 @@ class Announced(Struct, frozen=True, gc=False, array_like=True, tag="announced")
     """The state says who leads."""
 
 
+class ShardFounded(Struct, frozen=True, gc=False, array_like=True, tag="shardfounded"):
+    """The machine is this shard of so many."""
+
+    shard: int
+    shards: int
+
+
+class SlotClosing(Struct, frozen=True, gc=False, array_like=True, tag="slotclosing"):
+    """No name of the slot is granted here any more; so many are still held or kept."""
+
+    slot: int
+    to: int
+    names: int
+
+
+class SlotClosed(Struct, frozen=True, gc=False, array_like=True, tag="slotclosed"):
+    """Nothing of the slot is left here, and no fence of its names was ever above this one."""
+
+    slot: int
+    to: int
+    fence: int
+
+
+class SlotOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotopened"):
+    """The names of the slot are granted here, each with a fence above this one."""
+
+    slot: int
+    fence: int
+
+
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
     """The command is refused as it stands. Nothing changed."""
 
@@ -209,6 +241,10 @@ Outcome: TypeAlias = (
     | PolicyChanged
     | FenceRaised
     | Announced
+    | ShardFounded
+    | SlotClosing
+    | SlotClosed
+    | SlotOpened
 )
 
 

@@ -33,7 +33,13 @@ def change_policy(state: State, command: ChangePolicy) -> PolicyChanged | Refuse
 
 
 def follow_policy(state: State, command: FollowPolicy) -> PolicyChanged:
-    """Take over the policy of the machine beside this one."""
+    """Take over the policy of the machine beside this one, or of the first shard.
+
+    Leaders of other shards follow the first one's journal, and one of them may be behind the one before it: an
+    older policy changes nothing.
+    """
+    if state.home is not None and command.policy.revision <= state.policy.revision:
+        return PolicyChanged(state.policy.revision, 0, 0)
     return enact(state, command.policy)
 
 

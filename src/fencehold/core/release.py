@@ -11,6 +11,7 @@ from fencehold.core.queues import hand_on
 from fencehold.core.quotas import refuse_extending
 from fencehold.core.rights import refuse_acquire, refuse_break, refuse_release
 from fencehold.core.shape import out_of_range, refuse_breaker, wrong_count
+from fencehold.core.shards import refuse_unknown
 from fencehold.core.state import Hold, Session, State
 
 RELEASED = Released(Reason.OK)
@@ -73,6 +74,8 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 def break_holds(state: State, command: Break) -> Broken | Refused:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
     refusal = refuse_break(state, command) or refuse_breaker(state.limits, command)
+    if state.home is not None:
+        refusal = refusal or refuse_unknown(state, state.home, command.name)
     if refusal is not None:
         return refusal
     state.fence = fence = state.fence + 1

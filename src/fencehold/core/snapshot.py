@@ -12,6 +12,9 @@ written only where there are any: all else has the bytes of version 1, and can b
 Version 3 has those slices in any case, the policy at the end of the head, and with sessions whose they are. It is
 written only where there is a policy, or a session is somebody's: what knows of neither must not read past them.
 Tokens stand with their user, who has the bytes of before without any; what knows of no tokens refuses them.
+
+Version 4 has all that version 3 has, and at the end of the head which shard of how many it is, and the slots that
+have moved. It is written only where there are several.
 """
 
 from collections.abc import Iterator
@@ -25,14 +28,15 @@ from fencehold.core.policy import NO_POLICY, Policy
 from fencehold.core.queues import take_place
 from fencehold.core.quotas import counted
 from fencehold.core.rulebook import Rulebook
+from fencehold.core.shards import settle_home
 from fencehold.core.snapshot_slices import SavedSession, Saving, TokenImage
-from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
+from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, SlotMove, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
-VERSION = 3
+VERSION = 4
 """The newest that is known here."""
 _MAGIC = b"FENCEHOLD"
-_PLAIN, _KEEPING, _RULED = (_MAGIC + bytes([version]) for version in (1, 2, VERSION))
+_PLAIN, _KEEPING, _RULED, _SHARDED = (_MAGIC + bytes([version]) for version in (1, 2, 3, VERSION))
 _PREFIX_BYTES = len(_PLAIN)
 _HASH_BYTES = 32
 _SLICE = 2_000
@@ -63,10 +67,17 @@ class _RuledHead(_AnchoredHead, array_like=True):
     policy: Policy = NO_POLICY
 
 
+class _ShardedHead(_RuledHead, array_like=True):
+    """What is written where there are several shards."""
+
+    home: tuple[int, int] | None = None
+    slots: list[SlotMove] = []
+
+
 _ReadSession = tuple[TokenImage, int, list[Hold]]
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(_RuledHead).decode
+_decode_head = msgspec.msgpack.Decoder(_ShardedHead).decode
 _decode_slice = msgspec.msgpack.Decoder(list[_ReadSession]).decode
 _decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 
@@ -111,14 +122,20 @@ def _chunks(head: bytes, saving: Saving) -> Iterator[bytes]:
 
 
 def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
-    yield (_RULED if saving.has_principals else _KEEPING if saving.kept else _PLAIN) + _framed(head)
+    yield _prefix(saving) + _framed(head)
     while sessions := _slice(saving):
         yield _framed(_encode(sessions))
     yield _framed(b"")
-    if saving.kept or saving.has_principals:
+    if saving.kept or saving.has_principals or saving.has_home:
         for start in range(0, len(saving.kept), _SLICE):
             yield _framed(_encode(saving.kept[start : start + _SLICE]))
         yield _framed(b"")
+
+
+def _prefix(saving: Saving) -> bytes:
+    if saving.has_home:
+        return _SHARDED
+    return _RULED if saving.has_principals else _KEEPING if saving.kept else _PLAIN
 
 
 def _framed(section: bytes) -> bytes:
@@ -148,6 +165,10 @@ def _head(state: State, saving: Saving) -> bytes:
         state.leader,
         state.leader_address,
     )
+    if state.home is not None:
+        home = state.home.shard, state.home.shards
+        slots = [state.slots[slot] for slot in sorted(state.slots)]
+        return _encode(_ShardedHead(*fields, state.anchors, state.policy, home, slots))
     if saving.has_principals:
         return _encode(_RuledHead(*fields, state.anchors, state.policy))
     return _encode(_AnchoredHead(*fields, state.anchors) if state.anchors else _Head(*fields))
@@ -170,7 +191,7 @@ def read(data: bytes) -> State:
 def _verify(data: bytes) -> None:
     if not data.startswith(_MAGIC):
         raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
-    if not data.startswith((_PLAIN, _KEEPING, _RULED)):
+    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED)):
         version = data[len(_MAGIC) : _PREFIX_BYTES].hex() or "none"
         raise SnapshotUnreadable(f"the snapshot has format version {version}, and 1 to {VERSION} are known here")
     body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]
@@ -191,12 +212,15 @@ def _split(data: bytes) -> Iterator[list[memoryview]]:
         yield sections
 
 
-def _rebuild(head: _RuledHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
+def _rebuild(head: _ShardedHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
     state.leader, state.leader_address = head.leader, head.leader_address
     state.anchors = head.anchors
+    if head.home is not None:
+        settle_home(state, *head.home)
+        state.slots = {move.slot: move for move in head.slots}
     for name, until_at in head.delays:
         state.delays[name] = until_at
         state.delays_due.add(until_at, name)

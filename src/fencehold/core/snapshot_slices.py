@@ -74,12 +74,23 @@ def image_of(session: Session) -> SessionImage:
 class Saving:
     """What a snapshot under way has still to write, as it was when it started."""
 
-    __slots__ = ("_fence", "_holds", "_images", "_sessions", "_todo", "_until", "has_principals", "kept")
+    __slots__ = (
+        "_fence",
+        "_holds",
+        "_images",
+        "_sessions",
+        "_todo",
+        "_until",
+        "has_home",
+        "has_principals",
+        "kept",
+    )
 
     def __init__(self, state: State) -> None:
         self._sessions = state.sessions
         self._fence = state.fence
         self.kept: list[Kept] = list(state.kept.values())
+        self.has_home = state.home is not None
         self.has_principals = bool(state.policy.revision or state.owned)
         self._until = state.sessions_until.copy()
         # The newest first: taking from the end is cheap, and sessions are written from the oldest to the newest.

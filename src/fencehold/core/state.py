@@ -11,6 +11,7 @@ in slices while the machine goes on: code about to change what a session has cal
 from __future__ import annotations
 
 from collections import OrderedDict
+from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -106,6 +107,38 @@ class Anchor(Struct, frozen=True, gc=False, array_like=True):
     fence: int
 
 
+class Home(Struct, frozen=True, gc=False, array_like=True):
+    """Which shard a machine is, of how many, and the slots that it serves (see `shards`)."""
+
+    shard: int
+    shards: int
+    first: int
+    last: int
+
+
+class Stage(Enum):
+    """Where a slot stands that has moved, or is about to."""
+
+    CLOSING = "closing"
+    """It grants nothing any more, and something of it is held or kept."""
+    CLOSED = "closed"
+    """Nothing of it is left here."""
+    OPEN = "open"
+
+
+class SlotMove(Struct, frozen=True, gc=False, array_like=True):
+    """What became of a slot that does not stand as the service was made with."""
+
+    slot: int
+    version: int
+    """Of the map by which it last moved here or away."""
+    stage: Stage
+    to: int
+    """Where it goes, or went; this shard itself, if it is open here."""
+    fence: int
+    """Closed: the greatest fence that any of its names may have had here. Open: what all are above."""
+
+
 class Session(Struct, gc=False):
     """A client's life with the service, and all that hangs on it."""
 
@@ -178,9 +211,11 @@ class State:
         "crowds",
         "delays",
         "delays_due",
+        "draining",
         "fence",
         "held",
         "holds_due",
+        "home",
         "kept",
         "kept_due",
         "leader",
@@ -200,6 +235,7 @@ class State:
         "sessions",
         "sessions_due",
         "sessions_until",
+        "slots",
         "ticket",
         "ticking",
         "usage",
@@ -220,6 +256,12 @@ class State:
         self.leader = ""
         self.leader_address = ""
         """Where the node that announced itself last can be reached."""
+        self.home: Home | None = None
+        """Which shard it is; None: the only one, and every name is its own."""
+        self.slots: dict[int, SlotMove] = {}
+        """Slots that have moved, or are about to. Empty, they stand as the service was made with."""
+        self.draining: dict[int, set[str]] = {}
+        """Names that closing slots had when last looked at: they only get fewer. Worked out, not saved."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""

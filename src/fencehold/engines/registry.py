@@ -7,6 +7,7 @@
 
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.drivers.address import Scheme, shown
@@ -55,22 +56,31 @@ _FILE = Scheme(
 )
 
 
-def journal_of(url: str) -> Journal:
-    """A handle on the journal that a URL names, not opened yet.
+def journal_of(url: str, shard: int = 0) -> Journal:
+    """A handle on the journal that a URL names, not opened yet; with a shard, on the one of that shard.
+
+    The first shard's is where that of a service with one shard is: so one that was made with another number of
+    shards is always found, and refused.
 
     Raises:
         UsageError: no engine is known by that name, its driver is not installed, or the URL is not one of its.
     """
     path = path_of(url)
     if path is not None:
-        return FileJournal(path)
+        return FileJournal(shard_path(path, shard))
     scheme = _scheme_of(url)
     if scheme == "memory":
         return _memory(url)
     if scheme not in _DRIVEN:
         raise UsageError(f"no engine is known as {scheme}:// ({shown(url)}); known are {KNOWN}")
-    journal: Journal = _imported(_DRIVEN[scheme]).from_url(url)
+    kind = _imported(_DRIVEN[scheme])
+    journal: Journal = kind.from_url(url, shard) if shard else kind.from_url(url)
     return journal
+
+
+def shard_path(path: str | Path, shard: int) -> str | Path:
+    """The directory of a shard's journal, within that of the first one's."""
+    return Path(path) / f"shard-{shard:04d}" if shard else path
 
 
 def path_of(url: str) -> str | None:

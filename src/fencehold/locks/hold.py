@@ -85,11 +85,21 @@ class Holding(Claiming):
 
     @property
     def fence(self) -> int:
-        """Greater than that of every earlier hold on these names."""
-        return self._grant.fence
+        """Greater than that of every earlier hold on these names.
+
+        Raises:
+            UsageError: they are of several shards, and each has a fence of its own: see `fences`.
+        """
+        return self._grant.fence or self._grant.only_fence()
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fence of each name. They are all the same, unless the names are of several shards."""
+        return self._grant.fences()
 
     def _shown(self) -> str:
-        return f"{super()._shown()} fence={self.fence}"
+        fences = dict.fromkeys(self.fences.values())
+        return f"{super()._shown()} fence={','.join(map(str, fences))}"
 
 
 Held = TypeVar("Held", bound=Claiming)

@@ -21,7 +21,7 @@ _OWN_WORDS = 7
 class Terms:
     """Names, how they are wanted, for how long, and how long to wait for them."""
 
-    __slots__ = ("_options", "label", "names", "names_encoded", "prefix", "timeout")
+    __slots__ = ("_options", "label", "names", "names_encoded", "prefix", "spans", "timeout")
 
     def __init__(
         self,
@@ -34,8 +34,11 @@ class Terms:
         delay: Duration = 0,
         meta: Meta = None,
         at_least: Duration = 0,
+        across_shards: bool = False,
     ) -> None:
         self.names = names
+        self.spans = across_shards
+        """Whether the names may be of several shards, and so be taken in several steps."""
         self.label = ", ".join(map(repr, names))
         self.names_encoded = b"".join([bulk(name.encode()) for name in names])
         self.timeout = wait_of(timeout)
@@ -90,9 +93,17 @@ class Terms:
 
     def waiting(self, timeout: Duration | None) -> "Terms":
         """The same terms with another time to wait."""
+        return self.part(self.names, timeout)
+
+    def part(self, names: tuple[str, ...], timeout: Duration | None) -> "Terms":
+        """The same terms for some of the names, with a time to wait of its own."""
         other = Terms.__new__(Terms)
-        other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
-        other._options = self._options
+        if names is self.names:
+            other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
+        else:
+            other.names, other.label = names, ", ".join(map(repr, names))
+            other.names_encoded = b"".join([bulk(name.encode()) for name in names])
+        other._options, other.spans = self._options, self.spans
         other.timeout = wait_of(timeout)
         other.prefix = other.encode(other.timeout)
         return other

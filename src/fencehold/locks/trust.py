@@ -134,6 +134,14 @@ class Grant:
         self.on_lost: Callable[[Grant], None] | None = None
         """Called once, when it is lost."""
 
+    def fences(self) -> dict[str, int]:
+        """The fence of each name."""
+        return dict.fromkeys(self.terms.names, self.fence)
+
+    def only_fence(self) -> int:
+        """The fence, where it may be that there is none for all names."""
+        return self.fence
+
     def limit(self, end: float) -> None:
         """The server has said that it ends then."""
         self._known_end = end

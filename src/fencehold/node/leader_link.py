@@ -31,10 +31,12 @@ _LAST = 3
 
 
 class LeaderLink:
-    """Makes links for one node."""
+    """Makes links for one node, or for one shard of it."""
 
-    def __init__(self, member: Member, tls: ClientTls | None = None) -> None:
+    def __init__(self, member: Member, tls: ClientTls | None = None, shard: int | None = None) -> None:
         self._member = member
+        words: tuple[str | int, ...] = ("HELLO", 3) if shard is None else ("HELLO", 3, "SHARD", shard)
+        self._hello = command(*words)
         self._tls = tls
         """How leaders are reached that speak TLS: with this node's own certificate."""
         self._told = ""
@@ -43,7 +45,7 @@ class LeaderLink:
         """As `node.standby.Line` says."""
         loop = asyncio.get_running_loop()
         host, port = endpoint(address)
-        connection = _LeaderConnection(on_heard)
+        connection = _LeaderConnection(on_heard, self._hello)
         try:
             async with asyncio.timeout(CONNECT_S):
                 tls = self._tls() if self._tls is not None else None
@@ -73,8 +75,9 @@ class LeaderLink:
 class _LeaderConnection(asyncio.Protocol):
     """One link."""
 
-    def __init__(self, on_heard: Callable[[int], None]) -> None:
+    def __init__(self, on_heard: Callable[[int], None], hello: bytes) -> None:
         self._on_heard = on_heard
+        self._hello = hello
         self._reader = Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
         self.error: Exception | None = None
@@ -84,7 +87,7 @@ class _LeaderConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Said, not checked: the transports of other loops are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self.say(command("HELLO", 3))
+        self.say(self._hello)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)

@@ -14,9 +14,10 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from fencehold.core.commands import Announce, Command, Entry, SetLimits
+from fencehold.core.commands import Announce, Command, Entry, FoundShard, SetLimits
 from fencehold.core.events import NOBODY, Event, Kind, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
@@ -30,6 +31,7 @@ from fencehold.errors import (
     Sealed,
     Trimmed,
     Unavailable,
+    UsageError,
 )
 from fencehold.journal.port import Journal, Opened, Record
 from fencehold.node.alarm import Alarm
@@ -59,6 +61,14 @@ _DUE_S_MIN = 0.02
 _HANDOVER_S = 1.0
 """How long a leader that stops waits for the next one, before it lets its clients go."""
 
+
+class HomeShard(NamedTuple):
+    """One shard of several."""
+
+    shard: int
+    shards: int
+
+
 _DEPOSED = (Sealed, OutOfPlace, Trimmed)
 """What a journal says to one of several nodes that is not, or no longer, where it believed to be."""
 
@@ -79,8 +89,11 @@ class Node:
         ring: Ring | None = None,
         patience: Patience | None = None,
         calendar: Calendar = unix_ms,
+        home: HomeShard | None = None,
     ) -> None:
         self.journal = journal
+        self.home = home
+        """Which shard it is, of how many; None: the only one."""
         self.replica = Replica(journal)
         self.ring = ring or Ring()
         self._past: Ring | None = None
@@ -309,6 +322,33 @@ class Node:
         if self.leading is not None:
             self.leading.stop()
 
+    def cede(self) -> None:
+        """Answer what was taken, then let a standby lead in its place: the one that `standbys` has first.
+
+        Nothing happens if it does not lead. If nobody takes over, it leads again.
+        """
+        if self.leading is not None and self._line is not None:
+            self.leading.stop()
+
+    def _check_home(self) -> None:
+        """See that the journal was made with as many shards as this node has.
+
+        Raises:
+            UsageError: it was not, and nothing that it holds would be found.
+        """
+        found = self.replica.machine.state.home
+        known = None if found is None else HomeShard(found.shard, found.shards)
+        if not self.position or known == self.home:
+            return
+        made = 1 if known is None else known.shards
+        asked = 1 if self.home is None else self.home.shards
+        if made == asked and known is not None and self.home is not None:
+            raise UsageError(f"the journal of shard {self.home.shard} is that of shard {known.shard}")
+        raise UsageError(
+            f"this journal was made with {made} shard{'s' if made > 1 else ''}, not {asked}: say --shards {made}, "
+            "or begin with an empty one"
+        )
+
     def _is_mendable(self, error: Exception) -> bool:
         # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
         # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
@@ -334,6 +374,7 @@ class Node:
             self.is_catching_up = False
         self.notes = opened.notes
         self.position = self.replica.machine.position
+        self._check_home()
         self._note_policy()
         if self._past is not None:
             self.ring.take(self._past)
@@ -429,9 +470,11 @@ class Node:
             calendar=self._calendar,
             names=self.replica.names,
         )
+        state = self.replica.machine.state
+        if self.home is not None and state.home is None:
+            leader.submit(FoundShard(*self.home), _ignore)
         if self._line is not None:
             leader.submit(Announce(*self.member), _ignore)
-        state = self.replica.machine.state
         if state.limits != self._limits:
             leader.submit(SetLimits(self._limits), _ignore)
         leader.hold_back(self.room.refusal())
@@ -446,6 +489,7 @@ class Node:
         self._leading.set()
         self._settled.set()
         self.on_changed()
+        had_standbys = False
         try:
             await leader.lead()
         finally:
@@ -453,7 +497,7 @@ class Node:
             self._leading.clear()
             if not self._stopping and self._line is not None:
                 # Before anything is awaited: from here on another node may answer.
-                self.standbys.dismiss()
+                had_standbys = self.standbys.dismiss()
                 self.on_deposed()
             for task in beside:
                 task.cancel()
@@ -463,11 +507,11 @@ class Node:
                     await task
             await self._saver.end()
             self.room.forget()
-        await self._hand_over()
+        await self._hand_over(had_standbys)
 
-    async def _hand_over(self) -> None:
-        """Stopped: let a standby take over, so that clients find it when they are let go."""
-        if self.standbys.dismiss():
+    async def _hand_over(self, had_standbys: bool) -> None:
+        """Stopped, or ceded: let a standby take over. So clients find it, and this node follows it."""
+        if self.standbys.dismiss() or had_standbys:
             with contextlib.suppress(TimeoutError, Unavailable, *_DEPOSED):
                 async with asyncio.timeout(_HANDOVER_S):
                     async for record in self.journal.tail(after=Position(self.position)):
@@ -516,6 +560,9 @@ class Node:
         entry, applied = self.replica.follow(record)
         self.position = applied.position
         self._followed_ms = self._clock.now_ms()
+        if (self.home is None) is not (self.replica.machine.state.home is None):
+            # Another node has just made the journal, with another number of shards.
+            self._check_home()
         self._note_policy()
         self.ring.add(entry, applied, len(record.entry))
         self.routes.tell(applied)

@@ -39,6 +39,14 @@ class Standbys:
         self._known[goodbye] = standby
         return list(self._known).index(goodbye)
 
+    def prefer(self, name: str) -> bool:
+        """Let the standby of that name be the first from here on; says whether it is known."""
+        first = next((goodbye for goodbye, standby in self._known.items() if standby.member.name == name), None)
+        if first is None:
+            return False
+        self._known = {first: self._known[first], **self._known}
+        return True
+
     def leave(self, goodbye: Callable[[], None]) -> None:
         """Its connection is gone."""
         self._known.pop(goodbye, None)

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from fencehold.core.commands import Command, Entry, FollowPolicy, RaiseFence
+from fencehold.core.commands import Command, Entry, FollowPolicy, FoundShard, RaiseFence
 from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
@@ -40,7 +40,8 @@ class Life(Node):
 
     def __init__(self, beside: Node, clock: Clock, limits: Limits, bounds: Bounds, calendar: Calendar) -> None:
         self._store = MemoryStore()
-        super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds, calendar=calendar)
+        journal = MemoryJournal(self._store)
+        super().__init__(journal, clock, limits=limits, bounds=bounds, calendar=calendar, home=beside.home)
         self._beside = beside
         self.speech = beside.speech
         self.on_broken = self._tell_beside
@@ -52,6 +53,8 @@ class Life(Node):
         machine = Machine(self._limits)
         machine.state.position = number - 1
         first: tuple[Command, ...] = (RaiseFence(number),)
+        if self.home is not None:
+            first += (FoundShard(*self.home),)
         if self._beside.rulebook is not None:
             first += (FollowPolicy(for_efficiency(self._beside.rulebook.policy)),)
         machine.apply(number, Entry(0, first))

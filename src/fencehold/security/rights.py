@@ -56,6 +56,8 @@ NEEDS: dict[str, Need] = {
     "COMMAND": _FREE,
     "CONFIG": _FREE,
     "TIER": _FREE,
+    "SHARD.MAP": _OWN,
+    "CLUSTER": _OWN,
     "WHOAMI": _FREE,
     "INFO": _OWN,
     "CAN": _OWN,

@@ -70,9 +70,9 @@ async def test_a_watch_is_asked_for_again_from_the_middle_of_an_entry() -> None:
     async with service() as url, aio.connect(url) as client, client.watch("a") as watch:
         told = {b"kind": b"acquired", b"position": 1 << 40, b"names": [b"a1"]}
         for index in (2, 5, 5, 2):
-            watch._watches._on_event({**told, b"index": index})
+            watch._watches[0]._on_event({**told, b"index": index})
         assert [event.index for event in watch._events] == [2, 5]
-        assert watch._watches._subscriptions() == [command("LOCK.WATCH", "a", "FROM", 1 << 40, "INDEX", 5)]
+        assert watch._watches[0]._subscriptions() == [command("LOCK.WATCH", "a", "FROM", 1 << 40, "INDEX", 5)]
 
 
 async def test_a_watcher_that_falls_behind_is_told_of_the_gap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from fencehold.core.commands import (
     Announce,
     Entry,
     Extend,
+    FoundShard,
     Mode,
     OpenSession,
     Release,
@@ -21,6 +22,7 @@ from fencehold.core.commands import (
 )
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
+from fencehold.core.state import Home
 from fencehold.errors import SnapshotUnreadable, UsageError
 
 OLDER = (
@@ -126,12 +128,26 @@ def test_a_snapshot_of_an_older_version_is_read() -> None:
     assert granted_unix_ms(machine.state, machine.state.held["b"]) == 1_767_268_800_000
 
 
+def test_only_one_of_several_shards_says_so_in_its_snapshots() -> None:
+    """The only one has the bytes it always had; a shard's say which one it is, and of how many."""
+    alone, shard = Machine(), Machine()
+    feed(shard, FoundShard(1, 4))
+    feed(alone)
+    for machine, version in ((alone, 1), (shard, 4)):
+        feed(machine, OpenSession(30_000))
+        data = whole(machine)
+        assert data[9] == version
+        assert Machine.restore(data).state.home == machine.state.home
+        assert whole(Machine.restore(data)) == data
+    assert shard.state.home == Home(1, 4, 4096, 8191)
+
+
 def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:
     """Foreign bytes, an unknown version and damage anywhere are told apart and refused."""
     data = whole(machine)
     with pytest.raises(SnapshotUnreadable, match="not a Fencehold snapshot"):
         Machine.restore(b"nonsense")
-    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 3 are"):
+    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 4 are"):
         Machine.restore(data[:9] + b"c" + data[10:])
     for cut in range(10, len(data)):
         with pytest.raises(SnapshotUnreadable, match="damaged or cut short"):

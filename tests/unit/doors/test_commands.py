@@ -41,7 +41,9 @@ async def test_what_redis_clients_say_when_they_connect(version: int) -> None:
         assert await client.call("CLIENT", "SETINFO", "LIB-NAME", "x") == "OK"
         assert await client.call("CLIENT", "ID") > 0
         assert await client.refusal("CLIENT", "KILL") == "USAGE"
-        assert await client.call("COMMAND") == []
+        assert ["lock.acquire", -2, ["write"], 1, 1, 1, [], [], [], []] in await client.call("COMMAND")
+        assert await client.call("COMMAND", "GETKEYS", "LOCK.MACQUIRE", 2, "a", "b") == ["a", "b"]
+        assert await client.refusal("COMMAND", "GETKEYS", "PING") == "USAGE"
         assert not await client.call("COMMAND", "DOCS")
         assert await client.call("COMMAND", "COUNT") > 20
         assert not await client.call("CONFIG", "GET", "save")

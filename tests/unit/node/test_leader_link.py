@@ -15,7 +15,7 @@ def test_a_leader_that_lets_nobody_follow_is_alive(said: bytes) -> None:
 
     async def scenario() -> None:
         heard: list[int] = []
-        line = _LeaderConnection(heard.append)
+        line = _LeaderConnection(heard.append, b"")
         line.data_received(said * 2)
         assert len(heard) == 2
         assert not line.parted.done()

@@ -209,6 +209,11 @@ class BreakerCarrier(OuterCarrier):
             BREAKERS.tell(logging.INFO, "%s:// is reached again", self.guarantees.backend)
 
     def _on_unreached(self, permit: Permit, why: str) -> None:
+        channel = channel_of(self.within)
+        if channel is not None and channel.shards is not None:
+            # One shard is away, and the others are asked as before.
+            self._breaker.on_abandoned(permit)
+            return
         self._why = why
         if self._breaker.on_unreached(permit, self.clock()):
             in_s = self._breaker.next_try_in(self.clock())

@@ -1,16 +1,23 @@
 """The channel: the carrier to the service. The short way from the verbs to the session protocol, and back by a
-future."""
+future.
+
+Where the service has several shards, this one is to the first of them, and hands what is about others to `shards`.
+It learns of them by the greeting.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
+from fencehold.client.aio.shards import ShardChannels
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
-from fencehold.drivers.resp.wire import command
+from fencehold.client.protocol.requests import Acquire
+from fencehold.drivers.resp.wire import Moved, command
+from fencehold.errors import Unavailable
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
 from fencehold.locks.carrier import check_loop
@@ -26,10 +33,27 @@ class Channel:
 
     at_once = None
 
-    __slots__ = ("clock", "driver", "guarantees", "loop", "owners", "protocol", "waits", "watches")
+    __slots__ = (
+        "_make_shard",
+        "clock",
+        "driver",
+        "guarantees",
+        "loop",
+        "owners",
+        "protocol",
+        "shards",
+        "waits",
+        "watches",
+    )
 
-    def __init__(self, driver: Driver, guarantees: Guarantees) -> None:
+    def __init__(
+        self, driver: Driver, guarantees: Guarantees, make_shard: "Callable[[int], Channel] | None" = None
+    ) -> None:
+        """`make_shard`: makes a channel to another shard; None: this is one, and stays at it."""
         self.driver = driver
+        self._make_shard = make_shard
+        self.shards: ShardChannels | None = None
+        """The channels to all shards, once it is known that there are several."""
         protocol = self.protocol = driver.protocol
         self.loop = driver.loop
         self.clock = driver.clock
@@ -42,18 +66,41 @@ class Channel:
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""
+        if self.shards is not None:
+            return await self.shards.acquire(terms, who, owner)
+        future = self._promise()
+        request = self.protocol.acquire(terms, owner or self.owners.of(who), future, self.clock())
+        self.driver.soon()
+        try:
+            return await future  # type: ignore[no-any-return]
+        except BaseException as error:
+            self._withdraw(request)
+            shards = self.learn() if isinstance(error, Moved) else None
+            if shards is None:
+                raise
+        return await shards.acquire(terms, who, owner)
+
+    async def acquire_here(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        """As `acquire`, of this one of several shards."""
         future = self._promise()
         request = self.protocol.acquire(terms, owner or self.owners.of(who), future, self.clock())
         self.driver.soon()
         try:
             return await future  # type: ignore[no-any-return]
         except BaseException:
-            self.protocol.withdraw(request, self.clock())
-            self.driver.soon()
+            self._withdraw(request)
             raise
+
+    def _withdraw(self, request: Acquire) -> None:
+        self.protocol.withdraw(request, self.clock())
+        self.driver.soon()
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
         """Release a grant. It is done whether or not the future is awaited."""
+        return self.release_here(grant) if self.shards is None else self.shards.release(grant)
+
+    def release_here(self, grant: Grant) -> "asyncio.Future[None]":
+        """As `release`, of this shard."""
         future = self._promise()
         self.protocol.release(grant, future, self.clock())
         self.driver.soon()
@@ -61,6 +108,13 @@ class Channel:
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
+        if self.shards is not None:
+            await self.shards.extend(grant, ttl)
+        else:
+            await self.extend_here(grant, ttl)
+
+    async def extend_here(self, grant: Grant, ttl: float | None) -> None:
+        """As `extend`, of this shard."""
         future = self._promise()
         self.protocol.extend(grant, 0 if ttl is None else ms_of(ttl), future, self.clock())
         self.driver.soon()
@@ -69,18 +123,50 @@ class Channel:
     async def explain(
         self, name: str, *, stale: bool = False, limit: int | None = views.EXPLAIN_LIMIT
     ) -> views.Explanation:
+        channel = await self.home_of(name)
+        if channel is not self:
+            return await channel.explain(name, stale=stale, limit=limit)
         pages = InfoPages(name, limit, stale=stale)
         while (words := pages.words()) is not None:
             pages.take(await self.read(words))
         return pages.explanation()
 
     async def break_hold(self, name: str, fence: int) -> int:
+        channel = await self.home_of(name)
+        if channel is not self:
+            return await channel.break_hold(name, fence)
         words: list[str | int] = ["LOCK.BREAK", name, "FENCE", fence]
         reply = await self.read(command(*(words if fence else words[:2])))
         return int(reply[b"fence"])
 
     def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
-        return Watch(self, self.watches, name, is_wanted=lambda event: views.may_concern(event, name))
+        return Watch(self, name, is_wanted=lambda event: views.may_concern(event, name), is_one=True)
+
+    async def homes_of(self, prefix: str, *, is_one: bool) -> "list[Channel]":
+        """The channels to all shards that names with a prefix may be at home in; or the one name that it is."""
+        if is_one:
+            return [await self.home_of(prefix)]
+        await self._greeted()
+        return [self] if self.shards is None else self.shards.all()
+
+    async def home_of(self, name: str) -> "Channel":
+        """The channel to the shard of a name."""
+        if not self.protocol.shards:
+            await self._greeted()
+        return self if self.shards is None else self.shards.of((name,))
+
+    async def _greeted(self) -> None:
+        """Wait until it is known whether there are several shards."""
+        if self._make_shard is not None and not self.protocol.shards:
+            await self.ready()
+        if self.protocol.shards > 1:
+            self.learn()
+
+    def learn(self) -> "ShardChannels | None":
+        """Take note of how many shards the service has; None if it has one, or this is to stay at its own."""
+        if self.shards is None and self._make_shard is not None and self.protocol.shards > 1:
+            self.shards = ShardChannels(self, self._make_shard, self.protocol.shards)
+        return self.shards
 
     def _on_wake(self, now: float) -> None:
         waiting = self.protocol.session.waiting
@@ -95,11 +181,17 @@ class Channel:
         return await future
 
     async def ready(self) -> None:
-        """Wait until a session is open."""
+        """Wait until a session is open; in the first shard, if there are several."""
         future = self._promise()
         self.protocol.ready(future, self.clock())
         self.driver.soon()
-        await future
+        try:
+            await future
+        except Unavailable:
+            # The first shard is away. What is at home in others can be asked for all the same.
+            if self.learn() is None:
+                raise
+        self.learn()
 
     async def close(self) -> None:
         """End the session, then everything."""
@@ -107,6 +199,8 @@ class Channel:
             # Closed before, or made by a parent process: there is nothing to be done here.
             return
         check_loop(self.loop)
+        if self.shards is not None:
+            await self.shards.close_others()
         self.watches.end()
         self.waits.stop()
         future = self._promise()

@@ -66,7 +66,7 @@ class Client(AsyncOnly, Verbs):
         channel = channel_of(carrier)
         if channel is None:
             raise Unsupported(f"{carrier.guarantees.backend}:// tells no events; the Fencehold service does")
-        return Watch(channel, channel.watches, prefix, after)
+        return Watch(channel, prefix, after)
 
     async def explain(
         self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None

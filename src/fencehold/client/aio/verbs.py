@@ -13,7 +13,7 @@ from fencehold.client.aio.lock import Lock, OnLost, UntimedLock
 from fencehold.client.aio.once import Once
 from fencehold.client.aio.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.aio.routes import Route
-from fencehold.client.options import Busy, LockOptions, MultiOptions, Options, Runs, by_name
+from fencehold.client.options import Busy, LockOptions, Options, Runs, SeveralOptions, by_name
 from fencehold.client.ownership import Levels
 from fencehold.client.rules import tier_of
 from fencehold.durations import Duration
@@ -117,7 +117,7 @@ class Verbs:
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
         on_lost: OnLost = "cancel",  # ASYNC
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> UntimedLock[Hold]: ...
 
     @overload
@@ -128,7 +128,7 @@ class Verbs:
         timeout: None = None,
         tier: Tier | str,
         on_lost: OnLost = "cancel",  # ASYNC
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -139,7 +139,7 @@ class Verbs:
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
         on_lost: OnLost = "cancel",  # ASYNC
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> Lock[Hold]: ...
 
     @overload
@@ -150,7 +150,7 @@ class Verbs:
         timeout: Duration,
         tier: Tier | str,
         on_lost: OnLost = "cancel",  # ASYNC
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -161,9 +161,15 @@ class Verbs:
         timeout: Duration | None = None,
         tier: Tier | str = CORRECTNESS,
         on_lost: OnLost = "cancel",  # ASYNC
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> Lock[Any]:
-        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
+        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none.
+
+        Args:
+            across_shards: where a service has several shards, take names of more than one, shard by shard, within
+                one timeout: all or nothing, but not in one step, and with a fence for each (`hold.fences`).
+                Without it, they must have a common ``{tag}``.
+        """
         terms = Terms(several(names), timeout=timeout, **options)
         return self._lock(terms, tier, on_lost)  # ASYNC
         # BLOCKING: return self._lock(terms, tier)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from fencehold.drivers.resp.wire import command
 from fencehold.errors import UsageError
 from fencehold.locks.views import WHOLE, Event, event, gap
@@ -29,9 +31,9 @@ class Watches:
     async def add(self, watch: "Watch") -> None:
         """Begin to hand events to a watch, from now on or from its place."""
         self._watches.append(watch)
-        reply = await self._channel.read(command("LOCK.WATCH", watch.prefix, *_since(watch._place)))
+        reply = await self._channel.read(command("LOCK.WATCH", watch.prefix, *_since(watch._places.get(self))))
         # From here on nothing is missed, also if the connection is lost before the first event.
-        watch._place = watch._place or (int(reply[b"position"]), int(reply.get(b"index", WHOLE)))
+        watch._places.setdefault(self, (int(reply[b"position"]), int(reply.get(b"index", WHOLE))))
 
     async def remove(self, watch: "Watch") -> None:
         """Hand it no more."""
@@ -46,17 +48,20 @@ class Watches:
 
     def _on_event(self, push: dict[bytes, Any]) -> None:
         seen = event(push)
+        if shard := self._channel.protocol.settings.shard:
+            seen = msgspec.structs.replace(seen, shard=shard)
         for watch in self._watches:
-            if watch._wants(seen):
+            place = watch._places.get(self)
+            if (place is None or seen.place > place) and watch._wants(seen):
                 watch._put(seen)
-            if watch._place is not None:
-                watch._place = max(watch._place, seen.place)
+            if place is not None:
+                watch._places[self] = max(place, seen.place)
 
     def _subscriptions(self) -> list[bytes]:
         """What a new connection must be told; events since the last one seen follow, if they are still kept."""
         prefixes = dict.fromkeys(watch.prefix for watch in self._watches)
         # All prefixes of a connection are told in one order, from the place of the one that was told least.
-        places = [watch._place for watch in self._watches if watch._place is not None]
+        places = [watch._places[self] for watch in self._watches if self in watch._places]
         since = _since(min(places)) if places else ()
         return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
 
@@ -71,17 +76,23 @@ class Watch:
     def __init__(
         self,
         channel: "Channel",
-        watches: Watches,
         prefix: str,
         after: tuple[int, int] | int | None = None,
         *,
         is_wanted: Callable[[Event], bool] = lambda _: True,
+        is_one: bool = False,
     ) -> None:
+        """`is_one`: the prefix is a name, and only the events of its own shard are needed."""
         self.prefix = prefix
-        self._place = _begins_after(after)
-        """Of the last event that came, or after which they begin; None: from now on."""
+        self._after = _begins_after(after)
+        """After which they begin; None: from now on."""
+        self._places: dict[Watches, tuple[int, int]] = {}
+        """Of the last event that came, or after which they begin; in each shard that is watched."""
         self._is_wanted = is_wanted
-        self._watches = watches
+        self._channel = channel
+        self._is_one = is_one
+        self._watches: list[Watches] = []
+        """Of each shard that is watched; mostly there is one."""
         self._loop = channel.loop
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -103,7 +114,8 @@ class Watch:
         """Watch no longer."""
         if self._watching and not self._ended:
             self._end()
-            await self._watches.remove(self)
+            for watches in self._watches:
+                await watches.remove(self)
 
     async def __aenter__(self) -> Self:
         """Once entered, no event is missed."""
@@ -116,9 +128,7 @@ class Watch:
         await self.close()
 
     def _wants(self, seen: Event) -> bool:
-        """Whether an event concerns this watch, and was not told before."""
-        if self._place is not None and seen.place <= self._place:
-            return False
+        """Whether an event concerns this watch."""
         is_near = not self.prefix or not seen.names or any(name.startswith(self.prefix) for name in seen.names)
         return is_near and self._is_wanted(seen)
 
@@ -139,7 +149,14 @@ class Watch:
     async def _begin(self) -> None:
         if not self._watching:
             self._watching = True
-            await self._watches.add(self)
+            channels = await self._channel.homes_of(self.prefix, is_one=self._is_one)
+            if self._after is not None and len(channels) > 1:
+                raise UsageError("after= is the place of an event in one shard, and this service has several")
+            for channel in channels:
+                if self._after is not None:
+                    self._places[channel.watches] = self._after
+                self._watches.append(channel.watches)
+                await channel.watches.add(self)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

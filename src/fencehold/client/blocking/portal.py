@@ -21,6 +21,7 @@ from fencehold.client.direct.turns import Call
 from fencehold.client.protocol.requests import Acquire, Release
 from fencehold.client.threads.kinds import Threads, are_real
 from fencehold.client.threads.loop import LoopThread, Slip
+from fencehold.drivers.resp.wire import Moved
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock
@@ -156,6 +157,13 @@ class ServicePortal(CarrierPortal):
         self._driver = self.channel.driver
 
     def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        if self.channel.shards is None:
+            # Nobody knows of several shards: mostly there is one.
+            with suppress(Moved):
+                return self._acquire_here(terms, who, owner)
+        return super().acquire(terms, who, owner)
+
+    def _acquire_here(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
@@ -167,11 +175,17 @@ class ServicePortal(CarrierPortal):
             raise
 
     def release(self, grant: Grant) -> None:
+        if self.channel.shards is not None:
+            super().release(grant)
+            return
         slip = self.slip()
         self.post(self._call, slip, self.protocol.release, grant, slip)
         slip.wait()
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
+        if self.channel.shards is not None:
+            super().extend(grant, ttl)
+            return
         slip = self.slip()
         self.post(self._call, slip, self.protocol.extend, grant, 0 if ttl is None else ms_of(ttl), slip)
         slip.wait()
@@ -179,7 +193,9 @@ class ServicePortal(CarrierPortal):
     # On the loop's thread.
 
     def _release_granted(self, grant: Grant | None) -> None:
-        if grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
+        if self.channel.shards is not None:
+            super()._release_granted(grant)
+        elif grant is not None and self.protocol.session.holds.get(grant.fence) is grant:
             self.protocol.release(grant, None, clock())
 
     def act(self) -> None:
@@ -222,19 +238,27 @@ class DirectPortal(ServicePortal):
         super().post(call, *args)
 
     def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        if self.channel.shards is not None:
+            # Each name goes to its shard, by the loop's thread.
+            return super().acquire(terms, who, owner)
         call = Call()
         try:
             now = self._clock()
             call.request = Acquire(terms, owner or self.owners.of(who), call, now)
             self._ask(call, now)
             return call.wait()  # type: ignore[no-any-return]
-        except BaseException:
+        except BaseException as error:
             self._turns.leave(call)
             with suppress(UsageError):
                 super().post(self._withdraw, call)
-            raise
+            if not isinstance(error, Moved):
+                raise
+        return super().acquire(terms, who, owner)
 
     def release(self, grant: Grant) -> None:
+        if self.channel.shards is not None:
+            super().release(grant)
+            return
         call = Call()
         try:
             now = self._clock()
@@ -248,6 +272,9 @@ class DirectPortal(ServicePortal):
             raise
 
     def release_soon(self, grant: Grant) -> None:
+        if self.channel.shards is not None:
+            super().release_soon(grant)
+            return
         # Nobody is to rely on it, nor to be warned that it was forgotten, until the loop's thread gets to it.
         grant.ending = grant.ending or "released"
         with suppress(UsageError):

@@ -14,7 +14,7 @@ from fencehold.client.blocking.lock import Lock, UntimedLock
 from fencehold.client.blocking.once import Once
 from fencehold.client.blocking.recipes import RLock, RWLock, UntimedRLock, UntimedRWLock
 from fencehold.client.blocking.routes import Route
-from fencehold.client.options import Busy, LockOptions, MultiOptions, Options, Runs, by_name
+from fencehold.client.options import Busy, LockOptions, Options, Runs, SeveralOptions, by_name
 from fencehold.client.ownership import Levels
 from fencehold.client.rules import tier_of
 from fencehold.durations import Duration
@@ -110,7 +110,7 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> UntimedLock[Hold]: ...
 
     @overload
@@ -120,7 +120,7 @@ class Verbs:
         *,
         timeout: None = None,
         tier: Tier | str,
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> UntimedLock[Claim]: ...
 
     @overload
@@ -130,7 +130,7 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Literal[Tier.CORRECTNESS, "correctness"] = CORRECTNESS,
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> Lock[Hold]: ...
 
     @overload
@@ -140,7 +140,7 @@ class Verbs:
         *,
         timeout: Duration,
         tier: Tier | str,
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> Lock[Claim]: ...
 
     @by_name
@@ -150,9 +150,15 @@ class Verbs:
         *,
         timeout: Duration | None = None,
         tier: Tier | str = CORRECTNESS,
-        **options: Unpack[MultiOptions],
+        **options: Unpack[SeveralOptions],
     ) -> Lock[Any]:
-        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none."""
+        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none.
+
+        Args:
+            across_shards: where a service has several shards, take names of more than one, shard by shard, within
+                one timeout: all or nothing, but not in one step, and with a fence for each (`hold.fences`).
+                Without it, they must have a common ``{tag}``.
+        """
         terms = Terms(several(names), timeout=timeout, **options)
         return self._lock(terms, tier)
 

@@ -22,7 +22,7 @@ class Watch:
             raise Unsupported(f"{route.guarantees.backend}:// tells no events; the Fencehold service does")
         self._portal = route.portal()
         channel = cast("Channel", channel_of(self._portal.channel))
-        self._watch = AsyncWatch(channel, channel.watches, prefix, after)
+        self._watch = AsyncWatch(channel, prefix, after)
 
     def __iter__(self) -> Self:
         return self

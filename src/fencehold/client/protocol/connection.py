@@ -73,6 +73,8 @@ class Settings(NamedTuple):
     secret: str = ""
     tier: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
+    shard: int | None = None
+    """Which of its shards; None: the one it gives to who does not ask."""
 
     def __repr__(self) -> str:
         return f"Settings(name={self.name!r}, user={self.user!r}, ttl={self.ttl})"
@@ -86,6 +88,8 @@ class Settings(NamedTuple):
             words += ["SETNAME", self.name]
         if self.tier:
             words += ["TIER", self.tier]
+        if self.shard is not None:
+            words += ["SHARD", self.shard]
         return command(*words)
 
     def opening(self) -> bytes:

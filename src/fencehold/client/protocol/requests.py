@@ -472,6 +472,10 @@ class Hello(Expected):
 
     __slots__ = ()
 
+    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
+        if isinstance(reply, dict):
+            protocol.shards = reply.get(b"shards", 1)
+
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         protocol._on_refused(code, detail)
 

@@ -106,6 +106,8 @@ class SessionProtocol:
         """What to ask for again on each new connection."""
         self.unusable = ""
         """Why nothing can be asked any more; empty while it can."""
+        self.shards = 0
+        """How many the service has, as the node that greeted last said; 0: none has yet."""
         self._now = 0.0
         self._reader = _new_reader()
         self._keep_alive_at = self._close_by = inf

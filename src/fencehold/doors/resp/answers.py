@@ -27,6 +27,7 @@ _CODES = {
     Code.QUEUE_FULL: "QUEUEFULL",
     Code.DENIED: "DENIED",
     Code.CONFLICT: "CONFLICT",
+    Code.MOVED: "MOVED",
 }
 _REASONS = {
     Reason.NOT_OWNER: ("NOTOWNER", "this session does not hold that name with that fence"),
@@ -46,6 +47,8 @@ def done(slot: Slot, expected: type[Outcome], outcome: Outcome | FenceholdError,
 def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
     """Say why a command came to nothing, or that it is not known."""
     match outcome:
+        case Refused() if outcome.code is Code.MOVED:
+            refuse_moved(slot, int(outcome.detail.partition(" ")[0]), outcome.detail)
         case Refused():
             slot.error(_CODES[outcome.code], outcome.detail)
         case NoSession():
@@ -65,6 +68,17 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
         case _:
             # What is remembered under a request id is what it was first used for.
             slot.error("USAGE", "this request id was used before, for another kind of command")
+
+
+def refuse_moved(slot: Slot, number: int, why: str) -> None:
+    """Say where the names of a slot are granted; as Redis Cluster does, so that its clients go there."""
+    door = slot.connection.door
+    if door.shards is None:
+        slot.error("MOVED", why)
+        return
+    shard = door.shards.map.shard_of(number)
+    address = door.shards.leader_of(shard).address or door.advertised
+    slot.error("MOVED", f"{number} {address}")
 
 
 def refuse_hold(slot: Slot, reason: Reason, names: tuple[str, ...] = ()) -> None:

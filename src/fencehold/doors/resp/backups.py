@@ -38,7 +38,7 @@ def backup(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 def _begin(connection: Connection, slot: Slot, until: float) -> None:
     # By a question: it is answered when all that it saw is durable.
-    node = connection.door.node
+    node = connection.place
     node.ask(partial(begin, connection.door.now()), partial(_on_begun, connection, slot, until))
 
 
@@ -57,7 +57,7 @@ def _offer(connection: Connection, slot: Slot, begun: OnlineBackup) -> None:
     if connection.ending:
         begun.close()
         return
-    node = connection.door.node
+    node = connection.place
     connection.backup = begun
     slot.reply(
         {

@@ -36,11 +36,15 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
     from fencehold.doors.resp.guard import Guard
     from fencehold.doors.resp.member import Member
+    from fencehold.doors.resp.router import Branch
     from fencehold.doors.resp.watch_commands import Watching
     from fencehold.node.node import Node
     from fencehold.node.online_backup import OnlineBackup
 
 Handler = Callable[["Connection", list[bytes], "Slot"], None]
+
+_NO_BRANCHES: "dict[int, Branch]" = {}
+"""Of nearly all connections: never added to."""
 
 _ABORTS = (ConnectionResetError, BrokenPipeError)
 
@@ -91,10 +95,16 @@ class Connection(asyncio.Protocol):
     admitted_by: "Guard | None" = None
     """Which guard found that it is a user without a quota of commands."""
 
-    def __init__(self, door: "Door") -> None:
+    def __init__(self, door: "Door") -> None:  # noqa: PLR0915
         self.door = door
         self.node: Node = door.node
-        """Whose machine it belongs to: of the tier it chose, before its first session."""
+        """Whose machine it belongs to: of the shard and the tier it chose, before its first session."""
+        self.place: Node = door.node
+        """The machine of the journal in its shard, whatever the tier."""
+        self.shard: int | None = 0 if door.shards is None else None
+        """None: it has chosen none of several."""
+        self.branches: dict[int, Branch] = _NO_BRANCHES
+        """What stands for it in each shard where it has something, if it has chosen none."""
         self.version = 2
         self.number = 0
         """Of those that came through the door, from 1."""
@@ -199,9 +209,9 @@ class Connection(asyncio.Protocol):
         # Slots are not looked at by the garbage collector, so no circle may be left.
         self._slots.clear()
         self.door.on_closed(self)
-        if self.member is not None:
-            by_client = not self._closing_by_us and (error is None or isinstance(error, _ABORTS))
-            self.member.on_disconnected(by_client)
+        by_client = not self._closing_by_us and (error is None or isinstance(error, _ABORTS))
+        for member in self.members():
+            member.on_disconnected(by_client)
 
     def pause_writing(self) -> None:
         """The client reads too slowly: it gets no more done until it does."""
@@ -343,6 +353,17 @@ class Connection(asyncio.Protocol):
         self.admitted_by = None
         self.handlers = self.door.handlers_of(self)
         self.take_place()
+
+    def members(self) -> "list[Member]":
+        """The sessions it speaks for: one, or where it has chosen no shard, one in each that it has used."""
+        branches = (branch.member for branch in self.branches.values())
+        return [member for member in (self.member, *branches) if member is not None]
+
+    def belongs_to(self, place: "Node") -> bool:
+        """Whether it has chosen the shard whose machine this is, or has a session there."""
+        if self.shard is not None:
+            return self.place is place
+        return any(branch.place is place and branch.member is not None for branch in self.branches.values())
 
     def take_place(self) -> None:
         """Have what connections of this principal have together, at the machine that this one belongs to."""

@@ -29,7 +29,9 @@ from fencehold.doors.resp import (
     observe_commands,
     policy_commands,
     query_commands,
+    router,
     session_commands,
+    shard_commands,
     tiers,
     watch_commands,
 )
@@ -43,6 +45,7 @@ from fencehold.errors import UsageError
 from fencehold.locks.log import Teller
 from fencehold.node.engine_health import Checkup
 from fencehold.node.node import Node
+from fencehold.node.shards import Shards
 from fencehold.node.volatile import Volatile
 from fencehold.observe.feed import Feed
 from fencehold.runtime.clock import Clock, MonotonicClock
@@ -54,6 +57,7 @@ from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.rights import check_registered
 from fencehold.security.secrets import Secrets as UserSecrets
 from fencehold.security.tls import Certificates
+from fencehold.types import Tier
 
 _PLAIN = "redis client"
 _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceholds://, or redis-cli --tls\r\n"
@@ -113,6 +117,7 @@ class Door:
         node: Node,
         *,
         volatile: Volatile | None = None,
+        shards: Shards | None = None,
         bounds: Bounds | None = None,
         new_secret: Secrets = new_secret,
         clock: Clock | None = None,
@@ -123,6 +128,10 @@ class Door:
         self.node = node
         """Whose machine a connection belongs to that does not ask for the other tier."""
         self.volatile = volatile
+        self.shards = shards
+        """What it hosts, if the service has several; `node` and `volatile` are those of the first."""
+        self.advertised = ""
+        """Where clients are sent that are to come here."""
         self.bounds = bounds or Bounds()
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
@@ -149,8 +158,11 @@ class Door:
                 **observe_commands.HANDLERS,
                 **backups.HANDLERS,
                 **tiers.HANDLERS,
+                **shard_commands.HANDLERS,
             }
         )
+        self.handlers_routed = router.routed(self.handlers)
+        """The same, for connections that have chosen no shard of several."""
         self.handlers_before = authentication.before_admission(self.handlers)
         """The same, for whom it is not known yet who they are."""
         self.admission = admission or Admission()
@@ -238,13 +250,26 @@ class Door:
             self._listener.close()
         for connection in tuple(self.connections):
             connection.stop_reading()
-            if connection.member is not None and connection.member.implicit:
-                connection.member.close()
+            for member in connection.members():
+                if member.implicit:
+                    member.close()
 
-    def dismiss(self) -> None:
-        """Another node leads: let everybody go there, whatever the tier. What was not answered is asked again."""
+    def dismiss(self, node: Node | None = None) -> None:
+        """Another node leads: let everybody go there, whatever the tier. What was not answered is asked again.
+
+        With a `node`, only those who belong to its shard.
+        """
         for connection in tuple(self.connections):
-            connection.end()
+            if node is None or connection.belongs_to(node):
+                connection.end()
+
+    def machine_of(self, place: Node, tier: Tier) -> Node | None:
+        """The machine that serves a tier where the journal's machine is `place`; None if there is none."""
+        if tier is Tier.CORRECTNESS:
+            return place
+        if self.shards is not None and place.home is not None:
+            return self.shards.hosts[place.home.shard].volatile.node
+        return None if self.volatile is None else self.volatile.node
 
     async def close(self) -> None:
         """Disconnect everybody; who does not read what is left of its replies does not get it."""
@@ -332,7 +357,9 @@ class Door:
 
     def handlers_of(self, connection: Connection) -> dict[bytes, Handler]:
         """The commands that a connection may give, as far as it is known who it is."""
-        return self.handlers_before if self.asks and not connection.principal else self.handlers
+        if self.asks and not connection.principal:
+            return self.handlers_before
+        return self.handlers_routed if self.shards is not None and connection.shard is None else self.handlers
 
     def is_node(self, connection: Connection) -> bool:
         """Whether it is another node: it showed a certificate of the same principal as this node's own."""
@@ -369,6 +396,7 @@ class Door:
         for word in ADMIN:
             # Told before it is done: that it was asked for is to be seen whatever comes of it.
             self.handlers[word] = partial(self._act, self.handlers[word])
+        self.handlers_routed = router.routed(self.handlers)
 
     def _note_denied(self, connection: Connection, what: str) -> None:
         self.denials += 1
@@ -408,7 +436,7 @@ class Door:
             connection.watching.end()
         connection.end_backup()
         if connection.goodbye is not None:
-            self.node.standbys.leave(connection.goodbye)
+            connection.place.standbys.leave(connection.goodbye)
         if not self.connections:
             self._closed.set()
 
@@ -460,8 +488,9 @@ class Door:
 
     def _keep_implicit_alive(self) -> None:
         for connection in self.connections:
-            if connection.member is not None and connection.member.implicit:
-                connection.member.keep_alive()
+            for member in connection.members():
+                if member.implicit:
+                    member.keep_alive()
 
 
 def registered(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:

@@ -80,7 +80,7 @@ class Guard:
     def _may_follow(self, connection: "Connection") -> bool:
         # A standby that follows a node which does not lead must hear that, let in or not. Nodes are no users of
         # the policy: they show the certificate of nodes.
-        return not self._door.node.leads or self._door.is_node(connection)
+        return not connection.place.leads or self._door.is_node(connection)
 
 
 def rights_of(connection: "Connection") -> Rights | None:

@@ -10,6 +10,8 @@ from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, sho
 from fencehold.doors.resp.authentication import log_in
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import WHO, rights_of
+from fencehold.doors.resp.named_commands import described, names_in
+from fencehold.doors.resp.shard_commands import choose_shard
 from fencehold.doors.resp.tiers import choose
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class _Said(NamedTuple):
     """What a greeting says beside the version."""
 
     name: str | None = None
+    shard: bytes | None = None
     tier: bytes | None = None
     login: tuple[str, str] | None = None
 
@@ -52,6 +55,8 @@ def _read_rest(words: list[bytes]) -> _Said:
         match word.upper():
             case b"SETNAME":
                 said = said._replace(name=_name(next(rest, b"")))
+            case b"SHARD":
+                said = said._replace(shard=next(rest, b""))
             case b"TIER":
                 said = said._replace(tier=next(rest, b""))
             case b"AUTH":
@@ -63,6 +68,8 @@ def _read_rest(words: list[bytes]) -> _Said:
 
 
 def _take(connection: Connection, version: int, said: _Said, slot: Slot) -> None:
+    if said.shard is not None:
+        choose_shard(connection, number(said.shard, "the shard"))
     if said.tier is not None:
         choose(connection, said.tier)
     if said.name is not None:
@@ -84,18 +91,19 @@ def _greet(connection: Connection, slot: Slot) -> None:
         # Who leads and what runs here is not for everybody.
         slot.error("NOAUTH", WHO)
         return
-    slot.reply(
-        {
-            "server": "fencehold",
-            "version": __version__,
-            "proto": connection.version,
-            "id": connection.number,
-            "mode": "standalone",
-            "role": connection.node.role,
-            "tier": connection.node.tier.name,
-            "modules": [],
-        }
-    )
+    greeting: dict[str, object] = {
+        "server": "fencehold",
+        "version": __version__,
+        "proto": connection.version,
+        "id": connection.number,
+        "mode": "standalone",
+        "role": connection.node.role,
+        "tier": connection.node.tier.name,
+        "modules": [],
+    }
+    if connection.door.shards is not None:
+        greeting |= {"mode": "cluster", "shard": connection.shard, "shards": len(connection.door.shards.hosts)}
+    slot.reply(greeting)
 
 
 def _name(word: bytes) -> str:
@@ -163,11 +171,21 @@ def select(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def command(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """redis-cli asks for the documentation of all commands: an empty one will do."""
-    if len(words) > 1 and words[1].upper() == b"COUNT":
-        slot.reply(len(connection.door.handlers))
-    else:
-        slot.reply({} if len(words) > 1 and words[1].upper() == b"DOCS" else [])
+    """redis-cli asks for the documentation of all commands: an empty one will do.
+
+    Clients of a Redis Cluster ask where the names are in each command, to know which node to send it to.
+    """
+    match words[1].upper() if len(words) > 1 else b"":
+        case b"COUNT":
+            slot.reply(len(connection.door.handlers))
+        case b"DOCS":
+            slot.reply({})
+        case b"GETKEYS":
+            slot.reply(names_in(words[2:]))
+        case b"" | b"INFO":
+            slot.reply(described(words[2:]))
+        case _:
+            slot.reply([])
 
 
 def config(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -179,7 +197,7 @@ def config(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    node, place = connection.node, connection.door.node
+    node, place = connection.node, connection.place
     state = node.replica.machine.state
     facts = {
         "fencehold_version": __version__,
@@ -214,6 +232,15 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
         "room_allowed_bytes": node.room.room.allowed_bytes,
         "held_back_s": None if node.room.held_s is None else round(node.room.held_s),
     }
+    if connection.door.shards is not None:
+        shards = connection.door.shards
+        facts |= {
+            "cluster_enabled": 1,
+            "shards": len(shards.hosts),
+            "shard": connection.shard,
+            "shards_led": shards.led,
+            "shard_map_version": shards.map.version,
+        }
     lines = ["# Fencehold", *(f"{key}:{'' if value is None else value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
 

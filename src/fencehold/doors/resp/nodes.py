@@ -36,7 +36,7 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
     name = _bounded(words[1], "the name", _NAME_BYTES_MAX)
     address = _bounded(words[2], "the address", _ADDRESS_BYTES_MAX)
     position = number(words[3], "the position")
-    node = connection.door.node
+    node = connection.place
     if not node.leads:
         refuse(slot, node.refusal(), 0)
         return
@@ -52,21 +52,24 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
 def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """NODE.LIST: what this node knows of itself and, if it leads, of those who follow it."""
     exactly(words, 0)
-    node = connection.door.node
-    slot.reply(
-        {
-            "node": node.member.name,
-            "address": node.member.address,
-            "role": node.role,
-            "engine": node.journal.declared.engine,
-            "epoch": node.epoch,
-            "position": node.position,
-            "leader": node.leader.name,
-            "leader_address": node.leader.address,
-            "note": node.notes[0] if node.notes else "",
-            "standbys": [_standby(connection, standby) for standby in node.standbys.all()],
-        }
-    )
+    node = connection.place
+    told: dict[str, object] = {
+        "node": node.member.name,
+        "address": node.member.address,
+        "role": node.role,
+        "engine": node.journal.declared.engine,
+        "epoch": node.epoch,
+        "position": node.position,
+        "leader": node.leader.name,
+        "leader_address": node.leader.address,
+        "note": node.notes[0] if node.notes else "",
+        "standbys": [_standby(connection, standby) for standby in node.standbys.all()],
+    }
+    shards = connection.door.shards
+    if shards is not None:
+        # The rest is of one shard: of the first, unless another was chosen.
+        told |= {"shards": len(shards.hosts), "shards_led": shards.led}
+    slot.reply(told)
 
 
 def health(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -76,7 +79,7 @@ def health(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _on_checked(connection: Connection, slot: Slot, found: Health) -> None:
-    node = connection.door.node
+    node = connection.place
     volume = found.volume
     took_s = sorted(node.append_times_s)
     slot.reply(
@@ -112,7 +115,7 @@ def _standby(connection: Connection, standby: Standby) -> dict[str, object]:
         "node": standby.member.name,
         "address": standby.member.address,
         "position": standby.position,
-        "lag": max(0, connection.door.node.position - standby.position),
+        "lag": max(0, connection.place.position - standby.position),
         "heard_ms_ago": round((connection.door.now() - standby.heard_at) * 1000),
     }
 

@@ -14,6 +14,7 @@ from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_
 from fencehold.core.outcomes import Refused
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import Rights, denied
+from fencehold.core.shards import refuse_unknown
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import holding_of, holds_after, sessions_after, waiters_after
 from fencehold.doors.resp import replies
@@ -48,6 +49,8 @@ def info_page(
     rights = rights_in(state, principal)
     if rights is not None and not rights.sees(name):
         return denied(principal, Verb.OBSERVE, name)
+    if state.home is not None and (elsewhere := refuse_unknown(state, state.home, name)) is not None:
+        return elsewhere
     holds = holds_after(state, name, holds_from or 0, count if holds_from is not None else 0)
     waiters = waiters_after(state, name, waiters_from or 0, count if waiters_from is not None else 0)
     half_bytes = _ITEMS_BYTES_MAX // 2

@@ -27,27 +27,35 @@ def choose(connection: Connection, word: bytes) -> None:
     node = _machine_of(connection, word)
     if node is connection.node:
         return
-    if connection.member is not None or not connection.is_plain or connection.awaiting_session:
-        raise Wrong("the tier is chosen before the first session of a connection: use another connection")
-    if connection.watching is not None or connection.goodbye is not None:
-        raise Wrong("the tier is chosen before the first watch of a connection: use another connection")
-    if connection.awaits_replies > 1:
-        raise Wrong("the tier cannot change while replies are due")
+    check_free(connection, "tier")
     connection.node = node
     connection.take_place()
 
 
+def check_free(connection: Connection, what: str) -> None:
+    """See that a connection has nothing yet, and can choose a machine.
+
+    Raises:
+        Wrong: it has a session or a watch, or replies are due.
+    """
+    if connection.members() or not connection.is_plain or connection.awaiting_session or connection.branches:
+        raise Wrong(f"the {what} is chosen before the first session of a connection: use another connection")
+    if connection.watching is not None or connection.goodbye is not None:
+        raise Wrong(f"the {what} is chosen before the first watch of a connection: use another connection")
+    if connection.awaits_replies > 1:
+        raise Wrong(f"the {what} cannot change while replies are due")
+
+
 def _machine_of(connection: Connection, word: bytes) -> Node:
-    door = connection.door
     match word.upper():
-        case b"CORRECTNESS":
-            return door.node
-        case b"EFFICIENCY" if door.volatile is not None:
-            return door.volatile.node
-        case b"EFFICIENCY":
-            raise Wrong(f"this server has no {Tier.EFFICIENCY.name} tier")
+        case b"CORRECTNESS" | b"EFFICIENCY":
+            wanted = Tier[word.upper().decode()]
         case _:
             raise Wrong(f"a tier is EFFICIENCY or CORRECTNESS, not {shown(word)}")
+    node = connection.door.machine_of(connection.place, wanted)
+    if node is None:
+        raise Wrong(f"this server has no {wanted.name} tier")
+    return node
 
 
 HANDLERS: dict[bytes, Handler] = {b"TIER": tier}

@@ -29,6 +29,11 @@ ELSEWHERE = frozenset({"NOTLEADER", "UNAVAILABLE", "UNKNOWN"})
 GONE = frozenset({"NOTOWNER", "RELEASED", "EXPIRED"})
 """Codes by which a release or an extension says that there was no such hold."""
 
+
+class Moved(Unavailable):
+    """The names are another shard's. Nothing happened; clients go there by themselves."""
+
+
 _ERRORS: dict[str, type[FenceholdError]] = {
     "USAGE": UsageError,
     "ERR": UsageError,
@@ -40,6 +45,7 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "NOSESSION": SessionExpired,
     "NOTLEADER": Unavailable,
     "UNAVAILABLE": Unavailable,
+    "MOVED": Moved,
     "UNKNOWN": OutcomeUnknown,
     "DENIED": PermissionDenied,
     "NOAUTH": PermissionDenied,

@@ -126,13 +126,14 @@ class EtcdJournal:
         self._running: _Running | None = None
 
     @classmethod
-    def from_url(cls, url: str) -> Self:
-        """The journal that a URL names; `address` says how.
+    def from_url(cls, url: str, shard: int = 0) -> Self:
+        """The journal that a URL names; `address` says how. Those of shards but the first are below its prefix.
 
         Raises:
             UsageError: it names none; the message says what to write instead.
         """
-        return cls(EtcdAddress.parse(url))
+        address = EtcdAddress.parse(url)
+        return cls(address._replace(prefix=f"{address.prefix}shards/{shard:04d}/") if shard else address)
 
     def __repr__(self) -> str:
         return f"EtcdJournal({self._address})"

@@ -36,12 +36,14 @@ from fencehold.drivers.postgres.server import FACTS, ServerFacts
 from fencehold.errors import Unavailable, UsageError
 
 SCHEMA = "fencehold"
+IDENTIFIER_MAX = 63
+"""What is longer Postgres cuts off."""
 SCHEME = Scheme(
     names=("postgresql", "postgres"),
     form=FORM,
     port=5432,
     options=(
-        identifier("schema", SCHEMA, length_max=63),
+        identifier("schema", SCHEMA, length_max=IDENTIFIER_MAX),
         word("synchronous_commit", ("on", "remote_apply", "remote_write")),
         several("unsafe", ("fsync", "full_page_writes", "asynchronous")),
         whole("room_bytes", None, of="a number of bytes"),
@@ -85,6 +87,19 @@ class PostgresJournalAddress(NamedTuple):
         said = PostgresAddress.parse(url, SCHEME)
         params = {name: value for name, value in said.params.items() if name not in _DROPPED}
         return cls(hosts_of(params, url), **said.options)
+
+    def of_shard(self, shard: int) -> Self:
+        """The schema beside this one in which a shard has its journal.
+
+        Raises:
+            UsageError: its name would be longer than Postgres takes.
+        """
+        schema = f"{self.schema}_shard_{shard:04d}"
+        if len(schema) > IDENTIFIER_MAX:
+            raise UsageError(
+                f"schema={self.schema}: with shards, its name has {IDENTIFIER_MAX - 11} characters at most"
+            )
+        return self._replace(schema=schema)
 
     def __repr__(self) -> str:
         return f"PostgresJournalAddress({self})"

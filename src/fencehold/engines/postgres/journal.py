@@ -62,13 +62,14 @@ class PostgresJournal:
         self._running: _Running | None = None
 
     @classmethod
-    def from_url(cls, url: str) -> Self:
-        """The journal that a URL names; `address` says how.
+    def from_url(cls, url: str, shard: int = 0) -> Self:
+        """The journal that a URL names; `address` says how. Each shard but the first has a schema of its own.
 
         Raises:
             UsageError: it names none; the message says what to write instead.
         """
-        return cls(PostgresJournalAddress.parse(url))
+        address = PostgresJournalAddress.parse(url)
+        return cls(address.of_shard(shard) if shard else address)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._address})"

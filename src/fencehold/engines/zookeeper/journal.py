@@ -9,6 +9,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import replace
 
 from fencehold.drivers.zookeeper.address import ZookeeperAddress
 from fencehold.drivers.zookeeper.client import ZookeeperClient
@@ -52,13 +53,16 @@ class ZookeeperJournal:
         self._opening = False
 
     @classmethod
-    def from_url(cls, url: str) -> "ZookeeperJournal":
+    def from_url(cls, url: str, shard: int = 0) -> "ZookeeperJournal":
         """The journal that `zookeeper://[user:password@]host[:port][,host[:port]…][/root]` names.
+
+        Those of shards but the first are below its root.
 
         Raises:
             UsageError: it is not such a URL.
         """
-        return cls(ZookeeperAddress.parse(url))
+        address = ZookeeperAddress.parse(url)
+        return cls(replace(address, root=f"{address.root}/shards/{shard:04d}") if shard else address)
 
     def __repr__(self) -> str:
         return f"ZookeeperJournal({self._address})"

@@ -1,0 +1,144 @@
+"""The channels to the shards of a service that has several: which one a name goes by, and each with its session.
+
+1. A name goes to its home by the map. At first that is the map any service is made with; who is told that a name
+   is another shard's reads the newest, and asks once more.
+2. A session is opened in a shard when it is first needed, and kept alive like any other. A shard that is away is
+   an `Unavailable` for its own names, and no concern of the others.
+3. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
+   says `across_shards`. Then they are taken shard by shard in one order, all or nothing within one timeout, and
+   what is held is joint (`client.joint_grant`): to lose a part is to lose all.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from fencehold.client.joint_grant import JointGrant
+from fencehold.drivers.resp.wire import Moved, command
+from fencehold.errors import UsageError
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant
+from fencehold.placement.map import ShardMap, SlotRange, even_map
+
+if TYPE_CHECKING:
+    from fencehold.client.aio.channel import Channel
+
+_MAP = command("SHARD.MAP")
+
+
+class ShardChannels:
+    """A channel for each shard that was used, the first shard's among them."""
+
+    def __init__(self, first: "Channel", make: "Callable[[int], Channel]", shards: int) -> None:
+        self._channels = {0: first}
+        self._make = make
+        self.map = even_map(shards)
+
+    def of(self, names: Sequence[str]) -> "Channel":
+        """The channel to the shard of these names, made if need be.
+
+        Raises:
+            UsageError: they are not of one shard.
+        """
+        shards = set(self._split(names)) if len(names) > 1 else {self.map.shard_of_name(names[0])}
+        if len(shards) > 1:
+            listed = ", ".join(map(repr, names))
+            raise UsageError(
+                f"{listed} are names of {len(shards)} shards, and cannot be taken in one step: give them a common "
+                "{tag}, as in '{order:7}.stock' and '{order:7}.payment'; or say across_shards=True to take them "
+                "in several steps"
+            )
+        return self._to(shards.pop())
+
+    def all(self) -> "list[Channel]":
+        """The channels to all shards."""
+        return [self._to(shard) for shard in range(self.map.shards)]
+
+    async def acquire(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
+        """Acquire where the names are at home; names of several shards only if the terms say so."""
+        if terms.spans and len(self._split(terms.names)) > 1:
+            return await self._acquire_jointly(terms, who, owner)
+        channel = self.of(terms.names)
+        try:
+            return await channel.acquire_here(terms, who, owner)
+        except Moved:
+            # Its leader knows a newer map than this one.
+            self.map = self.map.newest(_read(await channel.read(_MAP)))
+        return await self.of(terms.names).acquire_here(terms, who, owner)
+
+    def release(self, grant: Grant) -> "asyncio.Future[None]":
+        """Release a grant, or all its parts. It is done whether or not the future is awaited."""
+        if not isinstance(grant, JointGrant):
+            return self.of(grant.terms.names).release_here(grant)
+        grant.on_releasing()
+        return asyncio.ensure_future(_done([self.release(part) for part in grant.parts if not part.ending]))
+
+    async def extend(self, grant: Grant, ttl: float | None) -> None:
+        """Move the end of a grant, or of all its parts."""
+        for part in grant.parts if isinstance(grant, JointGrant) else (grant,):
+            await self.of(part.terms.names).extend_here(part, ttl)
+
+    async def _acquire_jointly(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
+        """Acquire shard by shard, in the one order that every client uses, so that no two wait for one another."""
+        clock = self._channels[0].clock
+        until = None if terms.timeout is None else clock() + terms.timeout
+        while True:
+            parts: list[Grant] = []
+            try:
+                for _, names in sorted(self._split(terms.names).items()):
+                    left_s = None if until is None else max(0.0, until - clock())
+                    part = await self.acquire(terms.part(tuple(names), left_s), who, owner)
+                    if part is None:
+                        break
+                    parts.append(part)
+                else:
+                    if all(part.safe_for(clock()) > 0 for part in parts):
+                        whole, parts = JointGrant(terms, parts, self.release), []
+                        return whole
+            finally:
+                for part in parts:
+                    if not part.ending:
+                        self.release(part)
+            # Either a name was not acquired in time, or one that was has been lost while others were waited for.
+            if part is None or (until is not None and clock() >= until):
+                return None
+
+    def _split(self, names: Sequence[str]) -> dict[int, list[str]]:
+        """The names by their shards."""
+        found: dict[int, list[str]] = {}
+        for name in names:
+            found.setdefault(self.map.shard_of_name(name), []).append(name)
+        return found
+
+    async def close_others(self) -> None:
+        """Close all but the first."""
+        async with AsyncExitStack() as stack:
+            for shard, channel in self._channels.items():
+                if shard:
+                    stack.push_async_callback(channel.close)
+
+    def _to(self, shard: int) -> "Channel":
+        channel = self._channels.get(shard)
+        if channel is None:
+            channel = self._channels[shard] = self._make(shard)
+            # One for all: a task is the same owner wherever it asks.
+            channel.owners = self._channels[0].owners
+        return channel
+
+
+async def _done(releases: "list[asyncio.Future[None]]") -> None:
+    """Wait until all are done; then raise what the first of them did."""
+    for outcome in await asyncio.gather(*releases, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def _read(reply: dict[bytes, object]) -> ShardMap:
+    ranges = reply[b"ranges"]
+    if not isinstance(ranges, list):
+        raise TypeError(f"a map has ranges, not {ranges!r}")
+    return ShardMap(
+        int(str(reply[b"version"])), int(str(reply[b"shards"])), tuple(SlotRange(*each) for each in ranges)
+    )

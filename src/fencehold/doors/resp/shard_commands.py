@@ -1,0 +1,154 @@
+"""Shards on the wire: which there are, who leads them, and which one a connection belongs to.
+
+1. A connection chooses its shard when it greets, before it has anything, as it chooses its tier. From then on no
+   command of it is looked at for where it belongs; the machine itself refuses names that are not its own.
+2. `SHARD.MAP` is for our clients; `CLUSTER …` says the same in the words of Redis Cluster. Every node answers
+   both, whether it leads anything or not.
+"""
+
+from hashlib import sha1
+
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, shown, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.tiers import check_free
+from fencehold.drivers.address import endpoint
+from fencehold.node.standbys import Member
+from fencehold.placement.map import ShardMap, SlotRange, even_map
+from fencehold.placement.slots import SLOTS, slot_of
+
+_ONE = even_map(1)
+
+
+def choose_shard(connection: Connection, shard: int) -> None:
+    """Let a connection belong to one shard.
+
+    Raises:
+        Wrong: there is no such shard, or it has something in another already.
+    """
+    shards = connection.door.shards
+    count = 1 if shards is None else len(shards.hosts)
+    if not 0 <= shard < count:
+        have = "one shard: 0" if count == 1 else f"{count} shards: 0 to {count - 1}"
+        raise Wrong(f"there is no shard {shard}: this service has {have}")
+    if shards is None or connection.shard == shard:
+        return
+    check_free(connection, "shard")
+    tier = connection.node.tier
+    connection.shard, connection.place = shard, shards.hosts[shard].node
+    connection.node = connection.door.machine_of(connection.place, tier) or connection.place
+    connection.handlers = connection.door.handlers_of(connection)
+    connection.take_place()
+
+
+def shard_map(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """SHARD.MAP: version, number of shards, `first last shard` of each range, and who leads each shard."""
+    exactly(words, 0)
+    placed = _map(connection)
+    leaders = [_leader(connection, shard) for shard in range(placed.shards)]
+    slot.reply(
+        {
+            "version": placed.version,
+            "shards": placed.shards,
+            "ranges": [[each.first, each.last, each.shard] for each in placed.ranges],
+            "leaders": [leader.address for leader in leaders],
+            "nodes": [leader.name for leader in leaders],
+        }
+    )
+
+
+def cluster(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """CLUSTER SLOTS, SHARDS, NODES, KEYSLOT, INFO, MYID: as Redis Cluster answers them."""
+    at_least(words, 1)
+    match words[1].upper():
+        case b"SLOTS":
+            slot.reply([[each.first, each.last, _told(leader)] for each, leader in _led_ranges(connection)])
+        case b"SHARDS":
+            slot.reply(_shards_told(connection))
+        case b"NODES":
+            slot.reply(_nodes_told(connection))
+        case b"KEYSLOT":
+            exactly(words, 2)
+            slot.reply(slot_of(text(words[2], "a name")))
+        case b"MYID":
+            slot.reply(_id(_own(connection)))
+        case b"INFO":
+            slot.reply(_info(connection))
+        case word:
+            raise Wrong(f"CLUSTER does not know {shown(word)} here: slots are moved by `fencehold shards`")
+
+
+def _map(connection: Connection) -> ShardMap:
+    shards = connection.door.shards
+    return _ONE if shards is None else shards.map
+
+
+def _leader(connection: Connection, shard: int) -> Member:
+    """Who leads a shard. A server that is alone leads all of them, and is where it was reached."""
+    shards, place = connection.door.shards, connection.place
+    if shards is None:
+        leader = place.member if place.leads else place.leader
+        return leader if leader.address else _own(connection)
+    leader = shards.leader_of(shard)
+    return leader if leader.address else _own(connection)
+
+
+def _own(connection: Connection) -> Member:
+    member = connection.place.member
+    return member if member.address else Member(member.name, connection.door.advertised)
+
+
+def _led_ranges(connection: Connection) -> list[tuple[SlotRange, Member]]:
+    return [(each, _leader(connection, each.shard)) for each in _map(connection).ranges]
+
+
+def _id(member: Member) -> str:
+    """Forty digits, as the ids of Redis nodes have; the same for the same node at the same address."""
+    return sha1(f"{member.name} {member.address}".encode(), usedforsecurity=False).hexdigest()
+
+
+def _told(member: Member) -> list[object]:
+    host, port = endpoint(member.address)
+    return [host, port, _id(member)]
+
+
+def _shards_told(connection: Connection) -> list[object]:
+    placed = _map(connection)
+    told: list[object] = []
+    for shard in range(placed.shards):
+        leader = _leader(connection, shard)
+        host, port = endpoint(leader.address)
+        node = {"id": _id(leader), "port": port, "ip": host, "endpoint": host, "role": "master"}
+        bounds = [bound for each in placed.ranges_of(shard) for bound in (each.first, each.last)]
+        told.append({"slots": bounds, "nodes": [node | {"replication-offset": 0, "health": "online"}]})
+    return told
+
+
+def _nodes_told(connection: Connection) -> str:
+    own = _own(connection)
+    led: dict[Member, list[str]] = {own: []}
+    for each, leader in _led_ranges(connection):
+        span = f"{each.first}-{each.last}" if each.last > each.first else str(each.first)
+        led.setdefault(leader, []).append(span)
+    lines = []
+    for member, spans in led.items():
+        flags = "myself,master" if member == own else "master"
+        head = f"{_id(member)} {member.address}@0 {flags} - 0 0 {_map(connection).version} connected"
+        lines.append(" ".join((head, *spans)))
+    return "\n".join(lines) + "\n"
+
+
+def _info(connection: Connection) -> str:
+    placed = _map(connection)
+    facts = {
+        "cluster_enabled": 1,
+        "cluster_state": "ok",
+        "cluster_slots_assigned": SLOTS,
+        "cluster_slots_ok": SLOTS,
+        "cluster_known_nodes": len({leader for _, leader in _led_ranges(connection)}),
+        "cluster_size": placed.shards,
+        "cluster_current_epoch": placed.version,
+    }
+    return "".join(f"{key}:{value}\r\n" for key, value in facts.items())
+
+
+HANDLERS: dict[bytes, Handler] = {b"SHARD.MAP": shard_map, b"CLUSTER": cluster}

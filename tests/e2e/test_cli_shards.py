@@ -1,0 +1,90 @@
+"""The command line with several shards: one server of a directory, and nodes that share an etcd."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fencehold
+from rig.etcd import EtcdCluster
+from rig.nodes import NodeGroup
+from tests.e2e.served import Served, ended, serving, start, until
+
+NAMES = ("a", "b", "c", "d")
+"""One of each of four shards."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("shards"), "--shards", "4") as server:
+        yield server
+
+
+def test_what_is_shown_is_of_all_shards(served: Served) -> None:
+    """Lists, sessions and counts span all of them; a name is found, extended and released where it is at home."""
+    tokens = [served.call("acquire", name).out.strip() for name in NAMES]
+    listed = [line.split("\t")[0] for line in served.call("ls").out.splitlines()]
+    assert listed == list(NAMES)
+    sessions = [json.loads(line) for line in served.call("sessions", "--json").out.splitlines()]
+    assert {each["shard"] for each in sessions} == {0, 1, 2, 3}
+    assert json.loads(served.call("status", "--json").out)["held_name_count"] == 4
+    shown = json.loads(served.call("shards", "show", "--json").out)["shards"]
+    assert [each["slots"][0][0] for each in shown] == [0, 4096, 8192, 12288]
+    assert [each["names_held"] for each in shown] == [1, 1, 1, 1]
+    assert served.call("top", "--once").out.count("exclusive") == 4
+    for name, token in zip(NAMES, tokens, strict=True):
+        assert json.loads(served.call("info", name, "--json").out)["holds"][0]["fence"]
+        assert served.call("extend", token).code == 0
+        assert served.call("release", token).code == 0
+    assert served.call("ls").out == ""
+
+
+def test_a_watch_shows_events_of_all_shards(served: Served) -> None:
+    """Whatever the shard, what happens is shown as it happens."""
+    watching = served.start("watch", "--json", "--count", "8", "")
+    with fencehold.connect(served.url) as client:
+        while watching.poll() is None:
+            for name in NAMES:
+                with client.lock(name):
+                    pass
+    said = ended(watching)
+    assert {name for line in said.out.splitlines() for name in json.loads(line)["names"]} <= set(NAMES)
+    assert served.call("watch", "--from", "1").code == 2
+
+
+def test_each_shard_has_its_backup(served: Served, tmp_path: Path) -> None:
+    """A file for each, which goes where that shard has its journal; a stream cannot have several."""
+    assert served.call("backup", str(tmp_path / "all.fh")).code == 0
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == [f"all.shard-000{shard}.fh" for shard in range(4)]
+    for file in files:
+        assert served.call("journal", "import", str(file), "--engine", str(tmp_path / "new")).code == 0
+    info = served.call("journal", "info", "--engine", str(tmp_path / "new"), "--shard", "3", "--json")
+    assert json.loads(info.out)["position"] > 0
+    assert served.call("backup", "-").code == 2
+
+
+def test_shards_are_led_by_the_nodes_that_are_there(tmp_path: Path) -> None:
+    """Two nodes on an etcd lead two shards each; when one is killed, the other has all, and holds go on."""
+    etcd = EtcdCluster(tmp_path / "etcd", 1)
+    etcd.start()
+    try:
+        with NodeGroup(etcd.url("shards"), tmp_path / "nodes", 2, options=("--shards", "4")) as nodes:
+            until(lambda: sorted(_led(nodes.url)) == ["a", "a", "b", "b"])
+            with fencehold.connect(nodes.url, ttl=60, connect_timeout=60) as client:
+                holds = [client.lock(name).acquire() for name in NAMES]
+                nodes.nodes[0].kill()
+                until(lambda: _led(nodes.url) == ["b"] * 4)
+                for name, hold in zip(NAMES, holds, strict=True):
+                    hold.release()
+                    with client.lock(name, timeout=60) as again:
+                        assert again.fence > hold.fence
+    finally:
+        etcd.stop()
+
+
+def _led(url: str) -> list[str]:
+    said = ended(start("shards", "show", "--json", FENCEHOLD_URL=url))
+    shards = json.loads(said.out)["shards"] if said.code == 0 else []
+    return [str(each["leader"]) if each["epoch"] is not None else "-" for each in shards]

@@ -1,0 +1,216 @@
+"""Both clients with a service of several shards: they look as before, and go to the shard of each name."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import fencehold
+from fencehold import aio
+from fencehold.errors import HoldLost, Unavailable, UsageError
+from fencehold.placement.map import even_map
+from fencehold.placement.slots import slot_of
+from fencehold.server import Config, Server
+from tests.unit.node.doubles import until
+from tests.unit.node.sharded import ShardedCluster, sharded
+
+SHARDS = 4
+NAMES = ("a", "b", "c", "d")
+FAILURES = 4
+"""More than open a circuit."""
+
+
+def home(name: str) -> int:
+    return even_map(SHARDS).shard_of(slot_of(name))
+
+
+def url_of(server: Server) -> str:
+    return f"fencehold://127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_names_go_to_their_shards(lazy: bool) -> None:
+    """Locking, asking, extending, breaking and releasing go where the name is at home, connected lazily or not."""
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        client = aio.connect(url_of(server), lazy=True) if lazy else await aio.connect(url_of(server))
+        async with client:
+            holds = [await client.lock(name, timeout=30).acquire() for name in NAMES]
+            for name, hold in zip(NAMES, holds, strict=True):
+                assert hold is not None
+                (holder,) = (await client.explain(name)).holders
+                state = server.hosts[home(name)].node.replica.machine.state
+                assert state.held[name].fence == hold.fence == holder.fence
+                await hold.extend(60)
+            assert holds[0] is not None
+            assert await client.break_hold("a") > holds[0].fence
+            await until(lambda: holds[0] is not None and not holds[0].safe_for())
+            for hold in holds[1:]:
+                assert hold is not None
+                await hold.release()
+        await until(lambda: not any(host.node.replica.machine.state.sessions for host in server.hosts))
+
+
+async def test_a_session_is_opened_in_a_shard_when_it_is_needed() -> None:
+    """A client that uses names of one shard has no sessions elsewhere, but for the one it connected with."""
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        async with aio.connect(url_of(server)) as client, client.lock("a"):
+            opened = [len(host.node.replica.machine.state.sessions) for host in server.hosts]
+            assert opened == [int(shard in (0, home("a"))) for shard in range(SHARDS)]
+
+
+async def test_a_shard_that_is_away_is_nobody_elses_concern() -> None:
+    """Its own names are `Unavailable`; the others are locked as before, by who is connected and who comes then."""
+    async with sharded(SHARDS, "a") as cluster:
+        await until(lambda: cluster.led() == {"a": SHARDS})
+        first = next(name for name in NAMES if home(name) == 0)
+        async with aio.connect(cluster.url, connect_timeout=2) as client:
+            for name in NAMES:
+                async with client.lock(name):
+                    pass
+            async with away(cluster, "a"):
+                await _only(client, "a")
+        async with away(cluster, first), aio.connect(cluster.url, connect_timeout=2) as newcomer:
+            await _only(newcomer, first)
+
+
+@asynccontextmanager
+async def away(cluster: ShardedCluster, name: str) -> AsyncIterator[None]:
+    """The journal of the shard of a name is out of reach."""
+    node, faults = cluster.servers["a"].hosts[home(name)].node, cluster.faults[home(name)]
+    faults.is_away = True
+    await until(lambda: not node.leads)
+    yield
+    faults.is_away = False
+    await until(lambda: node.leads)
+
+
+async def _only(client: aio.Client, gone: str) -> None:
+    """See that all names but one can be locked."""
+    with pytest.raises(Unavailable):
+        await client.lock(gone, timeout=1).acquire()
+    for name in NAMES:
+        if name != gone:
+            async with client.lock(name, timeout=30):
+                pass
+
+
+async def test_one_shard_that_is_away_opens_no_circuit() -> None:
+    """A client with several sources has circuit breakers; that of a service is not opened by one of its shards."""
+    async with sharded(SHARDS, "a") as cluster:
+        await until(lambda: cluster.led() == {"a": SHARDS})
+        async with aio.connect(correctness=cluster.url, efficiency="memory://", connect_timeout=1) as client:
+            for name in NAMES:
+                async with client.lock(name, timeout=30):
+                    pass
+            async with away(cluster, "a"):
+                for _ in range(FAILURES):
+                    with pytest.raises(Unavailable, match="cannot reach"):
+                        await client.lock("a", timeout=1).acquire()
+                async with client.lock("c", timeout=30):
+                    pass
+
+
+async def test_several_names_are_of_one_shard() -> None:
+    """Others are refused before anything is asked, with the hint that helps."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        with pytest.raises(UsageError, match=r"common \{tag\}"):
+            await client.multi(["a", "b"]).acquire()
+        async with client.multi(["{7}.stock", "{7}.payment"]) as hold:
+            assert hold.fence == 1
+
+
+async def test_names_of_several_shards_are_taken_all_or_nothing() -> None:
+    """Asked for by name, they are held together, with a fence for each; what cannot be had whole holds nothing."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        states = [host.node.replica.machine.state for host in server.hosts]
+        async with client.multi([*NAMES, "{a}2"], across_shards=True, timeout=30) as hold:
+            assert hold.fences == {name: states[home(name)].held[name].fence for name in (*NAMES, "{a}2")}
+            with pytest.raises(UsageError, match=r"hold\.fences\[name\]"):
+                assert hold.fence
+            await hold.extend(60)
+            hold.check()
+            assert "fence=1" in repr(hold)
+        await until(lambda: not any(state.held for state in states))
+        async with aio.connect(url_of(server)) as other, other.lock(max(NAMES, key=home)):
+            assert await client.multi(NAMES, across_shards=True, timeout=0.1).acquire() is None
+            await until(lambda: sum(len(state.held) for state in states) == 1)
+        async with client.multi(["{x}1", "{x}2"], across_shards=True) as hold:
+            assert hold.fence
+
+
+async def test_to_lose_one_shard_of_several_is_to_lose_all() -> None:
+    """The hold is lost, and what else it held is free for others."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        hold = await client.multi(NAMES, across_shards=True).acquire()
+        await client.break_hold("b")
+        assert "'b'" in await hold.lost
+        assert hold.safe_for() == 0
+        with pytest.raises(HoldLost, match="'a', 'b', 'c', 'd' are lost"):
+            await hold.release()
+        for name in NAMES:
+            async with client.lock(name, timeout=30):
+                pass
+
+
+async def test_who_is_cancelled_between_two_shards_holds_nothing() -> None:
+    """Whatever ends the waiting, nothing stays behind."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        states = [host.node.replica.machine.state for host in server.hosts]
+        last = max(NAMES, key=home)
+        async with aio.connect(url_of(server)) as other, other.lock(last):
+            waiting = asyncio.create_task(client.multi(NAMES, across_shards=True).acquire())
+            await until(lambda: len(states[home(last)].waiters) == 1)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await until(lambda: sum(len(state.held) for state in states) == 1)
+
+
+async def test_a_watch_is_of_all_shards() -> None:
+    """Events of names with a prefix come from wherever they are at home."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        async with client.watch() as watch:
+            for name in NAMES:
+                async with client.lock(name):
+                    pass
+            seen = [await anext(watch) for _ in range(2 * len(NAMES))]
+            assert all(event.shard == home(event.names[0]) for event in seen)
+        with pytest.raises(UsageError, match="one shard"):
+            await client.watch(after=(1, 0)).__aenter__()
+        assert sorted((event.names[0], event.kind) for event in seen) == sorted(
+            (name, kind) for name in NAMES for kind in ("acquired", "released")
+        )
+
+
+async def test_an_election_hears_of_its_own_shard() -> None:
+    """Who waits to lead is woken when the one before it steps back, whatever the shard."""
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        async with aio.connect(url_of(server)) as one, aio.connect(url_of(server)) as other:
+            for name in NAMES:
+                async with one.lock(name, timeout=30):
+                    waiting = asyncio.create_task(other.lock(name, timeout=30).acquire())
+                    state = server.hosts[home(name)].node.replica.machine.state
+                    await until(lambda state=state: len(state.waiters) == 1)  # type: ignore[misc]
+                hold = await waiting
+                assert hold is not None
+                await hold.release()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_threads_go_to_the_shards_of_their_names(lazy: bool) -> None:
+    """The blocking client does the same."""
+
+    def locked(url: str) -> list[int]:
+        with fencehold.connect(url, lazy=lazy) as client:
+            fences = []
+            for name in NAMES:
+                with client.lock(name, timeout=30) as hold:
+                    fences.append(hold.fence)
+                    hold.extend(30)
+                    assert [each.fence for each in client.explain(name).holders] == [hold.fence]
+            with client.multi(NAMES, across_shards=True, timeout=30) as whole:
+                assert whole.fences == dict.fromkeys(NAMES, 2)
+            return fences
+
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        assert await asyncio.to_thread(locked, url_of(server)) == [1] * SHARDS
