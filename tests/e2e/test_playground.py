@@ -15,7 +15,7 @@ from tests.e2e.served import PATIENCE_S, until
 from tests.e2e.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
-_NODE = re.compile(r"node (\w) +(\S+) +pid (\d+) +(leads|stands by)")
+_NODE = re.compile(r"node (\w) +(\S+) +http://\S+ +pid (\d+) +(leads|stands by)")
 
 
 class Playground:

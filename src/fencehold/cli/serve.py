@@ -171,8 +171,9 @@ TlsClients = Annotated[
     _option(
         "tls_clients",
         _SECURITY,
-        "Whether clients are asked for a certificate.",
+        "Whether clients are asked for a certificate: none, optional or required.",
         show_default=Clients.NONE.value,
+        metavar="WHETHER",
     ),
 ]
 Authentication = Annotated[

@@ -349,7 +349,10 @@ async def test_a_listener_speaks_for_others_by_a_token_of_its_own(tmp_path: Path
     add(file, Line("listener/edge", digest_of(listener)))
     add(file, Line("edge", digest_of(other)))
     admission = Admission(tokens=Tokens(file), check_user=check, throttle=Throttle(sleep=lambda _: None))
-    assert await admission.admit("1.2.3.4", Shown(user="for:ann", secret=listener)) == Known("ann", How.LISTENER)
+    known = await admission.admit("1.2.3.4", Shown(user="for:ann", secret=listener))
+    assert (known.principal, known.how) == ("ann", How.LISTENER)
+    # What ends with the listener's token ends for whom it speaks, too.
+    assert known.digest == digest_of(listener)
     spiffe = "spiffe://example.org/billing"
     assert (await admission.admit("1.2.3.4", Shown(user=f"for:{spiffe}", secret=listener))).principal == spiffe
     for user, secret in (
