@@ -18,8 +18,9 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from fencehold.dashboard.routes import Dashboard
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
 from fencehold.doors.http.table import OPERATIONS, Operation
@@ -52,6 +53,7 @@ class HttpDoor:
         tls: ListenerTls | None = None,
         upstream_tls: ssl.SSLContext | None = None,
         gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
+        trace_url: str = "",
     ) -> None:
         self.host = host
         self.port = port
@@ -59,6 +61,7 @@ class HttpDoor:
         self._upstream = Upstream(url, via="http", tls=upstream_tls, bounds=gateway)
         self._questions = Questions(url, upstream_tls, gateway)
         self._handlers = Handlers(self._upstream, self._questions)
+        self._dashboard = Dashboard(self._upstream, self._questions, problem, trace_url)
         self._server: _Server
         self._serving: asyncio.Task[None]
 
@@ -72,7 +75,7 @@ class HttpDoor:
             (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
         )
         self.port = listening.getsockname()[1]
-        self._server = _Server(uvicorn.Config(application(self._handlers), **_options(self._tls)))
+        self._server = _Server(uvicorn.Config(application(self._handlers, self._dashboard), **_options(self._tls)))
         self._serving = asyncio.create_task(self._server.serve([listening]))
         await self._server.is_taking.wait()
 
@@ -80,6 +83,7 @@ class HttpDoor:
         """Take no more requests, let those under way finish, disconnect."""
         self._server.should_exit = True
         await self._serving
+        await self._dashboard.close()
         await self._questions.close()
         await self._upstream.close()
 
@@ -100,13 +104,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-def application(handlers: Handlers) -> Starlette:
-    """The application that is made of the table."""
-    routes = [
+def application(handlers: Handlers, dashboard: Dashboard | None = None) -> Starlette:
+    """The application that is made of the table, with the dashboard beside it."""
+    routes: list[BaseRoute] = [
         Route(_path(operation), _endpoint(operation, handlers), methods=[operation.method])
         for operation in OPERATIONS
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _not_a_route})
+    made = Starlette(routes=routes, exception_handlers={HTTPException: _not_a_route})
+    if dashboard is not None:
+        made.router.routes.append(dashboard.mount(made))
+    return made
 
 
 def _path(operation: Operation) -> str:

@@ -17,6 +17,7 @@ from fencehold.core.rulebook import Rights, denied
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import holding_of, holds_after, sessions_after, waiters_after
 from fencehold.doors.resp import replies
+from fencehold.doors.resp.brief_names import brief
 from fencehold.node.names import NamePage, Names
 
 REPLY_BYTES_MAX = 256 << 10
@@ -131,6 +132,8 @@ def names_page(
     version: int,
     principal: str,
     state: State,
+    *,
+    in_brief: bool = False,
 ) -> list[object] | None:
     """A page of names; None: they are not in order now."""
     rights = rights_in(state, principal)
@@ -139,8 +142,11 @@ def names_page(
         page = _seen_page(names, prefix, count, rights, state, page)
     if page is None:
         return None
-    told = (_summary(state, name, with_hold) for name in page.names)
-    items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
+    if in_brief:
+        items, told_count = brief(state, page.names, _ITEMS_BYTES_MAX)
+    else:
+        told = (_summary(state, name, with_hold) for name in page.names)
+        items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
     return [page.cursor if told_count == len(page.names) else page.names[told_count - 1], items]
 
 
