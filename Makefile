@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper mariadb-server gcc libc6-dev iproute2 systemd \
+DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper mariadb-server gcc libc6-dev iproute2 systemd chromium fonts-dejavu-core \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql) $(if $(shell command -v npm),,nodejs npm)
 ENGINE_PACKAGE_zookeeper := zookeeper
 ENGINE_PACKAGE_postgres := postgresql
@@ -73,6 +73,11 @@ run: $(VENV)/.server ## the embedded server on this machine, its data in .fenceh
 cluster: setup ## three etcd members and three nodes on this machine, to play with; ENGINE=zookeeper for others
 	@scripts/packages $(or $(ENGINE_PACKAGE_$(ENGINE)),etcd-server)
 	@$(BIN)/python -m rig.cluster $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
+
+.PHONY: demo
+demo: setup ## three nodes with a lively, made-up load, and the dashboard to look at it; ARGS='--pace 3' for more
+	@scripts/packages etcd-server || true
+	@$(BIN)/python -m rig.demo $(ARGS)
 
 .PHONY: simulate
 simulate: setup ## the whole service on virtual time, faults and all; SEEDS=1000 FIRST=1, MINUTES=5 to stop earlier

@@ -183,7 +183,8 @@ class Dashboard:
 
     async def _view(self, request: Request) -> Response:
         reader = await self._reader(self._visits.of(request), _tier(request))
-        return JSONResponse(await self._view_of(request)(reader, request))
+        told = await self._view_of(request)(reader, request)
+        return JSONResponse({"now_ms": views.now_ms(), "view": told})
 
     async def _break(self, request: Request) -> Response:
         visit = self._visits.of(request)
@@ -225,7 +226,7 @@ class Dashboard:
                 continue
             data = json.dumps(told, separators=(",", ":"))
             if data != sent:
-                yield f"id: {picture.position}\ndata: {data}\n\n"
+                yield f'id: {picture.position}\ndata: {{"now_ms":{views.now_ms()},"view":{data}}}\n\n'
                 sent, sent_at = data, started
             elif started - sent_at > _COMMENT_S:
                 yield ": nothing changed\n\n"

@@ -28,7 +28,6 @@ def status(picture: Picture) -> Shown:
     """How far the picture can be trusted: on every page."""
     facts = picture.facts
     return {
-        "now_ms": now_ms(),
         "position": picture.position,
         "stale_s": round(picture.stale_s(), 1),
         "trouble": picture.trouble,
@@ -139,7 +138,7 @@ def _remarks(picture: Picture) -> list[Shown]:
     def remark(level: str, text: str) -> None:
         remarks.append({"level": level, "text": text})
 
-    if facts.get("room", "ok") not in ("ok", "plenty", "", "normal"):
+    if facts.get("room", "") not in ("ample", ""):
         remark("bad", f"the journal is running out of space ({facts['room']}): {health.get('room_note', '')}")
     down = [one for one in health.get("members", ()) if not one["up"]]
     for one in down:

@@ -1,0 +1,73 @@
+// Events: everything that happens, from a position on; the browser goes on after the last one it was told.
+import { ask, query } from "../api.js";
+import { signedOut, useLive } from "../live.js";
+import { Empty, EventRow } from "../parts.js";
+import { say } from "../router.js";
+import { number } from "../time.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
+
+const SHOWN = 300, DRAW_MS = 250;
+const KINDS = ["acquired", "queued", "released", "extended", "expired", "broken", "revoked", "timed_out", "cancelled", "denied", "deadlock", "opened", "session_ended"];
+
+// An event of `/v1/events` as other views have theirs.
+function shown(said) {
+  const client = said.client && { session: said.client.session, name: said.client.name, host: said.client.host, pid: said.client.pid, owner: said.client.owner ?? "" };
+  return { kind: said.kind, position: said.position, index: said.index ?? 0, names: said.names ?? [], more: 0, fence: said.fence ?? 0, detail: said.detail ?? "",
+    time_ms: said.time ? Date.parse(said.time) : 0, client: client || null, by: null };
+}
+
+export function Events({ params }) {
+  const { prefix = "", kind = "", tier = "" } = params;
+  const [events, setEvents] = useState([]);
+  const [isPaused, setPaused] = useState(false);
+  const [state, setState] = useState("connecting");
+  const [missed, setMissed] = useState(0);
+  const paused = useRef(false);
+  useLive("overview", { span_s: 90, tier }); // Says in the header how far the service is heard.
+  paused.current = isPaused;
+  useEffect(() => {
+    let waiting = [], isOver = false;
+    setEvents([]);
+    ask(`view/overview?${query({ tier, span_s: 90 })}`).then(({ view }) => {
+      if (!isOver && !prefix) setEvents((now) => (now.length ? now : view.events));
+    }, () => {});
+    const source = new EventSource(`/dashboard/api/v1/events?${query({ prefix, tier })}`);
+    const take = (message) => waiting.push(shown(JSON.parse(message.data)));
+    source.onopen = () => setState("live");
+    source.onmessage = take;
+    for (const each of [...KINDS, "gap"]) source.addEventListener(each, take);
+    source.onerror = async () => {
+      setState("broken");
+      if (source.readyState === EventSource.CLOSED) {
+        try {
+          await ask("session");
+        } catch (problem) {
+          if (problem.isSignIn) signedOut.on();
+        }
+      }
+    };
+    const timer = setInterval(() => {
+      if (!waiting.length) return;
+      const came = waiting.slice(-SHOWN).reverse();
+      if (paused.current) setMissed((count) => count + waiting.length);
+      else setEvents((before) => [...came, ...before].slice(0, SHOWN));
+      waiting = [];
+    }, DRAW_MS);
+    return () => {
+      isOver = true;
+      clearInterval(timer);
+      source.close();
+    };
+  }, [prefix, tier]);
+  const found = events.filter((event) => !kind || event.kind === kind || event.kind === "gap");
+  return html`<div class="page">
+    <div class="page-head"><h1>Events</h1><span class="count">${state === "live" ? "as they happen" : "reconnecting: goes on after the last one"}</span></div>
+    <div class="filters" role="search">
+      <label class="field search"><span>Names that begin with</span><input type="search" value=${prefix} onChange=${(event) => say({ prefix: event.target.value })} placeholder="all names" spellcheck="false" autocomplete="off" /></label>
+      <label class="field"><span>Kind</span><select value=${kind} onChange=${(event) => say({ kind: event.target.value })}><option value="">all</option>${KINDS.map((each) => html`<option key=${each} value=${each}>${each.replaceAll("_", " ")}</option>`)}</select></label>
+      <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Go on${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
+    </div>
+    ${found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}-${event.kind}-${event.fence}`} event=${event} tier=${tier} />`)}</ul>`
+      : html`<${Empty} title="Nothing yet">Events are shown as they happen${prefix ? html`, of names that begin with <code>${prefix}</code>` : ""}.</${Empty}>`}
+  </div>`;
+}
