@@ -134,9 +134,9 @@ class Company:
         async def once() -> None:
             lock = client.rwlock("catalog:index")
             if number == 1 and self._lot.random() < 0.3:
-                async with lock.write:
+                async with lock.write():
                     await self._pause(1, 3)
-            async with lock.read:
+            async with lock.read():
                 await self._pause(2, 6)
             await self._pause(0.3, 2)
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections import OrderedDict
 
+from fencehold.dashboard.figures import Figures
 from fencehold.dashboard.reader import Reader
 from fencehold.errors import FenceholdError
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.questions import Questions
-from fencehold.types import Tier
+from fencehold.types import CORRECTNESS, Tier
 
 PICTURES_MAX = 8
 """Each may have all names: the one that was looked at least lately gives way."""
@@ -22,6 +23,11 @@ class Pictures:
         self._kept: OrderedDict[tuple[Credentials, Tier], tuple[Reader, asyncio.Task[None]]] = OrderedDict()
         self._looked_at: dict[tuple[Credentials, Tier], float] = {}
         self._keeper: asyncio.Task[None] | None = None
+        self._figures = Figures(questions)
+
+    def start(self) -> None:
+        """Begin to sample figures."""
+        self._figures.start()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -54,6 +60,7 @@ class Pictures:
 
     async def close(self) -> None:
         """End all."""
+        await self._figures.close()
         if self._keeper is not None:
             self._keeper.cancel()
         tasks = [task for _, task in self._kept.values()]
@@ -62,7 +69,7 @@ class Pictures:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, key: tuple[Credentials, Tier]) -> tuple[Reader, "asyncio.Task[None]"]:
-        reader = Reader(self._questions, *key)
+        reader = Reader(self._questions, *key, past=self._figures.rates if key[1] is CORRECTNESS else None)
         self._kept[key] = reader, asyncio.create_task(reader.run())
         while len(self._kept) > PICTURES_MAX:
             self._end(next(iter(self._kept)))

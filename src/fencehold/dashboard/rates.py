@@ -56,6 +56,12 @@ class Rates:
         """Events are not told, for there are too many: grants are counted by their fences."""
         self._bump("granted", second, round(self.grants_per_s))
 
+    def seed(self, other: "Rates") -> None:
+        """Begin with what somebody else has counted so far."""
+        self._levels.extend(other._levels)
+        for second, counts in other._counts.items():
+            self._counts.setdefault(second, dict(counts))
+
     def chart(self, now: int, span_s: int) -> dict[str, Any]:
         """Each series in steps, the last one ending now: of counts so many a second, of levels the last."""
         step = max(1, span_s // STEPS)

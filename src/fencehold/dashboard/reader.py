@@ -15,7 +15,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fencehold.dashboard.figures import levels_in
 from fencehold.dashboard.picture import Picture
+from fencehold.dashboard.rates import Rates
 from fencehold.errors import FenceholdError, PermissionDenied
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.problems import Unauthenticated
@@ -50,11 +52,13 @@ class Reader:
         credentials: Credentials,
         tier: Tier,
         *,
+        past: Rates | None = None,
         time_of_day: Callable[[], float] = time.time,
     ) -> None:
         self._questions, self._credentials, self.tier = questions, credentials, tier
         self._time_of_day = time_of_day
         self.picture = Picture(time.monotonic)
+        self._past = past
         self._may_hear = True
         self._must_list = True
         self._revision = ""
@@ -108,6 +112,9 @@ class Reader:
 
     async def _begin(self) -> None:
         await self._read_facts()
+        if self._past is not None:
+            # It may ask for such figures itself, as it just has.
+            self.picture.rates.seed(self._past)
         who = await self.ask("WHOAMI")
         self.picture.principal = who[b"principal"].decode()
         self.picture.roles = [role.decode() for role in who[b"roles"]]
@@ -154,13 +161,9 @@ class Reader:
         info = (await self.ask("INFO")).decode()
         picture.facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         picture.heard()
-        number = {key: int(value) for key, value in picture.facts.items() if value.isdecimal()}
-        picture.position = max(picture.position, number.get("position", 0))
-        levels = {"held": "names_held", "waiting": "waiters", "sessions": "sessions"}
+        picture.position = max(picture.position, int(picture.facts.get("position", "0") or 0))
         second = int(self._time_of_day())
-        picture.rates.level(
-            second, {key: number.get(fact, 0) for key, fact in levels.items()}, number.get("fence", 0)
-        )
+        picture.rates.level(second, *levels_in(info))
         if picture.is_sampled:
             picture.rates.sampled(second)
         busy_from = CALM_GRANTS_PER_S if picture.is_sampled else BUSY_GRANTS_PER_S

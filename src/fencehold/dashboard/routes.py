@@ -80,6 +80,10 @@ class Dashboard:
             "graph": _graph,
         }
 
+    def start(self) -> None:
+        """Begin to sample figures for the charts."""
+        self._pictures.start()
+
     async def close(self) -> None:
         """End what is kept for those who look on."""
         await self._pictures.close()

@@ -91,7 +91,7 @@ function Foot({ who, onHelp, onOut }) {
     <${Live} />
     <div class="foot-buttons">
       <button type="button" onClick=${nextTheme} title="theme (t)" aria-label="Theme: ${theme}"><${Icon} of="theme" /><span>${theme}</span></button>
-      <button type="button" onClick=${nextZone} title="local time or UTC (u)" aria-label="Times: ${zone}"><span>${zone === "utc" ? "UTC" : "local time"}</span></button>
+      <button type="button" onClick=${nextZone} title="local time or UTC (u)" aria-label="Times: ${zone}"><span>${zone === "utc" ? "UTC" : "local"}</span></button>
       <button type="button" onClick=${onHelp} title="keys (?)" aria-label="Keys"><span>?</span></button>
     </div>
     <p class="who">${who.is_signed_in

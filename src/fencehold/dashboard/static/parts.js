@@ -16,12 +16,15 @@ export function Name({ name, tier }) {
   return html`<a class="name" href=${nameLink(name, tier)} title=${visible(name)}>${visible(name)}</a>`;
 }
 
+// A task by its name; the number that the client adds to tell two of one name apart is in the tooltip.
+export const ownerName = (owner) => visible(owner.replace(/#\d+$/, "") || owner);
+
 export function Party({ of, isShort }) {
   if (!of) return html`<span class="dim">not known</span>`;
   const where = [of.user && of.host ? `${of.user}@${of.host}` : of.host || of.peer, of.pid ? `pid ${of.pid}` : ""].filter(Boolean).join(" · ");
   return html`<span class="party">
     <a href=${link("session", { session: of.session })} class="party-name">${visible(of.name || of.user || `session ${of.session}`)}</a>
-    ${of.owner && html`<span class="party-owner" title="the task or thread inside the client">${visible(of.owner)}</span>`}
+    ${of.owner && html`<span class="party-owner" title="the task or thread inside the client: ${visible(of.owner)}">${ownerName(of.owner)}</span>`}
     ${!isShort && where && html`<span class="party-where">${visible(where)}</span>`}
   </span>`;
 }

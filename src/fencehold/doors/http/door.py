@@ -78,6 +78,7 @@ class HttpDoor:
         self._server = _Server(uvicorn.Config(application(self._handlers, self._dashboard), **_options(self._tls)))
         self._serving = asyncio.create_task(self._server.serve([listening]))
         await self._server.is_taking.wait()
+        self._dashboard.start()
 
     async def stop(self) -> None:
         """Take no more requests, let those under way finish, disconnect."""

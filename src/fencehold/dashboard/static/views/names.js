@@ -14,7 +14,7 @@ const COLUMNS = (tier) => [
   { key: "left", label: "Time left", className: "right extra", cell: (row) => html`<${Left} until=${row.holders ? row.until_ms : 0} isLeased=${row.is_leased} />` },
   { key: "mode", label: "Mode", className: "extra", cell: (row) => html`<span class="dim">${row.mode}</span>` },
   { key: "fence", label: "Fence", className: "right", cell: (row) => html`<span class="fence">${row.fence ? `#${row.fence}` : ""}</span>` },
-  { key: "queue", label: "Queue", sort: "queue", className: "right", cell: (row) => row.waiters ? html`<${Badge} tone="wait">${number(row.waiters)}</${Badge}>` : html`<span class="dim">0</span>` },
+  { key: "queue", label: "Queue", sort: "queue", className: "right corner", cell: (row) => row.waiters ? html`<${Badge} tone="wait">${number(row.waiters)}</${Badge}>` : html`<span class="dim">0</span>` },
 ];
 
 export function Names({ params }) {

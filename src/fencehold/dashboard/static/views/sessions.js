@@ -17,7 +17,7 @@ const COLUMNS = [
   { key: "kept", label: "Last keep-alive", className: "right extra", cell: (row) => html`<${Age} since=${row.kept_alive_ms} />` },
   { key: "left", label: "Trust left", sort: "expires", className: "right", cell: (row) => html`<${Left} until=${row.expires_ms} ttl=${row.ttl_ms} isLeased=${true} />` },
   { key: "holds", label: "Holds", sort: "holds", className: "right", cell: (row) => html`<span class="figure">${number(row.holds)}</span>` },
-  { key: "waits", label: "Waits", sort: "waits", className: "right", cell: (row) => row.waits ? html`<${Badge} tone="wait">${number(row.waits)}</${Badge}>` : html`<span class="dim">0</span>` },
+  { key: "waits", label: "Waits", sort: "waits", className: "right corner", cell: (row) => row.waits ? html`<${Badge} tone="wait">${number(row.waits)}</${Badge}>` : html`<span class="dim">0</span>` },
 ];
 
 export function Sessions({ params }) {

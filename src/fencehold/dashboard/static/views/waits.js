@@ -1,6 +1,6 @@
 // Who waits for whom, drawn: those who hold stand left, those who wait for them to the right, and so on.
 import { useLive } from "../live.js";
-import { Age, Card, Empty, EventRow, Name, Party, Trouble, visible } from "../parts.js";
+import { Age, Card, Empty, EventRow, Name, ownerName, Party, Trouble, visible } from "../parts.js";
 import { link } from "../router.js";
 import { age, number, useNow } from "../time.js";
 import { html } from "../vendor/preact-htm.js";
@@ -36,7 +36,7 @@ export function Waits() {
   const { parties, arrows, circles, chains, process_circles, refused } = view;
   const by = new Map(parties.map((party) => [party.id, party]));
   return html`<div class="page">
-    <div class="page-head"><h1>Who waits for whom</h1><span class="count">${number(arrows.length)} wait${arrows.length === 1 ? "s" : ""}${view.hidden ? `, ${number(view.hidden)} more not drawn` : ""}</span></div>
+    <div class="page-head"><h1>Who waits for whom</h1><span class="count">${number(arrows.length)} ${arrows.length === 1 ? "waits" : "wait"}${view.hidden ? `, ${number(view.hidden)} more not drawn` : ""}</span></div>
     ${circles.map((circle, at) => html`<p key=${at} class="banner bad">A circle: ${circle.map((id, index) => html`${index ? " → " : ""}<${Party} of=${by.get(id)} isShort=${true} />`)}. None of them goes on before one gives up.</p>`)}
     ${process_circles.map((circle, at) => html`<p key=${at} class="banner warn">These processes wait for one another, in different tasks: ${circle.map((party, index) => html`${index ? ", " : ""}<${Party} of=${party} isShort=${true} />`)}. Take their names in one order, or all at once.</p>`)}
     ${parties.length ? html`<${Drawing} parties=${parties} arrows=${arrows} circles=${circles} />` : html`<${Empty} title="Nobody waits">There is nothing to draw: every acquire is granted as it is asked for.</${Empty}>`}
@@ -78,7 +78,7 @@ function Drawing({ parties, arrows, circles }) {
         const waits = arrows.filter((arrow) => arrow.from === party.id).map((arrow) => arrow.since_ms).filter(Boolean);
         return html`<a key=${party.id} href=${link("session", { session: party.session })}><g class="box ${inCircle.has(party.id) ? "is-circle" : party.depth ? "waits" : "holds"}" transform="translate(${x} ${y})">
           <rect width=${BOX.width} height=${BOX.height} rx="8" /><text x="12" y="20" class="box-name">${cut(party.name || `session ${party.session}`, 24)}</text>
-          <text x="12" y="37" class="box-sub">${cut([party.owner, party.host].filter(Boolean).join(" · "), waits.length ? 20 : 28)}</text>
+          <text x="12" y="37" class="box-sub">${cut([party.owner && ownerName(party.owner), party.host].filter(Boolean).join(" · "), waits.length ? 20 : 28)}</text>
           ${waits.length > 0 && html`<text x=${BOX.width - 10} y="37" text-anchor="end" class="box-age">${age(Math.min(...waits), now)}</text>`}</g></a>`;
       })}
     </svg></div>`;
