@@ -1,8 +1,8 @@
 """A lively, made-up company for the demo: services that lock what such services lock, with all that goes wrong.
 
 `python -m rig.demo_services URL [PACE]`: until it is ended. Everything is drawn by lot from a seed, so that two
-runs look alike. One process has all services, each with a client, a host and a process number of its own; but for the
-worker that is paused now and then, which is a real process that is really stopped.
+runs look alike. One process has all services, each with a client, a host and a process number of its own; but for
+the worker that is paused now and then, which is a real process that is really stopped.
 """
 
 import asyncio

@@ -360,7 +360,10 @@ class Model:
             self.end_hold(hold, ending)
         had = tuple((hold.name, hold.fence) for hold in holds)
         tickets = tuple(waiter.ticket for waiter in waiters)
-        self.tell(o.SessionEnded(session.id, ending, had, tickets, session.meta))
+        owners = tuple(hold.ask.owner for hold in holds)
+        delays_ms = () if ending is o.Ending.CLOSED else tuple(hold.ask.lock_delay_ms for hold in holds)
+        told = (had, tickets, session.meta, session.principal, owners, delays_ms)
+        self.tell(o.SessionEnded(session.id, ending, *told))
 
     # The policy
 
@@ -479,7 +482,8 @@ class Model:
         session = self.sessions[ask.session - 1]
         if ask.request:
             session.final.append((ask.request, answer))
-        self.tell(o.WaitEnded(waiter.ticket, ask.session, ask.request, ask.owner, answer))
+        seen = (ask.names, ask.mode.value, self.now_at - waiter.since_at, ask.meta)
+        self.tell(o.WaitEnded(waiter.ticket, ask.session, ask.request, ask.owner, answer, *seen))
 
     def end_hold(self, hold: Hold, ending: o.Ending) -> None:
         hold.ending = ending
@@ -489,7 +493,8 @@ class Model:
 
     def take_away(self, hold: Hold, ending: o.Ending, by: str = "") -> None:
         self.end_hold(hold, ending)
-        self.tell(o.HoldEnded(hold.ask.session, hold.ask.owner, hold.name, hold.fence, ending, by))
+        delay_ms = 0 if ending is o.Ending.RELEASED else hold.ask.lock_delay_ms
+        self.tell(o.HoldEnded(hold.ask.session, hold.ask.owner, hold.name, hold.fence, ending, by, delay_ms))
 
     def tell(self, notice: o.Notice) -> None:
         self.notices.append((self.index, notice))

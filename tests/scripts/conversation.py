@@ -32,7 +32,7 @@ from fencehold.core.commands import (
     Settle,
     Suspend,
 )
-from fencehold.core.events import events_of
+from fencehold.core.events import NOBODY, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import SessionEnded
@@ -76,18 +76,19 @@ class Conversation:
         entry = Entry(elapsed_ms, commands, unix_ms)
         applied = self.machine.apply(self.machine.position + 1, entry)
         if self._events:
-            yield from map(say_event, events_of(entry, applied, self._meta_of))
+            yield from map(say_event, events_of(entry, applied, self._who_of))
             return
         yield from (say_notice(notice) for cause, notice in applied.notices if cause < 0)
         for index, (command, outcome) in enumerate(zip(commands, applied.outcomes, strict=True)):
             yield say_outcome(command, outcome)
             yield from (say_notice(notice) for cause, notice in applied.notices if cause == index)
 
-    def _meta_of(self, session: int) -> str:
+    def _who_of(self, session: int) -> Who:
         """As a node knows it: of those who are there, and of those whose end is told."""
         known = self.machine.state.sessions.get(session)
         ends = (notice for _, notice in self.machine.state.notices if isinstance(notice, SessionEnded))
-        return known.meta if known else next((ended.meta for ended in ends if ended.session == session), "")
+        gone = next((ended for ended in ends if ended.session == session), None)
+        return Who(known.meta, known.principal) if known else Who(gone.meta, gone.principal) if gone else NOBODY
 
     def _tick(self, words: list[str]) -> Iterator[str]:
         """Let time pass, in steps that the machine's cap allows; `tick 60s at once` is one entry."""

@@ -136,6 +136,7 @@ def say_event(event: Event) -> str:
     parts += [_named(event.names)] if event.names else []
     parts += [f"fence={event.fence}"] if event.fence else []
     parts += [f"by={event.by}"] if event.by else []
+    parts += [f"principal={event.principal}"] if event.principal else []
     return " ".join(parts + ([f"({event.detail})"] if event.detail else []))
 
 

@@ -161,13 +161,19 @@ def event(seen: Shape) -> Shape:
     by = seen.get("by")
     return {
         "kind": seen["kind"],
+        "shard": seen.get("shard", 0),
         "position": seen["position"],
+        "index": seen.get("index"),
         "time": instant(seen.get("unix_ms")),
         "client": client(seen) if seen.get("session") else None,
+        "principal": seen.get("principal") or None,
         "names": seen.get("names", []),
         "fence": seen.get("fence") or None,
+        "mode": MODES.get(seen.get("mode", "")),
+        "meta": read_meta(seen.get("meta", "")),
         "detail": seen.get("detail") or None,
         "by": client({"session": None, "session_meta": by}) if by else None,
+        "missing": {key: seen[key] for key in ("from", "from_index", "to")} if "from" in seen else None,
     }
 
 

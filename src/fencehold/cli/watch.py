@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -14,7 +14,9 @@ from fencehold.cli.people import called, owner, who
 from fencehold.cli.tables import cells_of, shares, shortened
 from fencehold.cli.wire import CannotConnect, Wire, wired
 from fencehold.errors import Unavailable
-from fencehold.locks.views import time_of
+from fencehold.locks.views import WHOLE, time_of
+
+Place: TypeAlias = tuple[int, int]
 
 _AGAIN_S = 0.2
 _GAP = "  "
@@ -27,16 +29,30 @@ _STYLES = {
     "broken": "red",
     "deadlock": "bold red",
     "timed_out": "red",
+    "refused": "red",
+    "suspended": "yellow",
     "gap": "bold red",
 }
 
 
+def place_of(said: str) -> Place:
+    """A position, or one event of it: `1841`, `1841.2`."""
+    position, dot, index = said.partition(".")
+    if not position.isdecimal() or (dot and not index.isdecimal()) or len(said) > 40:
+        raise typer.BadParameter(f"{said} is no place of an event: write POSITION or POSITION.INDEX, as 1841.2")
+    return int(position), int(index) if dot else WHOLE
+
+
 def watch(
     prefix: Prefix = "",
-    since: Annotated[
-        int | None,
+    after: Annotated[
+        Place | None,
         typer.Option(
-            "--from", metavar="POSITION", min=0, help="Start after this position, if its events are still kept."
+            "--after",
+            "--from",
+            metavar="POSITION[.INDEX]",
+            parser=place_of,
+            help="Start after this event, as the first column has it, or after all of a position.",
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="End after this many events; 0: never.")] = 0,
@@ -47,7 +63,7 @@ def watch(
     """Show what happens to names, as it happens, until ctrl-c."""
     if to_person() and not as_json:
         note(f"watching {'names that begin with ' + clean(prefix) if prefix else 'everything'}; ctrl-c ends it")
-    for event in islice(Events(url, prefix, since, tier).follow(), count or None):
+    for event in islice(Events(url, prefix, after, tier).follow(), count or None):
         if as_json:
             say_json(shapes.event(event))
         else:
@@ -55,16 +71,14 @@ def watch(
 
 
 class Events:
-    """Events as they arrive. After a failover, they continue at the new leader from the same position."""
+    """Events as they arrive. After a failover, they continue at the new leader from the same place."""
 
-    def __init__(self, url: str, prefix: str, since: int | None, tier: str = "") -> None:
+    def __init__(self, url: str, prefix: str, after: Place | None, tier: str = "") -> None:
         self._url = url
         self._tier = tier
         self._prefix = prefix
-        self._position = since
+        self._place = after
         """Of the last event that came, or after which they begin."""
-        self._came = 0
-        """How many came of that position: one entry has several, and they may not all have come."""
 
     def follow(self) -> Iterator[dict[str, Any]]:
         """One after the other, until no node can be reached."""
@@ -79,47 +93,40 @@ class Events:
                 time.sleep(_AGAIN_S)
 
     def _of(self, wire: Wire) -> Iterator[dict[str, Any]]:
-        to_skip, since = self._came, self._position
-        if since is not None and to_skip:
-            since -= 1
-        begun = wire.call("LOCK.WATCH", self._prefix, *(() if since is None else ("FROM", since)))
-        self._position = begun["position"] if self._position is None else self._position
+        since = () if self._place is None else ("FROM", self._place[0], "INDEX", self._place[1])
+        begun = wire.call("LOCK.WATCH", self._prefix, *since)
+        self._place = self._place or (begun["position"], begun["index"])
         while True:
             push = wire.push(None)
             if not push or push[0] != "event":
                 continue
             event = push[1]
-            if event["position"] == self._position and to_skip:
-                to_skip -= 1
-                continue
-            self._count(event)
-            yield event
-
-    def _count(self, event: dict[str, Any]) -> None:
-        if event["kind"] == "gap":
-            self._position, self._came = event["position"], 0
-        elif event["position"] == self._position:
-            self._came += 1
-        else:
-            self._position, self._came = event["position"], 1
+            place = event["position"], WHOLE if event["kind"] == "gap" else event["index"]
+            if place > self._place:
+                self._place = place
+                yield event
 
 
 def _show(event: dict[str, Any]) -> None:
     kind = event["kind"]
     if kind == "gap":
-        missing = "events up to here are missing: too many at once, or a node that did not see them"
-        _write(kind, [f"{event['position']:>8}", f"{kind:<13}", hanging(missing, 25) if to_person() else missing])
+        missing = (
+            f"positions {event['from']} to {event['to']} are missing: the service does not know them any more"
+        )
+        _write(kind, [f"{event['position']:>10}", f"{kind:<14}", hanging(missing, 28) if to_person() else missing])
         return
-    session = f"session {owner(event)}"
-    whom = f"{who(event)}, {session}" if event.get("session_meta") else session
+    session = f"session {owner(event)}" if event["session"] else ""
+    whom = f"{who(event)}, {session}" if event.get("session_meta") else session or event["principal"]
     when = field_of_time(time_of(event.get("unix_ms")))
     breaker = {"session": 0, "session_meta": event["by"]} if event.get("by") else None
     names = clean(", ".join(event["names"]))
     # What one must copy is whole; the others are as short as the terminal is narrow: sessions and processes are
     # left out before names are shortened.
     ways = [[whom, names, f"by {who(breaker)}" if breaker else ""]]
-    ways += [[who(event), names, ways[0][2]], [called(event), names, f"by {called(breaker)}" if breaker else ""]]
-    whole = [f"{event['position']:>8}", f"{when:<8}", f"{kind:<13}"]
+    if event["session"]:
+        shortest = [called(event), names, f"by {called(breaker)}" if breaker else ""]
+        ways += [[who(event), names, ways[0][2]], shortest]
+    whole = [f"{event['position']}.{event['index']}".rjust(10), f"{when:<8}", f"{kind:<14}"]
     rest = [f"fence {event['fence']}" if event["fence"] else ""]
     rest += [f"({clean(event['detail'])})" if event["detail"] else ""]
     whom, names, by = _fitting(ways, [*whole, *rest]) if to_person() else ways[0]

@@ -1,7 +1,13 @@
 """Events: what happened, in order, for those who look on: watchers, sinks, metrics, the history of holds.
 
-They are derived from an entry and what it did, outside the machine: who looks on costs the machine nothing, and
-any replica can tell the same story from the same journal.
+They are derived from an entry and what it did, outside the machine: who looks on costs the machine nothing.
+
+1. Every event has a place: the position of its entry, and its index in it. Any replica that has the entry tells
+   the same event at the same place: a leader from what it appended, a standby from what it followed, a node that
+   was started again from what its journal still has.
+2. So an event is made of nothing that the journal does not have: of a request that was refused no more is told
+   than its refusal says, for a long one is journaled as that alone (`refusals`).
+3. An index counts what may have happened in an entry, told or not: it has holes, and says nothing but the order.
 """
 
 from collections import deque
@@ -11,30 +17,62 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from fencehold.core.commands import Acquire, Command, Entry, Extend, Release
+from fencehold.core.commands import (
+    Acquire,
+    AcquireAtLeast,
+    Announce,
+    Break,
+    BreakAs,
+    ChangePolicy,
+    Command,
+    Entry,
+    Extend,
+    Refuse,
+    Release,
+)
 from fencehold.core.outcomes import (
+    Announced,
     Applied,
+    Broken,
+    Busy,
     Deadlock,
     Ending,
     Extended,
+    FenceRaised,
     Granted,
     HoldEnded,
+    LimitsSet,
     Notice,
     Opened,
     Outcome,
+    PolicyChanged,
     Queued,
     Reason,
     Refused,
     Released,
     SessionEnded,
+    Suspended,
     TimedOut,
     WaitEnded,
 )
 
 Wanted = TypeVar("Wanted")
 
-MetaOf: TypeAlias = Callable[[int], str]
-"""What the client of a session said of itself."""
+
+class Who(NamedTuple):
+    """Whose session it is."""
+
+    meta: str = ""
+    """What the client said of itself when it opened the session."""
+    principal: str = ""
+
+
+NOBODY = Who()
+WhoOf: TypeAlias = Callable[[int], Who]
+"""Whose a session is, which may have ended since."""
+
+SHARD = 0
+"""The shard of a machine that is not divided."""
 
 _NAMES_PER_STEP = 256
 
@@ -43,20 +81,45 @@ class Kind(Enum):
     """What happened, in the past tense."""
 
     OPENED = "opened"
+    """A session was opened."""
     ACQUIRED = "acquired"
+    """Names were acquired, at once or after a wait."""
     QUEUED = "queued"
+    """A request has to wait."""
+    BUSY = "busy"
+    """A try found a name that it could not have."""
+    REFUSED = "refused"
+    """A request was refused: a limit, a quota, a full queue, or a right that is not there."""
     EXTENDED = "extended"
+    """A hold ends later, or sooner, than it would have."""
     RELEASED = "released"
+    """A hold was released."""
     EXPIRED = "expired"
+    """A hold ran out, or its session did."""
     BROKEN = "broken"
+    """A hold was force-released by an operator."""
+    FENCE_RAISED = "fence_raised"
+    """The fence moved on without a grant: by a force-release, of a name, or after a restore."""
     TIMED_OUT = "timed_out"
+    """A wait was over before the names were free."""
     CANCELLED = "cancelled"
+    """A request was withdrawn."""
     DENIED = "denied"
     """A wait ended because the right to acquire was taken away."""
     REVOKED = "revoked"
     """A hold ended with its session, whose principal is no user any more."""
     DEADLOCK = "deadlock"
+    """A request was refused because its wait would have closed a circle."""
+    SUSPENDED = "suspended"
+    """The connection of a session was lost: unless it comes back within the reconnect window, the session ends."""
     SESSION_ENDED = "session_ended"
+    """A session ended, and with it all it held and waited for."""
+    POLICY_CHANGED = "policy_changed"
+    """Who may do what was changed."""
+    LIMITS_SET = "limits_set"
+    """The limits of the service were changed."""
+    ANNOUNCED = "announced"
+    """A node leads from here on."""
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -72,10 +135,19 @@ class Event(Struct, frozen=True, gc=False):
     detail: str = ""
     by: str = ""
     """Who broke a hold, as a session's `meta` says it."""
+    mode: str = ""
+    """How names were acquired or asked for: X exclusive, S shared, P a permit."""
+    meta: str = ""
+    """What was given with the acquire."""
     unix_ms: int | None = None
     """The time of day; None: not known."""
     session_meta: str = ""
     """What the client of the session said of itself when it opened it."""
+    principal: str = ""
+    """Whose session it is; of a change of the policy and a force-release, who made it."""
+    index: int = 0
+    """Where in its entry it is, from 1."""
+    shard: int = SHARD
 
 
 _ENDINGS = {
@@ -87,12 +159,12 @@ _ENDINGS = {
 }
 
 
-def events_of(entry: Entry, applied: Applied, meta_of: MetaOf = lambda _: "") -> Iterator[Event]:
+def events_of(entry: Entry, applied: Applied, who_of: WhoOf = lambda _: NOBODY) -> Iterator[Event]:
     """What an entry made happen: first by time, then by each command, the cause before what it caused.
 
-    `meta_of` says what the client of a session, which may have ended since, said of itself.
+    `who_of` says whose a session is, which may have ended since.
     """
-    for _, _, event in scan(entry, applied, lambda _: True, meta_of):
+    for _, _, event in scan(entry, applied, lambda _: True, who_of):
         if event is not None:
             yield event
 
@@ -101,14 +173,15 @@ def scan(
     entry: Entry,
     applied: Applied,
     seek: Callable[[tuple[str, ...]], Wanted],
-    meta_of: MetaOf = lambda _: "",
+    who_of: WhoOf = lambda _: NOBODY,
     after: int = 0,
 ) -> Iterator[tuple[int, Wanted | None, Event | None]]:
     """As `events_of`, but only of what is wanted: `seek` is asked who wants each thing, by its names.
 
     What is not wanted costs the question and nothing else. Each event comes with what `seek` said, and a number:
     numbers count what may have happened in an entry, wanted or not, so that a position and a number say where in
-    history an event is, the same at every reading. `after` a number only what follows it is looked at.
+    history an event is, the same at every reading: the number is the event's index. `after` a number only what
+    follows it is looked at.
 
     After some `_NAMES_PER_STEP` names a number comes without an event: up to there nothing more was wanted, and
     the reader may pause.
@@ -125,7 +198,7 @@ def scan(
                 names_asked += len(names)
                 found = seek(names)
                 if found:
-                    yield number, found, _event(applied, _of_outcome(command, outcome, names), meta_of)
+                    yield number, found, _event(applied, _of_outcome(command, outcome, names), who_of, number)
             names_asked += 1
             if names_asked >= _NAMES_PER_STEP:
                 yield number, None, None
@@ -134,7 +207,7 @@ def scan(
             for thing in _of_notice(notices.popleft()[1]):
                 number += 1
                 if number > after and (found := seek(thing.names)):
-                    yield number, found, _event(applied, thing, meta_of)
+                    yield number, found, _event(applied, thing, who_of, number)
                 names_asked += len(thing.names) + 1
                 if names_asked >= _NAMES_PER_STEP:
                     yield number, None, None
@@ -151,10 +224,16 @@ class _Thing(NamedTuple):
     fence: int = 0
     detail: str = ""
     by: str = ""
+    mode: str = ""
+    meta: str = ""
+    principal: str = ""
+    """Of who did it without a session."""
 
 
-def _event(applied: Applied, thing: _Thing, meta_of: MetaOf) -> Event:
-    return Event(thing[0], applied.position, applied.at_ms, *thing[1:], applied.unix_ms, meta_of(thing[1]))
+def _event(applied: Applied, thing: _Thing, who_of: WhoOf, number: int) -> Event:
+    meta, principal = who_of(thing.session) if thing.session else NOBODY
+    who = (applied.unix_ms, meta, thing.principal or principal, number)
+    return Event(thing.kind, applied.position, applied.at_ms, *thing[1:9], *who)
 
 
 _ASKED_BY: dict[type[Outcome], type[Command]] = {
@@ -164,14 +243,18 @@ _ASKED_BY: dict[type[Outcome], type[Command]] = {
     Released: Release,
     Extended: Extend,
 }
-"""Which outcomes make an event of which command."""
+"""Which outcomes make an event of which command, with its names."""
+
+_NAMELESS = (Opened, Suspended, PolicyChanged, LimitsSet, FenceRaised, Announced)
+"""Outcomes that make an event without names, of any command."""
 
 
 def _names_of(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
     """The names an outcome happened to; None: nothing happened that is told."""
-    asked_by = _ASKED_BY.get(type(outcome))
+    kind = type(outcome)
+    asked_by = _ASKED_BY.get(kind)
     if asked_by is None:
-        return () if type(outcome) is Opened else None
+        return _names_of_others(command, outcome)
     if not isinstance(command, asked_by):
         return None
     names: tuple[str, ...] = command.names  # type: ignore[union-attr]
@@ -180,39 +263,98 @@ def _names_of(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
     return None if type(outcome) is Extended and outcome.reason is not Reason.OK else names
 
 
+def _names_of_others(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
+    match outcome:
+        case Busy(name=name):
+            return (name,)
+        case Broken(name=name):
+            return (name,)
+        case Refused():
+            return () if isinstance(command, Acquire | Release | Extend | Refuse) else None
+        case _:
+            return () if isinstance(outcome, _NAMELESS) else None
+
+
 def _of_outcome(command: Command, outcome: Outcome, names: tuple[str, ...]) -> _Thing:
     match command, outcome:
         case Acquire(), Granted():
-            return _Thing(Kind.ACQUIRED, command.session, command.owner, names, outcome.fence)
+            return _asked(Kind.ACQUIRED, command, outcome.fence, _kept(command))
         case Acquire(), Queued():
-            return _Thing(Kind.QUEUED, command.session, command.owner, names, detail=f"ahead {outcome.ahead}")
+            return _asked(Kind.QUEUED, command, detail=f"ahead {outcome.ahead}")
         case Acquire(), Deadlock():
-            return _Thing(Kind.DEADLOCK, command.session, command.owner, names)
+            return _asked(Kind.DEADLOCK, command)
         case Release(), Released():
             return _Thing(Kind.RELEASED, command.session, names=names, fence=command.fence)
         case Extend(), Extended():
             return _Thing(Kind.EXTENDED, command.session, names=names, fence=command.fence)
-        case _, Opened():
-            return _Thing(Kind.OPENED, outcome.session)
+        case ((Acquire() | Refuse()), Busy()):
+            return _Thing(Kind.BUSY, command.session, names=names)
+        case ((Acquire() | Release() | Extend() | Refuse()), Refused()):
+            return _Thing(Kind.REFUSED, command.session, detail=f"{outcome.code.value}: {outcome.detail}")
+        case Break(), Broken():
+            principal = command.principal if isinstance(command, BreakAs) else ""
+            more = {"by": command.by, "principal": principal}
+            return _Thing(Kind.FENCE_RAISED, 0, names=names, fence=outcome.fence, detail="force-release", **more)
+        case _:
+            return _of_service(command, outcome)
+
+
+def _of_service(command: Command, outcome: Outcome) -> _Thing:
+    """What happened to a session, or to the service itself."""
+    match outcome:
+        case Opened():
+            detail = f"ttl {outcome.ttl_ms} ms" + (f", grace {outcome.grace_ms} ms" if outcome.grace_ms else "")
+            return _Thing(Kind.OPENED, outcome.session, detail=detail)
+        case Suspended():
+            return _Thing(Kind.SUSPENDED, outcome.session)
+        case PolicyChanged():
+            ended = f"revision {outcome.revision}; sessions ended: {outcome.sessions}, waits: {outcome.waiters}"
+            principal = command.principal if isinstance(command, ChangePolicy) else ""
+            return _Thing(Kind.POLICY_CHANGED, 0, detail=ended, principal=principal)
+        case LimitsSet():
+            return _Thing(Kind.LIMITS_SET, 0)
+        case FenceRaised():
+            return _Thing(Kind.FENCE_RAISED, 0, fence=outcome.fence, detail="restore")
+        case Announced() if isinstance(command, Announce):
+            return _Thing(Kind.ANNOUNCED, 0, detail=f"{command.node} at {command.address}")
         case _:
             raise TypeError(f"no event is made of {type(outcome).__name__}")
+
+
+def _asked(kind: Kind, ask: Acquire, fence: int = 0, detail: str = "") -> _Thing:
+    return _Thing(kind, ask.session, ask.owner, ask.names, fence, detail, mode=ask.mode.value, meta=ask.meta)
+
+
+def _kept(ask: Acquire) -> str:
+    return f"kept for {ask.at_least_ms} ms" if isinstance(ask, AcquireAtLeast) else ""
 
 
 def _of_notice(notice: Notice) -> Iterator[_Thing]:
     match notice:
         case WaitEnded(answer=Granted() as granted):
-            yield _Thing(Kind.ACQUIRED, notice.session, notice.owner, granted.names, granted.fence)
-        case WaitEnded(answer=TimedOut() as over):
-            detail = f"waited {over.waited_ms} ms"
-            yield _Thing(Kind.TIMED_OUT, notice.session, notice.owner, over.names, detail=detail)
+            yield _waited(Kind.ACQUIRED, notice, granted.fence)
+        case WaitEnded(answer=TimedOut()):
+            yield _waited(Kind.TIMED_OUT, notice)
         case WaitEnded(answer=Refused()):
-            yield _Thing(Kind.DENIED, notice.session, notice.owner)
+            yield _waited(Kind.DENIED, notice)
         case WaitEnded():
-            yield _Thing(Kind.CANCELLED, notice.session, notice.owner)
+            yield _waited(Kind.CANCELLED, notice)
         case HoldEnded():
-            kind = _ENDINGS[notice.ending]
-            yield _Thing(kind, notice.session, notice.owner, (notice.name,), notice.fence, by=notice.by)
+            kind, detail = _ENDINGS[notice.ending], _delayed(notice.delay_ms)
+            yield _Thing(kind, notice.session, notice.owner, (notice.name,), notice.fence, detail, notice.by)
         case SessionEnded():
             yield _Thing(Kind.SESSION_ENDED, notice.session, detail=notice.ending.value)
-            for name, fence in notice.holds:
-                yield _Thing(_ENDINGS[notice.ending], notice.session, names=(name,), fence=fence)
+            for index, (name, fence) in enumerate(notice.holds):
+                detail = _delayed(notice.delays_ms[index]) if notice.delays_ms else ""
+                kind, owner = _ENDINGS[notice.ending], notice.owners[index]
+                yield _Thing(kind, notice.session, owner, (name,), fence, detail)
+
+
+def _waited(kind: Kind, notice: WaitEnded, fence: int = 0) -> _Thing:
+    detail = f"waited {notice.waited_ms} ms"
+    more = {"mode": notice.mode, "meta": notice.meta}
+    return _Thing(kind, notice.session, notice.owner, notice.names, fence, detail, **more)
+
+
+def _delayed(delay_ms: int) -> str:
+    return f"lock-delay {delay_ms} ms" if delay_ms else ""

@@ -220,6 +220,11 @@ class WaitEnded(Struct, frozen=True, gc=False, array_like=True, tag="waitended")
     request: int
     owner: str
     answer: Granted | TimedOut | Cancelled | Refused
+    names: tuple[str, ...] = ()
+    mode: str = ""
+    waited_ms: int = 0
+    meta: str = ""
+    """What was given with the acquire. These four are for those who look on."""
 
 
 class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended"):
@@ -232,6 +237,8 @@ class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended")
     ending: Ending
     by: str = ""
     """Who broke it, as a session's `meta` says it."""
+    delay_ms: int = 0
+    """The lock-delay that was asked for: for so long the name is granted to nobody."""
 
 
 class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessionended"):
@@ -244,6 +251,11 @@ class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessione
     tickets: tuple[int, ...]
     meta: str = ""
     """What its client said of itself: from here on nobody else knows."""
+    principal: str = ""
+    owners: tuple[str, ...] = ()
+    """Of each hold."""
+    delays_ms: tuple[int, ...] = ()
+    """The lock-delay of each hold; empty after a clean end."""
 
 
 Notice: TypeAlias = WaitEnded | HoldEnded | SessionEnded

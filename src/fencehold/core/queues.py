@@ -138,7 +138,9 @@ def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelle
     leave(state, session, waiter)
     if waiter.ask.request:
         session.final_answers[waiter.ask.request] = answer
-    state.tell(WaitEnded(waiter.ticket, session.id, waiter.ask.request, waiter.ask.owner, answer))
+    ask = waiter.ask
+    seen = (ask.names, ask.mode.value, state.now_at - waiter.since_at, ask.meta)
+    state.tell(WaitEnded(waiter.ticket, session.id, ask.request, ask.owner, answer, *seen))
 
 
 def hand_on(state: State, names: Iterable[str]) -> None:

@@ -98,4 +98,4 @@ def end_uncleanly(state: State, hold: Hold, ending: Ending, by: str = "") -> Non
     session.lapsed[hold.fence, hold.name] = None
     if len(session.lapsed) > LAPSED_MAX:
         del session.lapsed[next(iter(session.lapsed))]
-    state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, ending, by))
+    state.tell(HoldEnded(session.id, hold.owner, hold.name, hold.fence, ending, by, hold.lock_delay_ms))

@@ -112,7 +112,10 @@ def end_session(state: State, session: Session, ending: Ending) -> list[str]:
     state.let_die(session)
     freed = tuple((hold.name, hold.fence) for hold in holds)
     tickets = tuple(waiter.ticket for waiter in waiters)
-    state.tell(SessionEnded(session.id, ending, freed, tickets, session.meta))
+    owners = tuple(hold.owner for hold in holds)
+    delays_ms = () if ending is Ending.CLOSED else tuple(hold.lock_delay_ms for hold in holds)
+    told = (freed, tickets, session.meta, session.principal, owners, delays_ms)
+    state.tell(SessionEnded(session.id, ending, *told))
     return [name for name, _ in freed] + [name for waiter in waiters for name in waiter.ask.names]
 
 

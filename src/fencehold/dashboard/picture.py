@@ -219,8 +219,8 @@ class Picture:
         self.rates.count(seen.kind, int(seen.time.timestamp() if seen.time else now_s))
         if not is_past:
             self.heard_at = self._now()
-            if seen.kind == "gap":
-                self.gap = (self.position + 1, seen.position)
+            if seen.missing is not None:
+                self.gap = (seen.missing.first, seen.missing.last)
             else:
                 self._touched.update(seen.names)
                 self._apply(seen)
@@ -266,7 +266,7 @@ class Picture:
             # It has several holders, or somebody waits.
             self.soil(name)
         new = Row(name, seen.fence, 1 + (row.holders if row else 0), max(0, row.waiters - 1) if row else 0)
-        new.session, new.owner, new.since_ms = seen.session, seen.owner, ms_of(seen.time)
+        new.mode, new.session, new.owner, new.since_ms = seen.mode, seen.session, seen.owner, ms_of(seen.time)
         self._put(new)
 
     def _ended(self, name: str, fence: int) -> None:

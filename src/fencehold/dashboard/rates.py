@@ -21,6 +21,7 @@ COUNTED = {
     "revoked": "lost",
     "timed_out": "refused",
     "denied": "refused",
+    "refused": "refused",
     "deadlock": "refused",
 }
 """In which series an event counts."""

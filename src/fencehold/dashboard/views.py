@@ -173,7 +173,7 @@ def row_shown(picture: Picture, row: Row) -> Shown:
     known, session = picture.party_of(row.session), picture.sessions.get(row.session, {})
     return {
         "name": row.name,
-        "mode": MODES.get(row.mode, "") if row.is_whole else "",
+        "mode": MODES.get(row.mode, ""),
         "holders": row.holders,
         "waiters": row.waiters,
         "fence": row.fence,
@@ -323,4 +323,5 @@ def event_shown(index: int, seen: Event) -> Shown:
         "time_ms": ms_of(seen.time),
         "client": party_shown(seen.party._replace(owner=seen.owner)) if seen.party is not None else None,
         "by": party_shown(seen.by) if seen.by is not None else None,
+        "missing": None if seen.missing is None else [seen.missing.first, seen.missing.last],
     }

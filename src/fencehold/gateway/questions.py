@@ -22,7 +22,7 @@ from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Un
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.locks.views import Event, event
+from fencehold.locks.views import WHOLE, Event, event
 from fencehold.types import CORRECTNESS, Tier
 
 PORT = 7420
@@ -193,18 +193,20 @@ class Questions:
             raise LimitExceeded(f"at most {self._bounds.watches_max} clients watch by this listener")
         self.watching += 1
         try:
-            place = _Bookmark(since, -1 if after_index is None else after_index, after_index is not None)
+            place = (since, WHOLE if after_index is None else after_index) if since else None
             is_first = True
             while True:
-                async with self._watched(credentials, tier, prefix, place, is_first) as (line, position):
+                async with self._watched(credentials, tier, prefix, place, is_first) as (line, begun):
+                    place = place or begun
                     if is_first:
-                        yield position, None
+                        yield begun[0], None
                         is_first = False
                     with suppress(Unavailable):
                         while True:
                             seen = _event_of(await line.push())
-                            if seen is not None and place.is_new(seen):
-                                yield place.index, seen
+                            if seen is not None and seen.place > place:
+                                place = seen.place
+                                yield seen.index, seen
         finally:
             self.watching -= 1
 
@@ -219,16 +221,15 @@ class Questions:
 
     @asynccontextmanager
     async def _watched(
-        self, credentials: Credentials, tier: Tier, prefix: str, place: "_Bookmark", is_first: bool
-    ) -> AsyncIterator[tuple[Line, int]]:
+        self, credentials: Credentials, tier: Tier, prefix: str, place: tuple[int, int] | None, is_first: bool
+    ) -> AsyncIterator[tuple[Line, tuple[int, int]]]:
         """A connection that watches, from where the last one was left."""
         try:
             async with asyncio.timeout(self._timeout_s if is_first else _AWAY_S_MAX):
                 while True:
                     try:
                         line = await self._connect(credentials, tier)
-                        since = place.since()
-                        more: tuple[str | int, ...] = () if since is None else ("FROM", since)
+                        more = () if place is None else ("FROM", place[0], "INDEX", place[1])
                         reply = await line.call("LOCK.WATCH", prefix, *more)
                         break
                     except Unavailable:
@@ -237,9 +238,8 @@ class Questions:
             raise Unavailable("the service was not reached; watch again from the last position") from None
         except PermissionDenied as denied:
             raise _told(denied, credentials) from denied
-        place.begin(reply[b"position"])
         try:
-            yield line, reply[b"position"]
+            yield line, (reply[b"position"], reply[b"index"])
         finally:
             line.close()
 
@@ -305,39 +305,6 @@ class Questions:
                 line.close()
                 return str(line.hello.get(b"role", b"").decode())
         return ""
-
-
-class _Bookmark:
-    """How far events were told: a position, and which of its events."""
-
-    def __init__(self, since: int, index: int, is_within: bool) -> None:
-        self._position, self.index = since, index
-        self._to_skip = index + 1 if is_within else 0
-        self._is_within = is_within
-
-    def since(self) -> int | None:
-        """After which position a connection begins; None: now."""
-        if not self._position:
-            return None
-        return self._position - 1 if self._is_within else self._position
-
-    def begin(self, position: int) -> None:
-        """A connection begins to tell."""
-        if not self._position:
-            self._position = position
-        self._to_skip = self.index + 1 if self._is_within else 0
-
-    def is_new(self, seen: Event) -> bool:
-        """Whether this was not told before; if so, it is told now."""
-        if seen.position == self._position and self._to_skip:
-            self._to_skip -= 1
-            return False
-        self._to_skip = 0
-        is_same = self._is_within and seen.position == self._position
-        self.index = self.index + 1 if is_same else 0
-        # Beyond a gap there is nothing to go on with but its position.
-        self._position, self._is_within = seen.position, seen.kind != "gap"
-        return True
 
 
 def _told(denied: PermissionDenied, credentials: Credentials | None) -> PermissionDenied:

@@ -1,9 +1,11 @@
 """What there is to see: who holds a name and who waits for it, and what happens to names."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from fencehold.errors import LockTimeout
 from fencehold.locks.terms import Terms
@@ -157,8 +159,21 @@ class Explanation(NamedTuple):
         return f"{self.name!r} is {held} with fence {first.fence}{more}; {self.waiter_count} wait"
 
 
-class Event(NamedTuple):
-    """Something that happened. Of kind `gap`: events up to `position` were missed."""
+WHOLE = (1 << 53) - 1
+"""An index beyond all that happened at one position."""
+
+
+class Missing(NamedTuple):
+    """What a gap names: all that happened from one position to another."""
+
+    first: int
+    last: int
+    after: int = 0
+    """At the first position, only what is after this index is missing."""
+
+
+class Event(Struct, frozen=True):
+    """Something that happened, at its place: shard, position, index. Of kind `gap`: see `missing`."""
 
     kind: str
     position: int
@@ -175,11 +190,41 @@ class Event(NamedTuple):
     """The time of day, in UTC; None: not known."""
     by: Party | None = None
     """Who broke the hold."""
+    index: int = 0
+    """Where in its position it is. Indexes grow, and have holes."""
+    shard: int = 0
+    principal: str = ""
+    """Whose session it is, or who changed the policy or broke the hold; empty where nobody logs in."""
+    mode: str = ""
+    """How names were acquired or asked for: X exclusive, S shared, P a permit; empty for other kinds."""
+    meta: Any = None
+    """What was given with the acquire: what JSON said, or text."""
+    unix_ms: int | None = None
+    """`time` as milliseconds since 1970."""
+    missing: Missing | None = None
+    """Of a gap: which positions."""
+
+    @property
+    def client(self) -> str:
+        """The name of the client, or its user, as `fencehold watch` shows it; empty if there is none."""
+        party = self.party
+        if party is None:
+            return ""
+        whose = f"{party.user}@{party.host}" if party.host else party.user
+        return whose if party.user else party.client or f"session {party.session}"
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Position and index: `watch(after=…)` goes on from here, and an event is told apart by it."""
+        return self.position, WHOLE if self.kind == "gap" else self.index
+
+
+_OF_NO_HOLD = ("busy", "refused", "fence_raised")
 
 
 def may_concern(event: Event, name: str) -> bool:
     """Whether somebody else may have a name after this event."""
-    return name in event.names or event.kind in ("gap", "session_ended")
+    return (name in event.names and event.kind not in _OF_NO_HOLD) or event.kind in ("gap", "session_ended")
 
 
 def explanation(reply: dict[bytes, Any]) -> Explanation:
@@ -239,7 +284,24 @@ def event(push: dict[bytes, Any]) -> Event:
         party(session, owner, push.get(b"session_meta", b"")) if session else None,
         time_of(push.get(b"unix_ms")),
         party(0, "", by) if by else None,
+        push.get(b"index", 0),
+        push.get(b"shard", 0),
+        push.get(b"principal", b"").decode(),
+        push.get(b"mode", b"").decode(),
+        _json(meta) if (meta := push.get(b"meta", b"")) else None,
+        push.get(b"unix_ms"),
+        Missing(push[b"from"], push[b"to"], push[b"from_index"]) if b"from" in push else None,
     )
+
+
+def gap(dropped: Sequence[Event], detail: str) -> Event:
+    """One event in the place of several that came on end, and are not looked at."""
+    first, last = dropped[0], dropped[-1]
+    begins, index = (
+        (first.missing.first, first.missing.index) if first.missing else (first.position, first.index - 1)
+    )
+    missing = Missing(begins, last.position, max(0, index))
+    return Event("gap", last.position, last.at_ms, 0, "", (), 0, detail, missing=missing)
 
 
 def time_of(unix_ms: int | None) -> datetime | None:

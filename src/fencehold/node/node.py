@@ -17,7 +17,7 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from fencehold.core.commands import Announce, Command, Entry, SetLimits
-from fencehold.core.events import Event, Kind, events_of
+from fencehold.core.events import NOBODY, Event, Kind, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
 from fencehold.core.rulebook import Rulebook
@@ -31,7 +31,7 @@ from fencehold.errors import (
     Trimmed,
     Unavailable,
 )
-from fencehold.journal.port import Journal, Record
+from fencehold.journal.port import Journal, Opened, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.lanes import Lane, Share
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
@@ -83,6 +83,10 @@ class Node:
         self.journal = journal
         self.replica = Replica(journal)
         self.ring = ring or Ring()
+        self._past: Ring | None = None
+        """The ring as it will be, while the state is built anew."""
+        self.is_catching_up = False
+        """The journal is read to its end: the state is older than what was told of it."""
         self.routes = Routes()
         self.member = Member()
         self.standbys = Standbys()
@@ -215,15 +219,19 @@ class Node:
 
     def meta_of(self, session: int) -> str:
         """What a client said of itself, though its session may have ended a while ago; empty if that is gone."""
+        return self.who_of(session).meta
+
+    def who_of(self, session: int) -> Who:
+        """Whose a session is, though it may have ended a while ago; nobody's if that is gone."""
         state = self.replica.machine.state
         known = state.sessions.get(session)
         if known is not None:
-            return known.meta
+            return Who(known.meta, known.principal)
         if session in self.ring.ended:
             return self.ring.ended[session]
         # It may have ended in an entry that was applied and is not durable yet.
         ends = (notice for _, notice in state.notices if isinstance(notice, SessionEnded))
-        return next((ended.meta for ended in ends if ended.session == session), "")
+        return next((Who(ended.meta, ended.principal) for ended in ends if ended.session == session), NOBODY)
 
     def refusal(self) -> Unavailable:
         """Why it answers nothing, when it does not lead."""
@@ -302,11 +310,18 @@ class Node:
 
     async def _serve(self) -> None:
         # What was appended though nobody could be told so is told now.
-        opened = await self.replica.open(self._on_missed)
+        self.is_catching_up = True
+        try:
+            opened = await self.replica.open(self._on_missed, self._on_anew)
+        finally:
+            self.is_catching_up = False
         self.notes = opened.notes
         self.position = self.replica.machine.position
         self._note_policy()
-        self.ring.forget(self.position)
+        if self._past is not None:
+            self.ring.take(self._past)
+            self._past = None
+        self.routes.wake()
         snapshot_at = opened.snapshot.position if opened.snapshot else 0
         if not await self._take_epoch(opened.epoch):
             return
@@ -469,7 +484,12 @@ class Node:
 
     # What comes from the journal.
 
-    def _on_missed(self, applied: Applied) -> None:
+    def _on_anew(self, opened: Opened) -> None:
+        """The state is built anew: so is what is told of the past, beside what is there until that is done."""
+        self._past = self.ring.anew(opened.snapshot.position if opened.snapshot else 0, opened.end)
+
+    def _on_missed(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
+        (self.ring if self._past is None else self._past).add(entry, applied, size_bytes)
         if applied.position > self.position:
             self.routes.tell(applied)
 
@@ -511,7 +531,7 @@ class Node:
                 call()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:
-        for event in events_of(entry, applied, self.meta_of):
+        for event in events_of(entry, applied, self.who_of):
             if event.kind is Kind.BROKEN:
                 self.on_broken(event)
 

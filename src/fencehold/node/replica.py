@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from fencehold.core.commands import Entry
 from fencehold.core.machine import Machine
@@ -18,6 +19,8 @@ from fencehold.journal.codec import decode
 from fencehold.journal.port import Journal, Opened, Record
 from fencehold.node.names import Names
 from fencehold.types import Epoch, Position
+
+Followed: TypeAlias = Callable[[Entry, Applied, int], None]
 
 
 class Replica:
@@ -38,8 +41,12 @@ class Replica:
         self._last: Record | None = None
         """The entry that the machine applied last, and which it may go on from."""
 
-    async def open(self, on_followed: Callable[[Applied], None] | None = None) -> Opened:
-        """Open the journal and come up to its end; `on_followed` is told of each entry on the way.
+    async def open(
+        self, on_followed: Followed | None = None, on_anew: Callable[[Opened], None] | None = None
+    ) -> Opened:
+        """Open the journal and come up to its end; `on_followed` is told of each entry on the way, and its bytes.
+
+        `on_anew` is called before the first of them, unless it goes on from the entry that was applied last.
 
         Raises:
             Damaged: a snapshot or an entry cannot be read.
@@ -48,6 +55,8 @@ class Replica:
         opened = await self.journal.open()
         if not await self._goes_on(opened, on_followed):
             self._last = None
+            if on_anew is not None:
+                on_anew(opened)
             self.names.drop()
             self.machine = _machine_of(opened)
             self.snapshot_bytes = len(opened.snapshot.data) if opened.snapshot else 0
@@ -57,7 +66,7 @@ class Replica:
                 self._catch_up(record, on_followed)
         return opened
 
-    async def _goes_on(self, opened: Opened, on_followed: Callable[[Applied], None] | None) -> bool:
+    async def _goes_on(self, opened: Opened, on_followed: Followed | None) -> bool:
         """Go on from the entry that was applied last; False if the journal holds no such entry any more."""
         last = self._last
         if last is None or (opened.snapshot is not None and opened.snapshot.position > last.position):
@@ -74,10 +83,10 @@ class Replica:
             return False
         return opened.end >= last.position
 
-    def _catch_up(self, record: Record, on_followed: Callable[[Applied], None] | None) -> None:
-        _, applied = self.follow(record)
+    def _catch_up(self, record: Record, on_followed: Followed | None) -> None:
+        entry, applied = self.follow(record)
         if on_followed is not None:
-            on_followed(applied)
+            on_followed(entry, applied, len(record.entry))
 
     def follow(self, record: Record) -> tuple[Entry, Applied]:
         """Apply the next entry of the journal."""

@@ -2,7 +2,8 @@
 
 It keeps durable entries with what they did, and makes events of them only when somebody asks: nobody looking on
 costs the path of an acquire nothing but an append to a ring. What falls out at the far end is gone; who comes too
-late is told so.
+late is told so. A node that is started, or has to begin anew, fills it again from what the journal has since the
+newest snapshot; a standby has what it has followed, and goes on with it when it leads.
 
 Sessions end, and their events are still to be told by the names of their clients. So what a client said of itself
 is kept for as long as the end of its session is in the ring, which is longer than anything else of it.
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fencehold.core.commands import Acquire, Break, Command, Entry, Extend, OpenSession, Release, Renew, Settle
-from fencehold.core.events import Event, MetaOf, events_of
+from fencehold.core.events import NOBODY, Event, Who, WhoOf, events_of
 from fencehold.core.outcomes import (
     Applied,
     Broken,
@@ -29,7 +30,6 @@ from fencehold.core.outcomes import (
     Refused,
     Released,
     SessionEnded,
-    TimedOut,
     WaitEnded,
 )
 
@@ -66,18 +66,18 @@ class Ring:
         """What it keeps takes so much memory at the most."""
         self.lost_up_to = 0
         """The last position whose events are gone."""
-        self.ended: dict[int, str] = {}
-        """Sessions that ended within the ring, and what their clients said of themselves."""
+        self.ended: dict[int, Who] = {}
+        """Sessions that ended within the ring, and whose they were."""
 
     def add(self, entry: Entry, applied: Applied, size_bytes: int = 0) -> None:
         """Keep a durable entry of so many bytes in the journal, in the place of the oldest if need be."""
         things = len(entry.commands) + len(applied.notices)
-        if not things:
+        if not things or applied.position <= self.lost_up_to:
             return
         size_bytes += _ENTRY_BYTES + _bytes_of_commands(entry, applied)
         if applied.notices:
             size_bytes += sum(_bytes_of_notice(notice) for _, notice in applied.notices)
-            self.ended.update((ended.session, ended.meta) for ended in _ends(applied))
+            self.ended.update((ended.session, Who(ended.meta, ended.principal)) for ended in _ends(applied))
         self._entries.append(Kept(entry, applied, size_bytes))
         self._things += things
         self.size_bytes += size_bytes
@@ -93,12 +93,19 @@ class Ring:
             for ended in _ends(done):
                 self.ended.pop(ended.session, None)
 
-    def forget(self, position: int) -> None:
-        """Start anew after a position: what came before was not seen here."""
-        self._entries.clear()
-        self.ended.clear()
-        self._things = self.size_bytes = 0
-        self.lost_up_to = position
+    def anew(self, position: int, end: int) -> "Ring":
+        """An empty one like this, for what a journal has after a position, up to its end.
+
+        What cannot stay in it anyway need not be added: an entry that is kept has one thing or more.
+        """
+        ring = Ring(self._things_max, self._bytes_max)
+        ring.lost_up_to = max(position, end - self._things_max)
+        return ring
+
+    def take(self, other: "Ring") -> None:
+        """Have what another one has in the place of all this one had."""
+        self._entries, self.ended = other._entries, other.ended
+        self._things, self.size_bytes, self.lost_up_to = other._things, other.size_bytes, other.lost_up_to
 
     def after(self, position: int) -> Kept | None:
         """The first entry after a position that is still here."""
@@ -110,11 +117,11 @@ class Ring:
             return entries[-1]
         return entries[bisect_right(entries, position, key=_position)]
 
-    def since(self, position: int, meta_of: MetaOf = lambda _: "") -> Iterator[Event]:
-        """What happened after a position, as far as it is still here. `meta_of` is that of the node."""
+    def since(self, position: int, who_of: WhoOf = lambda _: NOBODY) -> Iterator[Event]:
+        """What happened after a position, as far as it is still here. `who_of` is that of the node."""
         kept = self.after(position)
         while kept is not None:
-            yield from events_of(kept.entry, kept.applied, meta_of)
+            yield from events_of(kept.entry, kept.applied, who_of)
             kept = self.after(kept.applied.position)
 
 
@@ -201,14 +208,15 @@ def _bytes_of_notice(notice: Notice) -> int:
     match notice:
         case SessionEnded():
             holds_bytes = sum(_HOLD_BYTES + _LETTER_BYTES_MAX * len(name) for name, _ in notice.holds)
-            said_bytes = _LETTER_BYTES_MAX * len(notice.meta)
+            said = len(notice.meta) + len(notice.principal) + sum(map(len, notice.owners))
+            said_bytes = _LETTER_BYTES_MAX * said + _NUMBER_BYTES * len(notice.delays_ms)
             return _NOTICE_BYTES + holds_bytes + said_bytes + _NUMBER_BYTES * len(notice.tickets)
-        case WaitEnded(answer=Granted(names=names) | TimedOut(names=names)):
-            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(notice.owner) + _bytes_of_names(names)
+        case WaitEnded():
+            said_bytes = _LETTER_BYTES_MAX * (len(notice.owner) + len(notice.meta))
+            return _NOTICE_BYTES + said_bytes + _bytes_of_names(notice.names)
         case _:
             # A name, an owner, and who broke the hold.
-            said = notice.owner if isinstance(notice, WaitEnded) else notice.owner + notice.name + notice.by
-            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(said)
+            return _NOTICE_BYTES + _LETTER_BYTES_MAX * len(notice.owner + notice.name + notice.by)
 
 
 def _bytes_of_names(names: tuple[str, ...]) -> int:

@@ -81,38 +81,43 @@ pool.AddSerializedFile(
     b'\r\n\x0b_from_index"\x8e\x01\n\rWatchResponse\x12*\n\x08watching\x18\x01 \x01(\x0b2\x16.fenceho'
     b'ld.v1.WatchingH\x00\x12$\n\x05event\x18\x02 \x01(\x0b2\x13.fencehold.v1.EventH\x00\x12 \n\x03ga'
     b'p\x18\x03 \x01(\x0b2\x11.fencehold.v1.GapH\x00B\t\n\x07message"\x1c\n\x08Watching\x12\x10\n\x08posit'
-    b'ion\x18\x01 \x01(\x04"\xc5\x01\n\x05Event\x12%\n\x04kind\x18\x01 \x01(\x0e2\x17.fencehold.v1.EventKind\x12\x11'
+    b'ion\x18\x01 \x01(\x04"\x88\x02\n\x05Event\x12%\n\x04kind\x18\x01 \x01(\x0e2\x17.fencehold.v1.EventKind\x12\x11'
     b'\n\tkind_text\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\r\n\x05names\x18\x04 \x03(\t\x12\r\n\x05fence\x18'
     b'\x05 \x01(\x04\x12"\n\x05party\x18\x06 \x01(\x0b2\x13.fencehold.v1.Party\x12\x0e\n\x06detail\x18\x07 \x01(\t\x12\x0f\n'
-    b'\x07unix_ms\x18\x08 \x01(\x04\x12\r\n\x05index\x18\t \x01(\r"\'\n\x03Gap\x12\x10\n\x08position\x18\x01 \x01(\x04\x12\x0e\n\x06de'
-    b'tail\x18\x02 \x01(\t*G\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x14\n\x10TIER_CORRECTNESS'
-    b'\x10\x01\x12\x13\n\x0fTIER_EFFICIENCY\x10\x02*R\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMOD'
-    b'E_EXCLUSIVE\x10\x01\x12\x0f\n\x0bMODE_SHARED\x10\x02\x12\x0f\n\x0bMODE_PERMIT\x10\x03*\xba\x02\n\tEventKin'
-    b'd\x12\x1a\n\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11EVENT_KIND_OPENED\x10\x01\x12\x17\n\x13EVEN'
-    b'T_KIND_ACQUIRED\x10\x02\x12\x15\n\x11EVENT_KIND_QUEUED\x10\x03\x12\x17\n\x13EVENT_KIND_EXTEN'
-    b'DED\x10\x04\x12\x17\n\x13EVENT_KIND_RELEASED\x10\x05\x12\x16\n\x12EVENT_KIND_EXPIRED\x10\x06\x12\x15\n\x11EV'
-    b'ENT_KIND_BROKEN\x10\x07\x12\x18\n\x14EVENT_KIND_TIMED_OUT\x10\x08\x12\x18\n\x14EVENT_KIND_CA'
-    b'NCELLED\x10\t\x12\x17\n\x13EVENT_KIND_DEADLOCK\x10\n\x12\x1c\n\x18EVENT_KIND_SESSION_END'
-    b'ED\x10\x0b*\x89\x01\n\tEndReason\x12\x1a\n\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12END_REASON'
-    b'_EXPIRED\x10\x01\x12\x15\n\x11END_REASON_BROKEN\x10\x02\x12\x1a\n\x16END_REASON_UNREACHABLE\x10'
-    b'\x03\x12\x15\n\x11END_REASON_CLOSED\x10\x042\xb8\x04\n\x0bLockService\x12=\n\x04Lock\x12\x19.fencehold'
-    b'.v1.LockRequest\x1a\x1a.fencehold.v1.LockResponse\x12L\n\tMultiLock\x12\x1e.f'
-    b'encehold.v1.MultiLockRequest\x1a\x1f.fencehold.v1.MultiLockRespons'
-    b'e\x12C\n\x06Unlock\x12\x1b.fencehold.v1.UnlockRequest\x1a\x1c.fencehold.v1.Unlo'
-    b'ckResponse\x12C\n\x06Extend\x12\x1b.fencehold.v1.ExtendRequest\x1a\x1c.fencehol'
-    b'd.v1.ExtendResponse\x12I\n\x08Withdraw\x12\x1d.fencehold.v1.WithdrawReque'
-    b'st\x1a\x1e.fencehold.v1.WithdrawResponse\x12F\n\x07Explain\x12\x1c.fencehold.v1'
-    b'.ExplainRequest\x1a\x1d.fencehold.v1.ExplainResponse\x12=\n\x04List\x12\x19.fen'
-    b'cehold.v1.ListRequest\x1a\x1a.fencehold.v1.ListResponse\x12@\n\x05Break\x12\x1a'
-    b'.fencehold.v1.BreakRequest\x1a\x1b.fencehold.v1.BreakResponse2\xa2\x02\n\x0e'
-    b'SessionService\x12=\n\x04Open\x12\x19.fencehold.v1.OpenRequest\x1a\x1a.fencehol'
-    b'd.v1.OpenResponse\x12J\n\x07Session\x12\x1c.fencehold.v1.SessionRequest\x1a\x1d'
-    b'.fencehold.v1.SessionResponse(\x010\x01\x12C\n\x06Resume\x12\x1b.fencehold.v1.R'
-    b'esumeRequest\x1a\x1c.fencehold.v1.ResumeResponse\x12@\n\x05Close\x12\x1a.fenceh'
-    b'old.v1.CloseRequest\x1a\x1b.fencehold.v1.CloseResponse2R\n\x0cWatchSer'
-    b'vice\x12B\n\x05Watch\x12\x1a.fencehold.v1.WatchRequest\x1a\x1b.fencehold.v1.Wat'
-    b'chResponse0\x01B*\n\x0cfencehold.v1P\x01Z\x18fencehold/v1;fenceholdv1b\x06pr'
-    b'oto3'
+    b'\x07unix_ms\x18\x08 \x01(\x04\x12\r\n\x05index\x18\t \x01(\r\x12\r\n\x05shard\x18\n \x01(\r\x12\x11\n\tprincipal\x18\x0b '
+    b'\x01(\t\x12\x1f\n\x02by\x18\x0c \x01(\x0b2\x13.fencehold.v1.Party"R\n\x03Gap\x12\x10\n\x08position\x18\x01 \x01('
+    b'\x04\x12\x0e\n\x06detail\x18\x02 \x01(\t\x12\x15\n\rfrom_position\x18\x03 \x01(\x04\x12\x12\n\nfrom_index\x18\x04 \x01(\r'
+    b'*G\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x14\n\x10TIER_CORRECTNESS\x10\x01\x12\x13\n\x0fTIER'
+    b'_EFFICIENCY\x10\x02*R\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_EXCLUSIV'
+    b'E\x10\x01\x12\x0f\n\x0bMODE_SHARED\x10\x02\x12\x0f\n\x0bMODE_PERMIT\x10\x03*\xa1\x04\n\tEventKind\x12\x1a\n\x16EVENT'
+    b'_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11EVENT_KIND_OPENED\x10\x01\x12\x17\n\x13EVENT_KIND_ACQ'
+    b'UIRED\x10\x02\x12\x15\n\x11EVENT_KIND_QUEUED\x10\x03\x12\x17\n\x13EVENT_KIND_EXTENDED\x10\x04\x12\x17\n\x13E'
+    b'VENT_KIND_RELEASED\x10\x05\x12\x16\n\x12EVENT_KIND_EXPIRED\x10\x06\x12\x15\n\x11EVENT_KIND_B'
+    b'ROKEN\x10\x07\x12\x18\n\x14EVENT_KIND_TIMED_OUT\x10\x08\x12\x18\n\x14EVENT_KIND_CANCELLED\x10\t\x12'
+    b'\x17\n\x13EVENT_KIND_DEADLOCK\x10\n\x12\x1c\n\x18EVENT_KIND_SESSION_ENDED\x10\x0b\x12\x13\n\x0fEV'
+    b'ENT_KIND_BUSY\x10\x0c\x12\x16\n\x12EVENT_KIND_REFUSED\x10\r\x12\x1b\n\x17EVENT_KIND_FENCE_'
+    b'RAISED\x10\x0e\x12\x15\n\x11EVENT_KIND_DENIED\x10\x0f\x12\x16\n\x12EVENT_KIND_REVOKED\x10\x10\x12\x18\n\x14E'
+    b'VENT_KIND_SUSPENDED\x10\x11\x12\x1d\n\x19EVENT_KIND_POLICY_CHANGED\x10\x12\x12\x19\n\x15EVEN'
+    b'T_KIND_LIMITS_SET\x10\x13\x12\x18\n\x14EVENT_KIND_ANNOUNCED\x10\x14*\x89\x01\n\tEndReason\x12'
+    b'\x1a\n\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12END_REASON_EXPIRED\x10\x01\x12\x15\n\x11END_R'
+    b'EASON_BROKEN\x10\x02\x12\x1a\n\x16END_REASON_UNREACHABLE\x10\x03\x12\x15\n\x11END_REASON_CLO'
+    b'SED\x10\x042\xb8\x04\n\x0bLockService\x12=\n\x04Lock\x12\x19.fencehold.v1.LockRequest\x1a\x1a.f'
+    b'encehold.v1.LockResponse\x12L\n\tMultiLock\x12\x1e.fencehold.v1.MultiLo'
+    b'ckRequest\x1a\x1f.fencehold.v1.MultiLockResponse\x12C\n\x06Unlock\x12\x1b.fence'
+    b'hold.v1.UnlockRequest\x1a\x1c.fencehold.v1.UnlockResponse\x12C\n\x06Exten'
+    b'd\x12\x1b.fencehold.v1.ExtendRequest\x1a\x1c.fencehold.v1.ExtendResponse'
+    b'\x12I\n\x08Withdraw\x12\x1d.fencehold.v1.WithdrawRequest\x1a\x1e.fencehold.v1.W'
+    b'ithdrawResponse\x12F\n\x07Explain\x12\x1c.fencehold.v1.ExplainRequest\x1a\x1d.f'
+    b'encehold.v1.ExplainResponse\x12=\n\x04List\x12\x19.fencehold.v1.ListReque'
+    b'st\x1a\x1a.fencehold.v1.ListResponse\x12@\n\x05Break\x12\x1a.fencehold.v1.Break'
+    b'Request\x1a\x1b.fencehold.v1.BreakResponse2\xa2\x02\n\x0eSessionService\x12=\n\x04O'
+    b'pen\x12\x19.fencehold.v1.OpenRequest\x1a\x1a.fencehold.v1.OpenResponse\x12J'
+    b'\n\x07Session\x12\x1c.fencehold.v1.SessionRequest\x1a\x1d.fencehold.v1.Sessi'
+    b'onResponse(\x010\x01\x12C\n\x06Resume\x12\x1b.fencehold.v1.ResumeRequest\x1a\x1c.fenc'
+    b'ehold.v1.ResumeResponse\x12@\n\x05Close\x12\x1a.fencehold.v1.CloseRequest'
+    b'\x1a\x1b.fencehold.v1.CloseResponse2R\n\x0cWatchService\x12B\n\x05Watch\x12\x1a.fen'
+    b'cehold.v1.WatchRequest\x1a\x1b.fencehold.v1.WatchResponse0\x01B*\n\x0cfen'
+    b'cehold.v1P\x01Z\x18fencehold/v1;fenceholdv1b\x06proto3'
 )
 
 
@@ -189,6 +194,15 @@ EVENT_KIND_TIMED_OUT = 8
 EVENT_KIND_CANCELLED = 9
 EVENT_KIND_DEADLOCK = 10
 EVENT_KIND_SESSION_ENDED = 11
+EVENT_KIND_BUSY = 12
+EVENT_KIND_REFUSED = 13
+EVENT_KIND_FENCE_RAISED = 14
+EVENT_KIND_DENIED = 15
+EVENT_KIND_REVOKED = 16
+EVENT_KIND_SUSPENDED = 17
+EVENT_KIND_POLICY_CHANGED = 18
+EVENT_KIND_LIMITS_SET = 19
+EVENT_KIND_ANNOUNCED = 20
 EndReason = _enum("EndReason")
 END_REASON_UNSPECIFIED = 0
 END_REASON_EXPIRED = 1

@@ -36,6 +36,15 @@ class EventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVENT_KIND_CANCELLED: _ClassVar[EventKind]
     EVENT_KIND_DEADLOCK: _ClassVar[EventKind]
     EVENT_KIND_SESSION_ENDED: _ClassVar[EventKind]
+    EVENT_KIND_BUSY: _ClassVar[EventKind]
+    EVENT_KIND_REFUSED: _ClassVar[EventKind]
+    EVENT_KIND_FENCE_RAISED: _ClassVar[EventKind]
+    EVENT_KIND_DENIED: _ClassVar[EventKind]
+    EVENT_KIND_REVOKED: _ClassVar[EventKind]
+    EVENT_KIND_SUSPENDED: _ClassVar[EventKind]
+    EVENT_KIND_POLICY_CHANGED: _ClassVar[EventKind]
+    EVENT_KIND_LIMITS_SET: _ClassVar[EventKind]
+    EVENT_KIND_ANNOUNCED: _ClassVar[EventKind]
 
 class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -63,6 +72,15 @@ EVENT_KIND_TIMED_OUT: EventKind
 EVENT_KIND_CANCELLED: EventKind
 EVENT_KIND_DEADLOCK: EventKind
 EVENT_KIND_SESSION_ENDED: EventKind
+EVENT_KIND_BUSY: EventKind
+EVENT_KIND_REFUSED: EventKind
+EVENT_KIND_FENCE_RAISED: EventKind
+EVENT_KIND_DENIED: EventKind
+EVENT_KIND_REVOKED: EventKind
+EVENT_KIND_SUSPENDED: EventKind
+EVENT_KIND_POLICY_CHANGED: EventKind
+EVENT_KIND_LIMITS_SET: EventKind
+EVENT_KIND_ANNOUNCED: EventKind
 END_REASON_UNSPECIFIED: EndReason
 END_REASON_EXPIRED: EndReason
 END_REASON_BROKEN: EndReason
@@ -525,7 +543,7 @@ class Watching(_message.Message):
     def __init__(self, position: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("kind", "kind_text", "position", "names", "fence", "party", "detail", "unix_ms", "index")
+    __slots__ = ("kind", "kind_text", "position", "names", "fence", "party", "detail", "unix_ms", "index", "shard", "principal", "by")
     KIND_FIELD_NUMBER: _ClassVar[int]
     KIND_TEXT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -535,6 +553,9 @@ class Event(_message.Message):
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
     kind: EventKind
     kind_text: str
     position: int
@@ -544,12 +565,19 @@ class Event(_message.Message):
     detail: str
     unix_ms: int
     index: int
-    def __init__(self, kind: _Optional[_Union[EventKind, str]] = ..., kind_text: _Optional[str] = ..., position: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., fence: _Optional[int] = ..., party: _Optional[_Union[Party, _Mapping[str, object]]] = ..., detail: _Optional[str] = ..., unix_ms: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
+    shard: int
+    principal: str
+    by: Party
+    def __init__(self, kind: _Optional[_Union[EventKind, str]] = ..., kind_text: _Optional[str] = ..., position: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., fence: _Optional[int] = ..., party: _Optional[_Union[Party, _Mapping[str, object]]] = ..., detail: _Optional[str] = ..., unix_ms: _Optional[int] = ..., index: _Optional[int] = ..., shard: _Optional[int] = ..., principal: _Optional[str] = ..., by: _Optional[_Union[Party, _Mapping[str, object]]] = ...) -> None: ...
 
 class Gap(_message.Message):
-    __slots__ = ("position", "detail")
+    __slots__ = ("position", "detail", "from_position", "from_index")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    FROM_POSITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
     position: int
     detail: str
-    def __init__(self, position: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
+    from_position: int
+    from_index: int
+    def __init__(self, position: _Optional[int] = ..., detail: _Optional[str] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...

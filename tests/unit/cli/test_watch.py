@@ -11,34 +11,43 @@ from fencehold.cli import output, watch
 from fencehold.cli.tables import cells_of
 from fencehold.cli.watch import Events
 from fencehold.cli.wire import CannotConnect
+from fencehold.locks.views import WHOLE
 from tests.unit.cli.test_wire import _HELLO, Scripted
 
-BEGUN = b"%1\r\n$8\r\nposition\r\n:5\r\n"
+BEGUN = b"%2\r\n$8\r\nposition\r\n:5\r\n$5\r\nindex\r\n:9\r\n"
 
 
-def push(position: int, kind: str = "acquired") -> bytes:
-    event = b"%%2\r\n$4\r\nkind\r\n$%d\r\n%b\r\n$8\r\nposition\r\n:%d\r\n" % (len(kind), kind.encode(), position)
-    return b">2\r\n$5\r\nevent\r\n" + event
+def push(position: int, kind: str = "acquired", index: int = 1) -> bytes:
+    head = b"%%3\r\n$4\r\nkind\r\n$%d\r\n%b\r\n" % (len(kind), kind.encode())
+    place = b"$8\r\nposition\r\n:%d\r\n$5\r\nindex\r\n:%d\r\n" % (position, index)
+    return b">2\r\n$5\r\nevent\r\n" + head + place
+
+
+def came(position: int, index: int) -> bytes:
+    """How it is asked to begin after a place."""
+    words = (b"FROM", b"%d" % position, b"INDEX", b"%d" % index)
+    return b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 def seen(server: Scripted, since: int | None = None) -> list[tuple[int, str]]:
     """All that is shown until no node answers any more."""
     found = []
     with contextlib.suppress(CannotConnect):
-        for event in Events(f"fencehold://{server.endpoint}", "", since).follow():
+        after = None if since is None else (since, WHOLE)
+        for event in Events(f"fencehold://{server.endpoint}", "", after).follow():
             found.append((event["position"], event["kind"]))
     return found
 
 
 def test_an_entry_that_was_told_in_part_is_told_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is asked for again from its beginning, and what was shown is passed over."""
-    first = BEGUN + push(6) + push(7) + push(7, "queued")
-    then = BEGUN + push(7) + push(7, "queued") + push(7, "released") + push(8)
+    """It is asked to go on after the last event, and what was shown before is passed over."""
+    first = BEGUN + push(6) + push(7) + push(7, "queued", 2)
+    then = BEGUN + push(7, "queued", 2) + push(7, "released", 4) + push(8)
     server = Scripted(_HELLO, first, then=(_HELLO, then))
     wanted = [(6, "acquired"), (7, "acquired"), (7, "queued"), (7, "released"), (8, "acquired")]
     assert seen(server) == wanted
     assert server.heard[1].endswith(b"LOCK.WATCH\r\n$0\r\n\r\n")
-    assert server.heard[3].endswith(b"$4\r\nFROM\r\n$1\r\n6\r\n")
+    assert server.heard[3].endswith(came(7, 2))
     assert "looking for the node that leads" in capsys.readouterr().err
 
 
@@ -46,19 +55,21 @@ def test_without_an_event_it_goes_on_where_it_began() -> None:
     """Not at whatever the next leader has come to meanwhile."""
     server = Scripted(_HELLO, BEGUN, then=(_HELLO, BEGUN + push(6)))
     assert seen(server) == [(6, "acquired")]
-    assert server.heard[3].endswith(b"$4\r\nFROM\r\n$1\r\n5\r\n")
+    assert server.heard[3].endswith(came(5, 9))
 
 
 def test_what_the_next_leader_does_not_know_is_a_gap() -> None:
     """It is shown, and counts as told."""
     server = Scripted(_HELLO, BEGUN + push(6), then=(_HELLO, BEGUN + push(9, "gap") + push(10)))
     assert seen(server, since=3) == [(6, "acquired"), (9, "gap"), (10, "acquired")]
-    assert server.heard[1].endswith(b"$4\r\nFROM\r\n$1\r\n3\r\n")
+    assert server.heard[1].endswith(came(3, WHOLE))
 
 
 BROKEN: dict[str, Any] = {
     "kind": "broken",
     "position": 1841,
+    "index": 2,
+    "principal": "nightly-jobs",
     "at": 4,
     "session": 3,
     "owner": "report#1",
@@ -75,10 +86,10 @@ def test_an_event_names_who_and_when_and_by_whom(capsys: pytest.CaptureFixture[s
     """The client before its session's number; in a pipe the time is for programs, and one not known is said so."""
     watch._show(BROKEN)
     watch._show(BROKEN | {"unix_ms": None, "session_meta": "", "by": "", "owner": ""})
-    watch._show({"kind": "gap", "position": 1850})
+    watch._show({"kind": "gap", "position": 1850, "from": 1842, "to": 1850})
     first, second, third = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert first == [
-        "1841",
+        "1841.2",
         "2026-01-01T12:00:00.000Z",
         "broken",
         "nightly on web1 (pid 81), session 3/report#1",
@@ -86,8 +97,9 @@ def test_an_event_names_who_and_when_and_by_whom(capsys: pytest.CaptureFixture[s
         "fence 7",
         "by alice@ops1 (fencehold break)",
     ]
-    assert second == ["1841", "unknown", "broken", "session 3", "jobs:nightly", "fence 7"]
+    assert second == ["1841.2", "unknown", "broken", "session 3", "jobs:nightly", "fence 7"]
     assert third[:2] == ["1850", "gap"]
+    assert "positions 1842 to 1850" in third[2]
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
@@ -122,10 +134,10 @@ def test_where_there_is_little_room_names_are_left(
     width: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The number of a session goes first, then hosts and processes."""
-    monkeypatch.setenv("COLUMNS", str(width + 11))  # the date of an event that is not of today
+    monkeypatch.setenv("COLUMNS", str(width + 14))  # the date of an event that is not of today
     monkeypatch.setattr(output, "to_person", lambda: True)
     monkeypatch.setattr(watch, "to_person", lambda: True)
     output.console.cache_clear()
     watch._show(BROKEN)
     output.console.cache_clear()
-    assert capsys.readouterr().out.rstrip().endswith(f"  broken         {told}")
+    assert capsys.readouterr().out.rstrip().endswith(f"  broken          {told}")

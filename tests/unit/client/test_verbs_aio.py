@@ -269,8 +269,12 @@ async def test_events_name_the_client_and_the_time_of_day() -> None:
             hold = await client.lock("a").acquire()
             await looker.break_hold("a")
         assert hold is not None
-        seen = [await anext(watch) for _ in range(4)]
-        assert [event.kind for event in seen] == ["opened", "acquired", "broken", "session_ended"]
+        told = [await anext(watch) for _ in range(5)]
+        assert [event.kind for event in told] == ["opened", "acquired", "fence_raised", "broken", "session_ended"]
+        assert [event.client for event in told] == ["billing", "billing", "", "billing", "billing"]
+        raised, seen = told[2], [event for event in told if event.kind != "fence_raised"]
+        assert raised.by is not None
+        assert (raised.by.client, raised.fence) == ("looker", 2)
         for event in seen:
             assert event.party is not None
             assert event.party.client == "billing"
@@ -278,6 +282,25 @@ async def test_events_name_the_client_and_the_time_of_day() -> None:
             assert event.time is not None
             assert datetime.now(UTC) - event.time < timedelta(minutes=1)
         assert [str(event.by and event.by.client) for event in seen] == ["None", "None", "looker", "None"]
+
+
+async def test_a_watch_goes_on_after_a_place() -> None:
+    """After one event comes the next, of the same entry or not; beside another watch, and each of them once."""
+    async with service() as url, connect(url) as client, client.watch("a") as first:
+        await client.break_hold("a1")
+        async with client.lock("a2"):
+            pass
+        told = [await anext(first) for _ in range(3)]
+        assert [event.kind for event in told] == ["fence_raised", "acquired", "released"]
+        async with client.watch("a", after=told[0].place) as second:
+            assert [await anext(second) for _ in range(2)] == told[1:]
+            async with client.watch("a", after=told[1].position) as third:
+                assert await anext(third) == told[2]
+                await client.break_hold("a3")
+                for watch in (first, second, third):
+                    assert (await anext(watch)).names == ("a3",)
+        with pytest.raises(UsageError):
+            client.watch("a", after=(-1, 0))
 
 
 async def test_a_job_runs_once() -> None:

@@ -16,13 +16,13 @@ from fencehold.core.commands import (
     OpenSession,
     Release,
 )
-from fencehold.core.events import Event, events_of
+from fencehold.core.events import Event, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.rulebook import Rulebook
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.broadcast import Broadcast
-from fencehold.doors.resp.event_batches import Member
+from fencehold.doors.resp.event_batches import WHOLE, Member
 from fencehold.journal.codec import encode
 from fencehold.node.node import Node
 from fencehold.node.ring import Ring
@@ -61,6 +61,7 @@ class Stage:
         self.on_policy: list[Callable[[], None]] = []
         self.machine = Machine(Limits())
         self.position = 0
+        self.is_catching_up = False
         self.now = 0.0
         self.call_ms = call_ms
         self.scheduled: Callable[[], None] | None = None
@@ -68,8 +69,8 @@ class Stage:
         self.history: list[Event] = []
         self.broadcast = Broadcast(cast(Node, self), kept_bytes_max=kept_bytes_max, clock=self, later=self._later)
 
-    def meta_of(self, session: int) -> str:
-        return f"client {session}"
+    def who_of(self, session: int) -> Who:
+        return Who(f"client {session}", "alice")
 
     goes_by_itself = False
 
@@ -87,7 +88,7 @@ class Stage:
         self.position += 1
         entry = Entry(elapsed_ms, commands)
         applied = self.machine.apply(self.position, entry)
-        self.history.extend(events_of(entry, applied, self.meta_of))
+        self.history.extend(events_of(entry, applied, self.who_of))
         self.ring.add(entry, applied, len(encode(entry)))
         self.routes.wake()
 
@@ -108,7 +109,7 @@ class Stage:
 
     def watcher(self, *prefixes: str, position: int | None = None) -> tuple[Reader, Member]:
         reader = Reader()
-        member = self.broadcast.enter(reader, self.position if position is None else position)
+        member = self.broadcast.enter(reader, (self.position if position is None else position, WHOLE))
         self.broadcast.watch(member, tuple(prefixes))
         return reader, member
 

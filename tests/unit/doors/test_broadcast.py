@@ -11,7 +11,7 @@ from fencehold.core import events
 from fencehold.core.commands import Acquire, CloseSession, OpenSession, Release
 from fencehold.core.events import Event
 from fencehold.doors.resp import broadcast, event_batches, replies
-from fencehold.doors.resp.event_batches import Member
+from fencehold.doors.resp.event_batches import BEFORE_ALL, Member
 from fencehold.doors.resp.watch_commands import shortest
 from fencehold.node.ring import Ring
 from tests.unit.doors.broadcasts import NAMES, Reader, Stage, is_wanted, pushed, some_commands
@@ -348,7 +348,7 @@ def test_one_that_comes_back_starts_anew() -> None:
     stage.settle()
     _busy(stage, 3)
     reader, member = stage.watcher("")
-    assert stage.broadcast.position_of(member) == stage.position
+    assert stage.broadcast.place_of(member)[0] == stage.position
     _busy(stage, 1)
     stage.settle()
     assert [_position(event) for event in reader.events] == [stage.position]
@@ -356,7 +356,7 @@ def test_one_that_comes_back_starts_anew() -> None:
 
 def test_a_watcher_wants_what_the_rule_says() -> None:
     """Everything with the empty prefix; otherwise what has a name that begins so."""
-    member = Member(Reader(), 0)
+    member = Member(Reader(), BEFORE_ALL)
     for prefixes, names, expected in (
         (("",), (), True),
         (("",), ("a",), True),

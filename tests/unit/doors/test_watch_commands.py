@@ -39,6 +39,8 @@ async def test_what_happens_to_watched_names_is_pushed() -> None:
         assert 0 < told.pop("position") <= box.server.node.position
         assert told == {
             "kind": "acquired",
+            "index": 1,
+            "shard": 0,
             "at": 0,
             "session": 1,
             "owner": "o",
@@ -48,6 +50,9 @@ async def test_what_happens_to_watched_names_is_pushed() -> None:
             "unix_ms": NOON,
             "session_meta": "",
             "by": "",
+            "principal": "",
+            "mode": "X",
+            "meta": "",
         }
         await client.call("LOCK.ACQUIRE", "job:1", "WAIT", 10, "REQUEST", 1, "ASYNC")
         await box.pass_time(10)
@@ -57,12 +62,13 @@ async def test_what_happens_to_watched_names_is_pushed() -> None:
         await client.call("LOCK.BREAK", "job:2")
         await client.call("LOCK.ACQUIRE", "job:3")
         await client.call("LOCK.RELEASE", "job:3", 5)
-        assert await kinds(watcher, 8) == [
+        assert await kinds(watcher, 9) == [
             "queued",
             "timed_out",
             "extended",
             "expired",
             "acquired",
+            "fence_raised",
             "broken",
             "acquired",
             "released",
@@ -87,7 +93,9 @@ async def test_who_is_gone_is_still_named() -> None:
         assert not box.state.sessions
         watcher = await box.client(3)
         await watcher.call("LOCK.WATCH", "", "FROM", 0)
-        told = [await event(watcher) for _ in range(4)]
+        told = [await event(watcher) for _ in range(5)]
+        [raised] = [told.pop(2)]
+        assert (raised["kind"], raised["by"], raised["fence"]) == ("fence_raised", "alice", 2)
         assert [one["kind"] for one in told] == ["opened", "acquired", "broken", "session_ended"]
         assert {one["session_meta"] for one in told} == {'{"client":"billing"}'}
         assert [one["by"] for one in told] == ["", "", "alice", ""]
@@ -95,7 +103,7 @@ async def test_who_is_gone_is_still_named() -> None:
 
 
 async def test_watching_from_a_position_tells_what_was_missed() -> None:
-    """With FROM, all that happened after that position comes first; it goes with the first watch only."""
+    """With FROM, all that happened after that position comes first."""
     async with serving() as box:
         client = await box.client(3, session=50_000)
         for number in range(5):
@@ -104,11 +112,32 @@ async def test_watching_from_a_position_tells_what_was_missed() -> None:
         await first.call("LOCK.WATCH", "a", "FROM", 0)
         events = [await event(first) for _ in range(5)]
         assert [told["names"] for told in events] == [[f"a{number}"] for number in range(5)]
-        assert await first.refusal("LOCK.WATCH", "b", "FROM", 0) == "USAGE"
         assert "position" in as_map(await first.call("LOCK.WATCH", "b"))
+        assert await first.refusal("LOCK.WATCH", "b", "INDEX", 1) == "USAGE"
         second = await box.client(3)
         await second.call("LOCK.WATCH", "a", "FROM", events[2]["position"])
         assert [(await event(second))["names"] for _ in range(2)] == [["a3"], ["a4"]]
+
+
+async def test_watching_from_the_middle_of_an_entry_tells_its_rest() -> None:
+    """With INDEX, what is after that event of the position comes; all of a connection can be told again."""
+    async with serving() as box:
+        client, first = await box.client(3, session=50_000), await box.client(3)
+        await client.call("LOCK.MACQUIRE", 3, "a1", "a2", "a3")
+        await client.call("SESSION.CLOSE")
+        begun = await first.call("LOCK.WATCH", "a", "FROM", 0)
+        assert as_map(begun)["position"] == 0
+        told = [await event(first) for _ in range(4)]
+        assert len({one["position"] for one in told[1:]}) == 1
+        places = [(one["position"], one["index"]) for one in told]
+        assert places == sorted(set(places))
+        second = await box.client(3)
+        await second.call("LOCK.WATCH", "a", "FROM", places[1][0], "INDEX", places[1][1])
+        assert [await event(second) for _ in range(2)] == told[2:]
+        await second.call("LOCK.WATCH", "b", "FROM", places[2][0], "INDEX", places[2][1])
+        assert await event(second) == told[3]
+        await second.call("LOCK.WATCH", "b", "FROM", 1 << 40)
+        await second.no_push()
 
 
 async def test_a_watcher_that_comes_too_late_is_told_of_the_gap() -> None:
@@ -120,7 +149,9 @@ async def test_a_watcher_that_comes_too_late_is_told_of_the_gap() -> None:
             await client.call("LOCK.ACQUIRE", f"a{number}")
         await watcher.call("LOCK.WATCH", "", "FROM", 0)
         gap = await event(watcher)
-        assert gap == {"kind": "gap", "position": box.server.node.ring.lost_up_to}
+        lost = box.server.node.ring.lost_up_to
+        missing = {"from": 1, "from_index": 0, "to": lost}
+        assert gap == {"kind": "gap", "position": lost, "index": 0, "shard": 0, **missing}
         events = [await event(watcher) for _ in range(4)]
         assert [told["names"] for told in events] == [["a6"], ["a7"], ["a8"], ["a9"]]
         assert events[0]["position"] > gap["position"]
@@ -249,7 +280,7 @@ async def test_a_prefix_that_comes_later_is_told_what_happens_after_the_position
 
 def _told_up_to(box: Box) -> int:
     [watching] = [c.watching for c in box.server.door.connections if c.watching is not None]
-    return watching.position
+    return watching.place[0]
 
 
 async def test_a_watcher_that_does_not_read_gets_a_gap_and_the_others_everything() -> None:
@@ -310,8 +341,12 @@ def test_only_the_shortest_prefixes_matter(prefixes: list[str], name: str) -> No
         st.integers(0),
         st.text(),
         st.text(),
+        st.text(),
+        st.text(),
         st.none() | st.integers(),
         st.text(),
+        st.text(),
+        st.integers(0),
     )
 )
 def test_an_event_is_pushed_as_a_map_of_its_fields(told: Event) -> None:
@@ -319,6 +354,8 @@ def test_an_event_is_pushed_as_a_map_of_its_fields(told: Event) -> None:
     fields = {
         "kind": told.kind.value,
         "position": told.position,
+        "index": told.index,
+        "shard": told.shard,
         "at": told.at_ms,
         "session": told.session,
         "owner": told.owner,
@@ -328,5 +365,8 @@ def test_an_event_is_pushed_as_a_map_of_its_fields(told: Event) -> None:
         "unix_ms": told.unix_ms,
         "session_meta": told.session_meta,
         "by": told.by,
+        "principal": told.principal,
+        "mode": told.mode,
+        "meta": told.meta,
     }
     assert replies.push_event(told) == replies.push("event", fields)

@@ -10,10 +10,9 @@ import pytest
 from fencehold.errors import LimitExceeded, SessionExpired, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
-from fencehold.gateway.questions import Questions, _Bookmark, place_of
+from fencehold.gateway.questions import Questions, place_of
 from fencehold.gateway.sessions import Sessions, Stream
 from fencehold.gateway.upstream import Upstream, host_of
-from fencehold.locks.views import Event
 from fencehold.server import Config, Server
 from fencehold.types import CORRECTNESS
 
@@ -131,34 +130,27 @@ def test_watches_are_bounded() -> None:
     run(scene)
 
 
-def happened(position: int, kind: str = "acquired") -> Event:
-    return Event(kind, position, 0, 1, "", ("a",), 1, "")
+def test_events_are_told_once_from_the_place_they_were_left_at() -> None:
+    """After one event of a position come the others of it, and after a position what is beyond it."""
 
+    async def scene() -> None:
+        async with gateway() as (_, upstream, _server):
+            questions = Questions(upstream.url, None, GatewayBounds())
+            shared = await upstream.shared(ANONYMOUS)
+            for name in ("a", "b"):
+                await (await shared.client.lock(name).acquire()).release()
+            all_of_it = questions.events(ANONYMOUS, CORRECTNESS, "", 1, 0)
+            assert await anext(all_of_it) == (1, None)
+            told = [seen for _, seen in [await anext(all_of_it) for _ in range(5)] if seen is not None]
+            await all_of_it.aclose()
+            assert [seen.kind for seen in told][-4:] == ["acquired", "released", "acquired", "released"]
+            for at in (1, 2):
+                rest = questions.events(ANONYMOUS, CORRECTNESS, "", *told[at].place)
+                await anext(rest)
+                assert (await anext(rest))[1] == told[at + 1]
+                await rest.aclose()
 
-def test_events_are_told_once_over_several_connections() -> None:
-    """A connection is lost between two events of one position: the next one skips what was told."""
-    place = _Bookmark(0, -1, False)
-    assert place.since() is None
-    place.begin(4)
-    assert [place.is_new(happened(5)), place.index] == [True, 0]
-    assert [place.is_new(happened(5)), place.index] == [True, 1]
-    assert place.since() == 4
-    place.begin(4)
-    assert [place.is_new(happened(5)) for _ in range(3)] == [False, False, True]
-    assert place.index == 2
-    assert place.is_new(happened(6))
-    assert place.index == 0
-
-
-def test_a_watcher_goes_on_where_it_was_left() -> None:
-    """After an event of a position, or after all of it; a gap has no events to skip."""
-    within = _Bookmark(5, 0, True)
-    within.begin(4)
-    assert [within.is_new(happened(5)), within.is_new(happened(5)), within.index] == [False, True, 1]
-    after = _Bookmark(5, -1, False)
-    assert after.since() == 5
-    assert after.is_new(happened(9, "gap"))
-    assert after.since() == 9
+    run(scene)
 
 
 def test_the_url_names_nodes_of_a_service() -> None:

@@ -344,4 +344,4 @@ async def test_a_stop_while_it_waits_to_try_again_is_heard_at_once(monkeypatch: 
 
 
 def _events(node: Node) -> Iterator[Event]:
-    return node.ring.since(0, node.meta_of)
+    return node.ring.since(0, node.who_of)

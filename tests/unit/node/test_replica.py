@@ -58,7 +58,7 @@ async def test_a_replica_comes_to_the_state_of_the_one_that_stopped(handle: Hand
 
     replica = Replica(handle())
     followed: list[int] = []
-    opened = await replica.open(lambda applied: followed.append(applied.position))
+    opened = await replica.open(lambda _entry, applied, _bytes: followed.append(applied.position))
     assert replica.machine.state_hash() == machine.state_hash()
     assert (replica.machine.position, replica.machine.fence) == (40, machine.fence)
     assert followed == list(range(snapshot_at + 1, 41))
@@ -127,7 +127,7 @@ class Rig:
         """Open it, and say which entries it applied for that."""
         followed: list[int] = []
         await self.replica.journal.close()
-        await self.replica.open(lambda applied: followed.append(applied.position))
+        await self.replica.open(lambda _entry, applied, _bytes: followed.append(applied.position))
         assert self.replica.machine.state_hash() == self.machine.state_hash()
         return followed
 

@@ -18,7 +18,7 @@ from fencehold.core.commands import (
     Renew,
     Settle,
 )
-from fencehold.core.events import Kind
+from fencehold.core.events import Kind, Who
 from fencehold.core.machine import Machine
 from fencehold.journal.codec import decode, encode
 from fencehold.node.ring import Ring
@@ -78,11 +78,14 @@ def test_ticks_take_no_room() -> None:
 
 
 def test_a_ring_that_forgot_says_up_to_where() -> None:
-    """After starting anew at a position, what came before counts as lost."""
-    ring = Ring()
+    """After starting anew at a position, what came before counts as lost, and what cannot stay is not added."""
+    ring = Ring(things_max=40)
     _fill(ring, 3)
-    ring.forget(3)
-    assert (list(ring.since(0)), ring.lost_up_to) == ([], 3)
+    anew = ring.anew(2, 3)
+    _fill(anew, 3)
+    ring.take(anew)
+    assert ({event.position for event in ring.since(0)}, ring.lost_up_to) == ({3}, 2)
+    assert ring.anew(2, 100).lost_up_to == 60
 
 
 def test_who_ended_is_known_as_long_as_anything_of_it() -> None:
@@ -93,12 +96,12 @@ def test_who_ended_is_known_as_long_as_anything_of_it() -> None:
     for position, command in enumerate(commands, 1):
         ring.add(Entry(0, (command,)), machine.apply(position, Entry(0, (command,))))
     assert ring.lost_up_to == 1
-    assert ring.ended == {1: "one", 2: "two"}
+    assert ring.ended == {1: Who("one"), 2: Who("two")}
     machine.apply(5, Entry(0, (Break("a"),)))
     ring.add(Entry(0, (Break("a"),)), machine.apply(6, Entry(0, (Break("a"),))))
     assert ring.lost_up_to == 2
-    assert ring.ended == {2: "two"}
-    ring.forget(6)
+    assert ring.ended == {2: Who("two")}
+    ring.take(ring.anew(6, 6))
     assert ring.ended == {}
 
 

@@ -45,17 +45,25 @@ class Client(AsyncOnly, Verbs):
         """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
         return self._plan.first.guarantees
 
-    def watch(self, prefix: str = "", *, tier: Tier | str | None = None) -> Watch:
+    def watch(
+        self,
+        prefix: str = "",
+        *,
+        after: tuple[int, int] | int | None = None,
+        tier: Tier | str | None = None,
+    ) -> Watch:
         """What happens to names with a prefix, as an async iterator of `Event`.
 
         Args:
+            after: begin after this place, the `place` of an event, or a position; None: from now on. What the
+                service does not know any more is told as one event of kind `gap`.
             tier: in which tier; by default where state is protected, if there is that.
         """
         carrier = self._carrier_of(tier)
         channel = channel_of(carrier)
         if channel is None:
             raise Unsupported(f"{carrier.guarantees.backend}:// tells no events; the Fencehold service does")
-        return Watch(channel, channel.watches, prefix)
+        return Watch(channel, channel.watches, prefix, after)
 
     async def explain(
         self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fencehold.drivers.resp.wire import command
-from fencehold.locks.views import Event, event
+from fencehold.errors import UsageError
+from fencehold.locks.views import WHOLE, Event, event, gap
 
 if TYPE_CHECKING:
     from fencehold.client.aio.channel import Channel
@@ -22,16 +23,15 @@ class Watches:
     def __init__(self, channel: "Channel") -> None:
         self._channel = channel
         self._watches: list[Watch] = []
-        self._position = 0
         channel.protocol.on_event = self._on_event
         channel.protocol.subscriptions = self._subscriptions
 
     async def add(self, watch: "Watch") -> None:
-        """Begin to hand events to a watch, from now on."""
+        """Begin to hand events to a watch, from now on or from its place."""
         self._watches.append(watch)
-        reply = await self._channel.read(command("LOCK.WATCH", watch.prefix))
+        reply = await self._channel.read(command("LOCK.WATCH", watch.prefix, *_since(watch._place)))
         # From here on nothing is missed, also if the connection is lost before the first event.
-        self._position = self._position or int(reply[b"position"])
+        watch._place = watch._place or (int(reply[b"position"]), int(reply.get(b"index", WHOLE)))
 
     async def remove(self, watch: "Watch") -> None:
         """Hand it no more."""
@@ -46,19 +46,23 @@ class Watches:
 
     def _on_event(self, push: dict[bytes, Any]) -> None:
         seen = event(push)
-        self._position = max(self._position, seen.position)
         for watch in self._watches:
             if watch._wants(seen):
                 watch._put(seen)
+            if watch._place is not None:
+                watch._place = max(watch._place, seen.place)
 
     def _subscriptions(self) -> list[bytes]:
         """What a new connection must be told; events since the last one seen follow, if they are still kept."""
         prefixes = dict.fromkeys(watch.prefix for watch in self._watches)
-        # All prefixes of a connection are told in one order, so only the first says where it begins.
-        since: list[str | int] = ["FROM", self._position] if self._position else []
-        return [
-            command("LOCK.WATCH", prefix, *(since if index == 0 else ())) for index, prefix in enumerate(prefixes)
-        ]
+        # All prefixes of a connection are told in one order, from the place of the one that was told least.
+        places = [watch._place for watch in self._watches if watch._place is not None]
+        since = _since(min(places)) if places else ()
+        return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
+
+
+def _since(place: tuple[int, int] | None) -> tuple[str | int, ...]:
+    return () if place is None else ("FROM", place[0], "INDEX", place[1])
 
 
 class Watch:
@@ -69,10 +73,13 @@ class Watch:
         channel: "Channel",
         watches: Watches,
         prefix: str,
+        after: tuple[int, int] | int | None = None,
         *,
         is_wanted: Callable[[Event], bool] = lambda _: True,
     ) -> None:
         self.prefix = prefix
+        self._place = _begins_after(after)
+        """Of the last event that came, or after which they begin; None: from now on."""
         self._is_wanted = is_wanted
         self._watches = watches
         self._loop = channel.loop
@@ -109,16 +116,18 @@ class Watch:
         await self.close()
 
     def _wants(self, seen: Event) -> bool:
-        """Whether an event concerns this watch."""
+        """Whether an event concerns this watch, and was not told before."""
+        if self._place is not None and seen.place <= self._place:
+            return False
         is_near = not self.prefix or not seen.names or any(name.startswith(self.prefix) for name in seen.names)
         return is_near and self._is_wanted(seen)
 
     def _put(self, seen: Event) -> None:
         """An event happened."""
         if len(self._events) >= EVENTS_MAX:
-            missed = self._events[-1].position
+            missed = gap(self._events, "this watcher fell behind")
             self._events.clear()
-            self._events.append(Event("gap", missed, seen.at_ms, 0, "", (), 0, "this watcher fell behind"))
+            self._events.append(missed)
         self._events.append(seen)
         self._wake()
 
@@ -135,3 +144,11 @@ class Watch:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _begins_after(after: tuple[int, int] | int | None) -> tuple[int, int] | None:
+    """After which event a watch begins; a position alone means all of it."""
+    place = (after, WHOLE) if isinstance(after, int) else after
+    if place is not None and not (len(place) == 2 and all(isinstance(part, int) and part >= 0 for part in place)):
+        raise UsageError(f"after= is the place of an event, (position, index), or a position, not {after!r}")
+    return place

@@ -47,13 +47,21 @@ class Client(BlockingOnly, Verbs):
         """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
         return self._plan.first.guarantees
 
-    def watch(self, prefix: str = "", *, tier: Tier | str | None = None) -> Watch:
+    def watch(
+        self,
+        prefix: str = "",
+        *,
+        after: tuple[int, int] | int | None = None,
+        tier: Tier | str | None = None,
+    ) -> Watch:
         """What happens to names with a prefix, as an iterator of `Event`.
 
         Args:
+            after: begin after this place, the `place` of an event, or a position; None: from now on. What the
+                service does not know any more is told as one event of kind `gap`.
             tier: in which tier; by default where state is protected, if there is that.
         """
-        return Watch(self._route_of(tier), prefix)
+        return Watch(self._route_of(tier), prefix, after)
 
     def explain(self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None) -> views.Explanation:
         """Who has a name, since when, and who waits for it.

@@ -17,12 +17,12 @@ class Watch:
 
     __slots__ = ("_portal", "_watch")
 
-    def __init__(self, route: Route, prefix: str) -> None:
+    def __init__(self, route: Route, prefix: str, after: tuple[int, int] | int | None = None) -> None:
         if not route.guarantees.watches:
             raise Unsupported(f"{route.guarantees.backend}:// tells no events; the Fencehold service does")
         self._portal = route.portal()
         channel = cast("Channel", channel_of(self._portal.channel))
-        self._watch = AsyncWatch(channel, channel.watches, prefix)
+        self._watch = AsyncWatch(channel, channel.watches, prefix, after)
 
     def __iter__(self) -> Self:
         return self

@@ -74,7 +74,7 @@ export function Trouble({ problem }) {
 
 const KIND_TONES = {
   acquired: "good", released: "", extended: "", queued: "wait", opened: "", session_ended: "", expired: "bad",
-  broken: "bad", revoked: "bad", deadlock: "bad", timed_out: "warn", denied: "warn", cancelled: "", gap: "warn",
+  broken: "bad", revoked: "bad", deadlock: "bad", timed_out: "warn", denied: "warn", refused: "warn", busy: "", policy_changed: "warn", fence_raised: "warn", cancelled: "", gap: "warn",
 };
 
 export const kindTone = (kind) => KIND_TONES[kind] ?? "";
@@ -86,7 +86,7 @@ export function EventRow({ event, withName = true, tier }) {
     <span class="event-what">
       ${withName && event.names.slice(0, 3).map((name) => html`<${Name} key=${name} name=${name} tier=${tier} /> `)}
       ${withName && event.names.length + event.more > 3 && html`<span class="dim">and ${event.names.length + event.more - 3} more </span>`}
-      ${event.kind === "gap" ? html`<span>events up to position ${number(event.position)} were not kept</span>`
+      ${event.kind === "gap" ? html`<span>events ${event.missing ? `of positions ${number(event.missing[0])} to ${number(event.missing[1])}` : `up to position ${number(event.position)}`} were not kept</span>`
         : event.client && html`<${Party} of=${event.client} isShort=${true} />`}
       ${event.by && html`<span class="dim"> by </span><${Party} of=${event.by} isShort=${true} />`}
       ${event.detail && html`<span class="dim"> ${visible(event.detail)}</span>`}

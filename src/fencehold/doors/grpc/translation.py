@@ -106,7 +106,9 @@ def summary(row: dict[bytes, Any]) -> m.LockSummary:
 def event(seen: Event, index: int) -> m.WatchResponse:
     """An event, or a gap."""
     if seen.kind == "gap":
-        return m.WatchResponse(gap=m.Gap(position=seen.position, detail=seen.detail))
+        first, _, first_index = seen.missing or (0, 0, 0)
+        gap = m.Gap(position=seen.position, detail=seen.detail, from_position=first, from_index=first_index)
+        return m.WatchResponse(gap=gap)
     kinds: dict[str, Any] = dict(m.EventKind.items())
     return m.WatchResponse(
         event=m.Event(
@@ -118,7 +120,10 @@ def event(seen: Event, index: int) -> m.WatchResponse:
             fence=seen.fence,
             party=None if seen.party is None else _party(seen.party),
             detail=seen.detail,
-            unix_ms=0 if seen.time is None else int(1000 * seen.time.timestamp()),
+            unix_ms=seen.unix_ms or 0,
+            shard=seen.shard,
+            principal=seen.principal,
+            by=None if seen.by is None else _party(seen.by),
         )
     )
 

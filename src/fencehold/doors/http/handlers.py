@@ -18,6 +18,7 @@ from fencehold.gateway.holds import Held
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
+from fencehold.locks.views import Missing
 from fencehold.types import CORRECTNESS
 
 WAIT_MS_MAX = 300_000
@@ -231,8 +232,17 @@ def _event(index: int, seen: Event) -> str:
         "client": None if seen.party is None else _party(seen.party),
         "detail": seen.detail or None,
         "time": None if seen.time is None else seen.time.isoformat(),
+        "shard": seen.shard,
+        "principal": seen.principal or None,
+        "by": None if seen.by is None else _party(seen.by),
+        "missing": None if seen.missing is None else _missing(seen.missing),
     }
-    return f"id: {seen.position}-{index}\nevent: {seen.kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    number = "" if seen.missing is not None else f"-{index}"
+    return f"id: {seen.position}{number}\nevent: {seen.kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _missing(seen: Missing) -> dict[str, int]:
+    return {"from": seen.first, "from_index": seen.after, "to": seen.last}
 
 
 def _event_id(said: str) -> tuple[int, int | None]:

@@ -12,7 +12,7 @@
    of several names those that it may see, and what is about no name only if it may see everything. When the policy
    changes, what was gathered for somebody and not told yet is looked at again.
 6. What is kept for those who are behind is bounded for all of them together. Who falls behind by more reads on in
-   the ring, and what is gone there, too, is told as a gap.
+   the ring, and what is gone there, too, is told as a gap that names the missing positions.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from fencehold.core.events import Event, scan
 from fencehold.core.policy import Verb
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.event_batches import WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
+from fencehold.doors.resp.event_batches import BEFORE_ALL, WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
 from fencehold.node.node import Node
 from fencehold.node.prefixes import Prefixes
 from fencehold.runtime.clock import Clock, MonotonicClock
@@ -87,13 +87,13 @@ class Broadcast:
 
     # Who watches.
 
-    def enter(self, sink: Sink, position: int) -> Member:
-        """Let somebody be told what happened after a position, once it has prefixes."""
+    def enter(self, sink: Sink, place: Place) -> Member:
+        """Let somebody be told what happened after a place, once it has prefixes."""
         if not self.members:
             self._place, self._reading = (self._node.position, WHOLE), None
             self._node.routes.watch(self.wake)
             self._node.on_policy.append(self._on_policy)
-        member = Member(sink, position)
+        member = Member(sink, place)
         self.members[member] = None
         self._settle(member)
         return member
@@ -114,9 +114,16 @@ class Broadcast:
             member.prefixes, member.reading = prefixes, None
             self._settle(member)
 
-    def position_of(self, member: Member) -> int:
-        """All that is told to it from now on happened after this position, or at it."""
-        return (member.place if member.group is None else member.group.told_up_to(member, self._place))[0]
+    def rewind(self, member: Member, place: Place) -> None:
+        """Tell somebody once more what happened after a place, if it was told so much already."""
+        if place < self.place_of(member):
+            self._leave_group(member)
+            member.place, member.reading = place, None
+            self._settle(member)
+
+    def place_of(self, member: Member) -> Place:
+        """All that is told to it from now on happened after this place."""
+        return member.place if member.group is None else member.group.told_up_to(member, self._place)
 
     def wake(self) -> None:
         """Something happened: look at it, but not too often."""
@@ -138,7 +145,7 @@ class Broadcast:
             self._queue(member)
             self.wake()
             return
-        member.since = member.place[0] if member.place > self._place else 0
+        member.since = member.place if member.place > self._place else BEFORE_ALL
         self._group_of(member.sink.principal, member.prefixes).join(member)
 
     def _group_of(self, principal: str, prefixes: tuple[str, ...]) -> Group:
@@ -153,7 +160,7 @@ class Broadcast:
         group = member.group
         if group is None:
             return
-        member.place = max(group.told_up_to(member, self._place), (member.since, WHOLE))
+        member.place = max(group.told_up_to(member, self._place), member.since)
         group.leave(member)
         if not group.members:
             del self._groups[group.principal, group.prefixes]
@@ -196,7 +203,8 @@ class Broadcast:
     def _go(self) -> None:
         """Do as much as is due, for as long as is fair."""
         self._is_scheduled = False
-        if not self.members:
+        if not self.members or self._node.is_catching_up:
+            # It is woken when the state, which says whose the sessions are, is that of the ring again.
             return
         begun_ms = self._now_ms()
         self._written_ms = 0.0
@@ -244,15 +252,16 @@ class Broadcast:
         """Begin with the next entry, if there is one."""
         ring = self._node.ring
         if (ring.lost_up_to, WHOLE) > self._place:
+            gap = _gap(self._place, ring.lost_up_to)
             self._place = (ring.lost_up_to, WHOLE)
             for group in self._groups.values():
-                self._add(group, replies.push_gap(ring.lost_up_to))
+                self._add(group, gap)
         kept = ring.after(self._place[0])
         if kept is None:
             self._place = max(self._place, (self._node.position, WHOLE))
             return False
         self._place = (kept.applied.position, 0)
-        self._reading = scan(kept.entry, kept.applied, self._prefixes.find, self._node.meta_of)
+        self._reading = scan(kept.entry, kept.applied, self._prefixes.find, self._node.who_of)
         return True
 
     def _look_on(self) -> None:
@@ -300,13 +309,10 @@ class Broadcast:
         if group is None or sink.is_full or sink.ending:
             return
         if group.fell_out(member):
-            if self._node.ring.lost_up_to <= member.place[0]:
-                # The ring has it all still.
-                self._leave_group(member)
-                self._settle(member)
-                return
-            self._say(member, replies.push_gap(group.lost_up_to))
-            group.skip_lost(member)
+            # The ring may have it still; if not, it says what is missing.
+            self._leave_group(member)
+            self._settle(member)
+            return
         if group.is_owed(member):
             self._say(member, group.take(member))
         if group.is_owed(member):
@@ -334,8 +340,8 @@ class Broadcast:
         while steps < _READ_STEPS and told_bytes < WAVE_BYTES:
             lost_up_to = self._node.ring.lost_up_to
             if member.reading is None and (lost_up_to, WHOLE) > member.place:
+                yield _gap(member.place, lost_up_to)
                 member.place = (lost_up_to, WHOLE)
-                yield replies.push_gap(lost_up_to)
             if member.reading is None and not self._begin_past(member):
                 self._settle(member)
                 return
@@ -355,7 +361,7 @@ class Broadcast:
             return False
         after = 0 if number == WHOLE else number
         member.place = (kept.applied.position, after)
-        member.reading = scan(kept.entry, kept.applied, member.wants, self._node.meta_of, after)
+        member.reading = scan(kept.entry, kept.applied, member.wants, self._node.who_of, after)
         return True
 
     def _read_on(self, member: Member) -> Event | None:
@@ -372,6 +378,12 @@ class Broadcast:
         member.place = max(member.place, (position, number))
         told = None if event is None else self._told_of(member.sink.principal, event)
         return told if told is not None and (not told.names or member.wants(told.names)) else None
+
+
+def _gap(told: Place, lost_up_to: int) -> bytes:
+    """What is missing between what somebody was told and what is still known."""
+    position, number = told
+    return replies.push_gap(*((position + 1, 0) if number == WHOLE else told), lost_up_to)
 
 
 def _begins(prefixes: tuple[str, ...]) -> Callable[[str], bool]:

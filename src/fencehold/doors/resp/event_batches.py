@@ -5,7 +5,7 @@
 2. What was added since the last wave is *sealed* into the next one: joined once, and the same bytes are handed to
    every member. Each member takes the waves in order, each once.
 3. A wave is kept until every member that was there when it was sealed has taken it, or until what is kept for all
-   groups together is too much: then the oldest goes. Who had not taken it by then *fell out*.
+   groups together is too much: then the oldest goes. Who had not taken it then *fell out*, and reads the ring.
 """
 
 from bisect import bisect_right
@@ -21,11 +21,13 @@ WAVE_BYTES = 32 << 10
 
 WAVES_PER_GROUP_MAX = 512
 
-WHOLE = 1 << 62
+WHOLE = (1 << 53) - 1
 """A number beyond all that happened in one entry."""
 
 Place: TypeAlias = tuple[int, int]
 """A place in history: all up to a position, and in the entry there up to a number (see `core.events.scan`)."""
+
+BEFORE_ALL: Place = (0, 0)
 
 
 class Sink(Protocol):
@@ -48,16 +50,16 @@ class Member:
 
     __slots__ = ("cursor", "group", "is_late", "is_queued", "place", "prefixes", "reading", "since", "sink")
 
-    def __init__(self, sink: Sink, position: int) -> None:
+    def __init__(self, sink: Sink, place: Place) -> None:
         self.sink = sink
         self.prefixes: tuple[str, ...] = ()
         """None begins another."""
         self.group: Group | None = None
         self.cursor = 0
         """The number of the wave it takes next."""
-        self.since = position
-        """Waves may begin before it came: it is told what comes after this position."""
-        self.place: Place = (position, WHOLE)
+        self.since = place
+        """Waves may begin before it came: it is told what comes after this place."""
+        self.place = place
         """Up to where it was told, at the least."""
         self.is_late = False
         """It awaits waves that the others of its group have had."""
@@ -74,7 +76,7 @@ class Member:
 class Wave:
     """Some events on end, for one group."""
 
-    __slots__ = ("_offsets", "_parts", "_positions", "begin", "data", "end", "group", "left", "size_bytes")
+    __slots__ = ("_offsets", "_parts", "_places", "begin", "data", "end", "group", "left", "size_bytes")
 
     def __init__(self, group: "Group", begin: Place) -> None:
         self.group = group
@@ -86,12 +88,12 @@ class Wave:
         """How many have still to take it."""
         self.data = b""
         self._parts: list[bytes] = []
-        self._positions: list[int] = []
+        self._places: list[Place] = []
         self._offsets: list[int] = []
 
     def add(self, place: Place, data: bytes) -> None:
         self.end = place
-        self._positions.append(place[0])
+        self._places.append(place)
         self._offsets.append(self.size_bytes)
         self._parts.append(data)
         self.size_bytes += len(data)
@@ -100,12 +102,12 @@ class Wave:
         self.data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
 
-    def after(self, position: int) -> bytes:
-        """What of it happened after a position."""
-        if self._positions[0] > position:
+    def after(self, place: Place) -> bytes:
+        """What of it happened after a place."""
+        if self._places[0] > place:
             return self.data
-        first = bisect_right(self._positions, position)
-        return self.data[self._offsets[first] :] if first < len(self._positions) else b""
+        first = bisect_right(self._places, place)
+        return self.data[self._offsets[first] :] if first < len(self._places) else b""
 
 
 class Shelf:
@@ -141,8 +143,6 @@ class Group:
         self.members: dict[Member, None] = {}
         self.is_due = False
         """It awaits its turn to hand waves to its members."""
-        self.lost_up_to = 0
-        """The last position of a wave that went before all had taken it."""
         self.rounds = 0
         """Waves with a lower number were offered to all members, or are gone."""
         self._round: Iterator[Member] = iter(())
@@ -178,7 +178,6 @@ class Group:
         """Let go of the oldest wave, though somebody has not taken it."""
         if not self._sealed:
             self._seal()
-        self.lost_up_to = self._sealed[0].end[0]
         self._remove_first()
 
     def _remove_first(self) -> None:
@@ -210,7 +209,7 @@ class Group:
         return next(self._round, None)
 
     def begin_round(self) -> bool:
-        """Let all who are there now take the next wave, if there is one, or hear that some are gone."""
+        """Let all who are there now take the next wave, if there is one, or find that some are gone."""
         if self.rounds == self._first + len(self._sealed):
             self._seal()
         if not self.members or self.rounds == self._first + len(self._sealed):
@@ -226,10 +225,6 @@ class Group:
     def fell_out(self, member: Member) -> bool:
         """Whether a wave is gone that it has not taken."""
         return member.cursor < self._first
-
-    def skip_lost(self, member: Member) -> None:
-        """Let a member go on with the first wave that is not gone."""
-        member.cursor = max(member.cursor, self._first)
 
     def take(self, member: Member) -> bytes:
         """The next wave of a member, as far as it is not told of it yet."""

@@ -8,7 +8,7 @@ most of what is sent.
 from collections.abc import Iterable
 from functools import lru_cache
 
-from fencehold.core.events import Event
+from fencehold.core.events import SHARD, Event
 from fencehold.core.outcomes import Granted
 
 OK = b"+OK\r\n"
@@ -26,9 +26,10 @@ _GRANT_OF_ONE = {
 }
 
 _EVENT = (
-    b">2\r\n$5\r\nevent\r\n%%11\r\n$4\r\nkind\r\n%b$8\r\nposition\r\n:%d\r\n$2\r\nat\r\n:%d\r\n"
+    b">2\r\n$5\r\nevent\r\n%%16\r\n$4\r\nkind\r\n%b$8\r\nposition\r\n:%d\r\n$5\r\nindex\r\n:%d\r\n$5\r\nshard\r\n:%d\r\n$2\r\nat\r\n:%d\r\n"
     b"$7\r\nsession\r\n:%d\r\n$5\r\nowner\r\n%b$5\r\nnames\r\n*%d\r\n%b$5\r\nfence\r\n:%d\r\n"
     b"$6\r\ndetail\r\n%b$7\r\nunix_ms\r\n%b$12\r\nsession_meta\r\n%b$2\r\nby\r\n%b"
+    b"$9\r\nprincipal\r\n%b$4\r\nmode\r\n%b$4\r\nmeta\r\n%b"
 )
 
 
@@ -145,6 +146,8 @@ def push_event(event: Event) -> bytes:
     return _EVENT % (
         bulk(event.kind.value),
         event.position,
+        event.index,
+        event.shard,
         event.at_ms,
         event.session,
         bulk(event.owner),
@@ -155,9 +158,13 @@ def push_event(event: Event) -> bytes:
         NULL[3] if event.unix_ms is None else b":%d\r\n" % event.unix_ms,
         bulk(event.session_meta),
         bulk(event.by),
+        bulk(event.principal),
+        bulk(event.mode),
+        bulk(event.meta),
     )
 
 
-def push_gap(position: int) -> bytes:
-    """What happened up to a position is not known here any more."""
-    return push("event", {"kind": "gap", "position": position})
+def push_gap(first: int, index: int, position: int) -> bytes:
+    """What happened from one position, there after an index, to another is not known here any more."""
+    missing = {"from": first, "from_index": index, "to": position}
+    return push("event", {"kind": "gap", "position": position, "index": 0, "shard": SHARD, **missing})

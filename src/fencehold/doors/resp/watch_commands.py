@@ -1,8 +1,11 @@
 """Watching: events pushed to a client that looks on; never on the path of an acquire.
 
 A connection watches some prefixes; where one begins another, only the shorter one matters. What it is told, and
-when, is up to the `broadcast` of the machine it belongs to.
+when, is up to the `broadcast` of the machine it belongs to. A standby tells what it has followed, if it is asked
+with STALE: the same events, a moment later.
 """
+
+from typing import Any
 
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import denied
@@ -11,10 +14,12 @@ from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.event_batches import WHOLE, Place
 from fencehold.doors.resp.guard import Denied, rights_of
 
 _PREFIX_BYTES_MAX = 1_024
-_FROM = kinds(FROM=("position", number))
+_FROM = kinds(FROM=("position", number), INDEX=("index", number))
+_FLAGS = frozenset({b"STALE"})
 
 
 class TooMuch(Wrong):
@@ -26,16 +31,20 @@ class TooMuch(Wrong):
 class Watching:
     """The prefixes one connection watches."""
 
-    def __init__(self, connection: Connection, position: int) -> None:
+    def __init__(self, connection: Connection, place: Place) -> None:
         self._prefixes: dict[str, None] = {}
         self._connection = connection
         self._broadcast = _broadcast_to(connection)
-        self._member = self._broadcast.enter(connection, position)
+        self._member = self._broadcast.enter(connection, place)
 
     @property
-    def position(self) -> int:
+    def place(self) -> Place:
         """Up to where it was told."""
-        return self._broadcast.position_of(self._member)
+        return self._broadcast.place_of(self._member)
+
+    def rewind(self, place: Place) -> None:
+        """Tell all of it once more from a place on: it knows what it had by the places of events."""
+        self._broadcast.rewind(self._member, place)
 
     def add(self, prefix: str) -> None:
         """Watch one more prefix."""
@@ -81,21 +90,31 @@ def shortest(prefixes: dict[str, None]) -> tuple[str, ...]:
 
 def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
-    prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM)
+    prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM, _FLAGS)
     if connection.version != 3:
         raise Wrong("watching needs pushes: say HELLO 3 first")
-    if not connection.node.leads:
+    if not connection.node.leads and not ("STALE" in found and connection.node.role == "standby"):
         refuse(slot, connection.node.refusal(), 0)
         return
     rights = rights_of(connection)
     if rights is not None and not rights.may_somewhere(Verb.EVENTS, prefix):
         raise Denied(denied(connection.principal, Verb.EVENTS, prefix).detail)
     if connection.watching is None:
-        connection.watching = Watching(connection, found.get("position", connection.node.position))
-    elif found:
-        raise Wrong("FROM comes with the first watch of a connection: all its prefixes are told in one order")
+        connection.watching = Watching(connection, _place(found, connection.node.position))
+    else:
+        connection.watching.rewind(_place(found, connection.node.position))
     connection.watching.add(prefix)
-    slot.reply({"position": connection.watching.position})
+    position, index = connection.watching.place
+    slot.reply({"position": position, "index": index})
+
+
+def _place(found: dict[str, Any], now: int) -> Place:
+    """After which place it begins: all of a position, or one event of it."""
+    if "position" not in found:
+        if "index" in found:
+            raise Wrong("INDEX comes with FROM: it is an event of that position")
+        return now, WHOLE
+    return found["position"], found.get("index", WHOLE)
 
 
 def unwatch(connection: Connection, words: list[bytes], slot: Slot) -> None:

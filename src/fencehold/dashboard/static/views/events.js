@@ -7,13 +7,14 @@ import { number } from "../time.js";
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
 
 const SHOWN = 300, DRAW_MS = 250;
-const KINDS = ["acquired", "queued", "released", "extended", "expired", "broken", "revoked", "timed_out", "cancelled", "denied", "deadlock", "opened", "session_ended"];
+const KINDS = ["acquired", "queued", "released", "extended", "expired", "broken", "revoked", "timed_out", "cancelled", "denied", "deadlock", "busy", "refused", "opened", "session_ended", "policy_changed", "fence_raised"];
 
 // An event of `/v1/events` as other views have theirs.
 function shown(said) {
   const client = said.client && { session: said.client.session, name: said.client.name, host: said.client.host, pid: said.client.pid, owner: said.client.owner ?? "" };
   return { kind: said.kind, position: said.position, index: said.index ?? 0, names: said.names ?? [], more: 0, fence: said.fence ?? 0, detail: said.detail ?? "",
-    time_ms: said.time ? Date.parse(said.time) : 0, client: client || null, by: null };
+    time_ms: said.time ? Date.parse(said.time) : 0, client: client || null, by: said.by && { session: said.by.session, name: said.by.name, host: said.by.host, pid: said.by.pid, owner: "" },
+    missing: said.missing ? [said.missing.from, said.missing.to] : null };
 }
 
 export function Events({ params }) {
