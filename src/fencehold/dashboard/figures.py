@@ -1,8 +1,8 @@
 """Figures of the last minutes, asked for by the listener itself, so that charts are not empty when somebody comes.
 
 They are what INFO tells anybody who is let in: how many names are held, how many wait, sessions and grants, of
-nobody in particular. They are shown to logins that may ask for them themselves. Where the listener's own URL has no
-login that the service takes, there are none, and charts begin when somebody looks.
+nobody in particular. They are shown to logins that may ask for them themselves. Where the listener's own URL has
+no login that the service takes, there are none, and charts begin when somebody looks.
 """
 
 import asyncio
