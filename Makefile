@@ -112,6 +112,11 @@ stubs: setup ## the messages of the gRPC interface, made anew of proto/
 reference: setup ## the pages of gRPC and HTTP, made anew of what they describe
 	@$(BIN)/python scripts/reference
 
+.PHONY: pictures
+pictures: setup ## the pictures of the dashboard in docs/pictures, taken anew of the demo
+	@scripts/packages chromium fonts-dejavu-core
+	@$(BIN)/python scripts/pictures
+
 .PHONY: setup
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
 
@@ -135,7 +140,7 @@ $(NODE_CLIENT): tests/e2e/node/package-lock.json
 
 .PHONY: clean
 clean: ## remove what is made again by itself; the environment and bench/results stay
-	@rm -rf .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .hypothesis dist
+	@rm -rf .artefacts .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .hypothesis dist
 	@find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of `check` and `test`: one line each, and what they say only when they fail.
