@@ -15,6 +15,7 @@ from typing import Any
 
 from fencehold import aio
 from fencehold.errors import FenceholdError
+from rig.processes import leash
 
 PAUSED_S, RUNS_S = 16.0, 14.0
 _TTL_S = 10.0
@@ -198,7 +199,8 @@ class Company:
 
     async def _pause_worker(self) -> None:
         """A worker that is stopped while it holds, for longer than its lease, as by a long garbage collection."""
-        words = (sys.executable, "-m", "rig.demo_services", "--worker", self._url)
+        # On a leash: should this process be killed while the worker is stopped, nobody would let it go on.
+        words = (*leash(None), sys.executable, "-m", "rig.demo_services", "--worker", self._url)
         while True:
             worker = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
             try:
