@@ -22,6 +22,7 @@ from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Url, port_number
 from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
+from fencehold.errors import UsageError
 from fencehold.gateway.credentials import forget_own_logins
 from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
 from fencehold.gateway.questions import place_of
@@ -101,12 +102,16 @@ def http(
     port_file: PortFile = None,
     as_json: LogJson = False,
     with_parent: WithParent = False,
+    trace_url: Annotated[
+        str,
+        typer.Option("--trace-url", metavar="URL", help="Where the dashboard links traces to; {trace} is the id."),
+    ] = "",
 ) -> None:
     """Listen for HTTP, and carry what is asked to the service at --url."""
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
-    door = HttpDoor(url, host=host, port=port, tls=tls)
+    door = HttpDoor(url, host=host, port=port, tls=tls, trace_url=_trace_url(trace_url))
     Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
 
 
@@ -118,6 +123,17 @@ def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> Li
     place_of(url)
     check_listener(host, tls, insecure=insecure)
     return tls
+
+
+def _trace_url(url: str) -> str:
+    """An address in which a trace's id has a place.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if url and not (url.startswith(("https://", "http://")) and "{trace}" in url):
+        raise UsageError(f"--trace-url is like https://traces.example/trace/{{trace}}, not {url!r}")
+    return url
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any
 
 from fencehold.dashboard.figures import levels_in
@@ -29,6 +30,7 @@ BUSY_GRANTS_PER_S = 1_000
 CALM_GRANTS_PER_S = 500
 """Below which events are told again."""
 LOOKS_PER_S = 100
+LOOKS_AGAIN_PER_S = 10
 QUEUE_SHOWN = 100
 SESSIONS_MAX = 20_000
 _TICK_S = 1.0
@@ -145,6 +147,8 @@ class Reader:
         await self._read_facts()
         if started - self._nodes_at >= _NODES_S:
             await self._read_nodes()
+        # Who may not see all that happens is not told how each wait ends: the oldest looks are taken again.
+        self.picture.soil(*islice(self.picture.looks, LOOKS_AGAIN_PER_S))
         for name in list(self.picture.dirty)[:LOOKS_PER_S]:
             await self._look_up(name)
         self.picture.change()

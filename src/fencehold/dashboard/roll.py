@@ -22,6 +22,7 @@ NAMES_MAX = 1_000_000
 SORTS = ("age", "name", "queue")
 _REST = 12.0
 _FOUND_MAX = 32
+_TEMPLATES_MAX, _TEMPLATES_S = 24, 10.0
 _PATTERN_CHARS_MAX = 512
 _TEMPLATE = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|[0-9a-fA-F]{8,}|\d+"
@@ -86,6 +87,8 @@ class Roll:
         self._changed: set[str] = set()
         """Names that came or went since the last time they were put in order."""
         self._found: dict[Wanted, _Found] = {}
+        self._templates: tuple[float, list[tuple[str, int]]] = (float("-inf"), [])
+        """What was found, and until when it is good enough."""
         self._is_settled = False
         self.is_cut = False
         """Whether there are more names than are kept."""
@@ -158,12 +161,17 @@ class Roll:
 
     def templates(self, count: int, sample: int = 4_000) -> list[tuple[str, int]]:
         """How names are built, most frequent first, by some of them from all over the list."""
+        until, known = self._templates
+        if self._now() < until:
+            return known[:count]
         names = self._in_order()
         counts: dict[str, int] = {}
         for name in names[:: max(1, len(names) // sample)]:
             template = template_of(name)
             counts[template] = counts.get(template, 0) + 1
-        return nlargest(count, counts.items(), key=lambda item: (item[1], item[0]))
+        found = nlargest(_TEMPLATES_MAX, counts.items(), key=lambda item: (item[1], item[0]))
+        self._templates = self._now() + _TEMPLATES_S, found
+        return found[:count]
 
     def page(self, wanted: Wanted, offset: int, count: int) -> RollPage:
         """Some of those that are wanted.

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fencehold.dashboard import paths as paths  # noqa: PLC0414 - it registers `anything`
 from fencehold.dashboard import views
 from fencehold.dashboard.graph import graph
 from fencehold.dashboard.pictures import Pictures
@@ -27,7 +28,7 @@ from fencehold.dashboard.roll import SORTS, Wanted
 from fencehold.dashboard.visits import Visit, Visits, set_cookie
 from fencehold.errors import FenceholdError, PermissionDenied, UsageError
 from fencehold.gateway.credentials import ANONYMOUS, TOKEN_USER, Credentials
-from fencehold.gateway.problems import Unauthenticated
+from fencehold.gateway.problems import Unauthenticated, problem_of
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.upstream import Upstream
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
@@ -103,7 +104,7 @@ class Dashboard:
                 route("/api/break", self._break, "POST"),
                 route("/api/view/{view}", self._view),
                 route("/api/live/{view}", self._live),
-                Route("/api/v1/{path:path}", _ForLogin(api, self._visits), methods=["GET"]),
+                Route("/api/v1/{path:anything}", _ForLogin(api, self._visits), methods=["GET"]),
                 route("/static/{path:path}", self._static),
                 route("/{path:path}", self._page),
             ],
@@ -221,8 +222,13 @@ class Dashboard:
                 picture = reader.picture
                 version = picture.version
                 told = await view(reader, request)
-            except (Unauthenticated, PermissionDenied) as over:
+            except Unauthenticated as over:
                 yield f"event: over\ndata: {json.dumps(str(over))}\n\n"
+                return
+            except (PermissionDenied, UsageError) as wrong:
+                known = problem_of(wrong)
+                said = {"status": known.http, "reason": known.reason, "detail": str(wrong)}
+                yield f"event: problem\ndata: {json.dumps(said)}\n\n"
                 return
             except FenceholdError as away:
                 yield f"event: trouble\ndata: {json.dumps(str(away))}\n\n"

@@ -165,7 +165,7 @@ def names(picture: Picture, wanted: Wanted, offset: int, count: int) -> Shown:
         "total": page.total,
         "held": picture.roll.held,
         "awaited": picture.roll.awaited,
-        "templates": picture.view("templates", lambda: picture.roll.templates(12)) if not offset else [],
+        "templates": picture.roll.templates(12) if not offset else [],
     }
 
 

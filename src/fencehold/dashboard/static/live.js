@@ -1,6 +1,6 @@
 // Views that stay live: a stream for each, opened again by itself, closed while nobody looks at the page.
 import { useEffect, useState } from "./vendor/preact-htm.js";
-import { ask, query } from "./api.js";
+import { ask, Problem, query } from "./api.js";
 import { heardClock } from "./time.js";
 
 const listeners = new Set();
@@ -39,6 +39,11 @@ export function follow(view, params, onView, onProblem) {
       onView(said.view);
     };
     source.addEventListener("trouble", (message) => tell({ state: "stale", why: JSON.parse(message.data) }));
+    source.addEventListener("problem", (message) => {
+      const { status, reason, detail } = JSON.parse(message.data);
+      close();
+      onProblem(new Problem(status, reason, detail));
+    });
     source.addEventListener("over", () => {
       close();
       signedOut.on();

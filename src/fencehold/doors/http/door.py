@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from fencehold.dashboard import paths as paths  # noqa: PLC0414 - it registers `anything`
 from fencehold.dashboard.routes import Dashboard
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
@@ -118,8 +119,8 @@ def application(handlers: Handlers, dashboard: Dashboard | None = None) -> Starl
 
 
 def _path(operation: Operation) -> str:
-    # A name may have slashes.
-    return operation.path.replace("{name}", "{name:path}")
+    # A name may have slashes, and line ends.
+    return operation.path.replace("{name}", "{name:anything}")
 
 
 def _endpoint(operation: Operation, handlers: Handlers) -> Any:

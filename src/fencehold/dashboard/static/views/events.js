@@ -43,8 +43,9 @@ export function Events({ params }) {
         try {
           await ask("session");
         } catch (problem) {
-          if (problem.isSignIn) signedOut.on();
+          if (problem.isSignIn) return signedOut.on();
         }
+        setState("refused");
       }
     };
     const timer = setInterval(() => {
@@ -62,13 +63,14 @@ export function Events({ params }) {
   }, [prefix, tier]);
   const found = events.filter((event) => !kind || event.kind === kind || event.kind === "gap");
   return html`<div class="page">
-    <div class="page-head"><h1>Events</h1><span class="count">${state === "live" ? "as they happen" : "reconnecting: goes on after the last one"}</span></div>
+    <div class="page-head"><h1>Events</h1><span class="count">${{ live: "as they happen", refused: "" }[state] ?? "reconnecting: goes on after the last one"}</span></div>
     <div class="filters" role="search">
       <label class="field search"><span>Names that begin with</span><input type="search" value=${prefix} onChange=${(event) => say({ prefix: event.target.value })} placeholder="all names" spellcheck="false" autocomplete="off" /></label>
       <label class="field"><span>Kind</span><select value=${kind} onChange=${(event) => say({ kind: event.target.value })}><option value="">all</option>${KINDS.map((each) => html`<option key=${each} value=${each}>${each.replaceAll("_", " ")}</option>`)}</select></label>
       <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Go on${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
     </div>
-    ${found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}-${event.kind}-${event.fence}`} event=${event} tier=${tier} />`)}</ul>`
+    ${state === "refused" ? html`<div class="trouble" role="alert"><strong>Events are not told</strong><p>This user may not be told events of these names, or too many watch by this listener. Ask for the right <code>events</code>, or say a prefix that you may watch.</p></div>`
+      : found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}-${event.kind}-${event.fence}`} event=${event} tier=${tier} />`)}</ul>`
       : html`<${Empty} title="Nothing yet">Events are shown as they happen${prefix ? html`, of names that begin with <code>${prefix}</code>` : ""}.</${Empty}>`}
   </div>`;
 }
