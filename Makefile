@@ -109,7 +109,7 @@ stubs: setup ## the messages of the gRPC interface, made anew of proto/
 	@$(BIN)/python scripts/stubs
 
 .PHONY: reference
-reference: setup ## the pages of gRPC and HTTP, made anew of what they describe
+reference: setup ## the pages of gRPC, HTTP and metrics, made anew of what they describe
 	@$(BIN)/python scripts/reference
 
 .PHONY: pictures

@@ -193,7 +193,7 @@ async def _measure(contest: Contest, results: Results, watcher: Watcher) -> None
         step = f"round {number} of {contest.rounds}" if number > 0 else "warm-up"
         for place, contestant in enumerate(order(contest.contestants, number), 1):
             watcher.note(f"{step}: {contestant.name}")
-            # Nobody pays for the garbage of whoever ran before.
+            # Nobody pays for the garbage of the one before.
             gc.collect()
             figures = await _step(contest, contestant, step, _figures(contestant))
             if number > 0:

@@ -93,7 +93,7 @@ class Client:
 
 
 class Group:
-    """The clients of one arm, and whoever pauses them."""
+    """The clients of one arm, and what pauses them."""
 
     def __init__(self, plans: list[Plan], lots: random.Random) -> None:
         self.clients = [Client(plan) for plan in plans]

@@ -31,7 +31,7 @@ class Arm(Protocol):
         """Have this be the set. Raises `StaleFence` as `read`; then nothing was written."""
 
     def elements(self, name: str) -> list[str]:
-        """What is in the set, for whoever looks when all is over."""
+        """What is in the set, to be looked at when all is over."""
         ...
 
     def close(self) -> None: ...

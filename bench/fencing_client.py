@@ -3,7 +3,7 @@
 It is naive on purpose. It reads, thinks and writes, and does not ask in between whether the lock is still its own:
 asking narrows the gap and does not close it, and what is tested here is what happens in it.
 
-Each step is told in a line of JSON on standard output, so that whoever started it knows when it is between
+Each step is told in a line of JSON on standard output, so that its parent knows when it is between
 its read and its write, and which updates it takes for done. *Told*, it waits for a line on standard input there.
 """
 
@@ -56,7 +56,7 @@ class Client:
         try:
             with self._client.lock(name, timeout=WAIT_S) as hold:
                 elements = self._arm.read(name, hold)
-                # Settled before the read is told: whoever is stopped then has thought enough when it wakes up.
+                # Settled before the read is told: a process stopped then has thought enough when it wakes up.
                 written_at = time.monotonic() + self._lots.uniform(0, self._plan.section_s)
                 say("read", element=element, fence=hold.fence)
                 self._think(written_at)

@@ -2,7 +2,7 @@
 
 1. On a disk, below `.bench` in the checkout (or `BENCH_FOLDER`): the system's temporary folder may be memory.
 2. A folder carries its maker's process id in its name. It is removed in teardown, or else when its maker ends.
-3. A maker that was killed could do neither: whoever makes a folder next removes those whose maker no longer runs.
+3. A maker that was killed could do neither: the next to make a folder removes those whose maker no longer runs.
 """
 
 import atexit

@@ -21,6 +21,8 @@ MODULES = (
     "bench.guarding",
     "bench.abuse",
     "bench.tls",
+    "bench.history",
+    "bench.metrics",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 

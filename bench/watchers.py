@@ -67,7 +67,7 @@ class Beside(Contestant):
             await process.wait()
 
     async def _all_gone(self) -> None:
-        """Nobody is to be measured beside the leaving of whoever ran before."""
+        """Nobody is measured while the one before still leaves."""
         wire = await Wire.open(self._server.port)
         while (info := await wire.info())["connected_clients"] > 1 or info["sessions"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

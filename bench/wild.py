@@ -1,7 +1,7 @@
 """Wild clients: one kind in a process of its own, that goes on until it is killed.
 
 Each is a coroutine that is told the port, what to call when it has begun to bite, and a scale: how much of
-its usual crowd it brings, so that a short run can bring a smaller one. Whoever is disconnected comes back.
+its usual crowd it brings, so that a short run can bring a smaller one. Clients that are disconnected come back.
 """
 
 from collections.abc import Awaitable, Callable

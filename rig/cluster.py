@@ -78,7 +78,7 @@ def _running(folder: Path, wanted: argparse.Namespace) -> Iterator[NodeGroup]:
         nodes.start()
         yield nodes
     finally:
-        # Whoever cannot wait for it has said so once.
+        # A second ctrl-c does not cut this short.
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         _say("\nstopping …")

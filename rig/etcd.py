@@ -27,7 +27,7 @@ class Tls(NamedTuple):
 
 
 class EtcdCluster:
-    """Members numbered from 0. Whoever starts it stops it."""
+    """Members numbered from 0. Its caller stops it."""
 
     def __init__(self, folder: Path, size: int = 3, *, tls: Tls | None = None, flags: Sequence[str] = ()) -> None:
         self.folder = folder

@@ -35,7 +35,7 @@ _SETTINGS = (
 
 
 class MariaDB:
-    """One server. Whoever starts it stops it."""
+    """One server. Its caller stops it."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder

@@ -195,5 +195,5 @@ def _ask(host: str, port: int, word: bytes) -> Any:
 
 
 def _without_ours() -> dict[str, str]:
-    """Variables of Fencehold are for whoever runs this, not for its nodes. An empty one counts as none."""
+    """Variables of Fencehold are for the present process, not for its nodes. An empty one counts as none."""
     return {name: "" for name in os.environ if name.startswith("FENCEHOLD_")}

@@ -46,7 +46,7 @@ def reachable_folder(parent: Path = Path("/var/tmp")) -> Path:
 
 
 class Postgres:
-    """One server. Whoever starts it stops it."""
+    """One server. Its caller stops it."""
 
     def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
         """`settings` are those of a new server, beside the usual ones; `set` changes them later."""
@@ -221,7 +221,7 @@ def _program(name: str) -> str:
 
 
 def _user() -> str | None:
-    """Whom the server runs as; None for whoever runs this."""
+    """Whom the server runs as; None for the present user."""
     if os.geteuid() != 0:
         return None
     for name in _USERS:

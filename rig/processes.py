@@ -1,4 +1,4 @@
-"""Processes: started in a folder of their own, awaited, killed, paused; none outlives whoever started it."""
+"""Processes: started in a folder of their own, awaited, killed, paused; none outlives its parent."""
 
 import contextlib
 import os
@@ -92,7 +92,7 @@ class Process:
                 stderr=log,
                 cwd=self.folder,
                 env=self._env,
-                # Of its own: ctrl-c is for whoever started it, and ends it in order.
+                # Of its own: ctrl-c is for its parent, and ends it in order.
                 process_group=0,
             )
 

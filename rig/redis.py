@@ -54,7 +54,7 @@ int clock_gettime(clockid_t id, struct timespec *ts) {
 
 
 class Redis(Lasting):
-    """One server, numbered by its port. Whoever starts it stops it."""
+    """One server, numbered by its port. Its caller stops it."""
 
     def __init__(self, folder: Path, *, flags: tuple[str, ...] = (), env: Mapping[str, str] | None = None) -> None:
         self.port = free_port()

@@ -1,7 +1,7 @@
 """ZooKeeper on loopback: an ensemble of Debian's ZooKeeper, or one server that is alone.
 
 It is set up for quick elections and small machines: a short tick, a small heap, little room taken ahead on disk.
-Every write is synced, as in production, unless whoever starts it says otherwise.
+Every write is synced, as in production, unless its caller says otherwise.
 """
 
 import contextlib

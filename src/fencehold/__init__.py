@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from fencehold.guarantees import Guarantees
     from fencehold.locks.hold import Holding, current_hold
+    from fencehold.locks.past import History, PastHold, PastWait, Remark
     from fencehold.locks.trust import State
     from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
     from fencehold.types import CORRECTNESS, EFFICIENCY, Link, Tier
@@ -50,6 +51,7 @@ _HOMES = {
     "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock"),
     "fencehold.client.blocking.watch": ("Watch",),
     "fencehold.locks.hold": ("Holding", "current_hold"),
+    "fencehold.locks.past": ("History", "PastHold", "PastWait", "Remark"),
     "fencehold.locks.trust": ("State",),
     "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),
     "fencehold.durations": ("Duration",),
@@ -88,6 +90,7 @@ __all__ = [
     "Explanation",
     "FenceholdError",
     "Guarantees",
+    "History",
     "Hold",
     "HoldLost",
     "Holder",
@@ -103,11 +106,14 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "Party",
+    "PastHold",
+    "PastWait",
     "PermissionDenied",
     "QueueFull",
     "RLock",
     "RWLock",
     "Refused",
+    "Remark",
     "SessionExpired",
     "StaleFence",
     "State",

@@ -34,6 +34,7 @@ call.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from fencehold.types import Link
 
@@ -99,7 +100,11 @@ class StaleFence(Refused):
     Stop the work; anything read under this fence may be out of date.
     """
 
+    count: ClassVar[int] = 0
+    """How often this was raised in this process, for metrics."""
+
     def __init__(self, message: str = "", *, name: str = "", fence: int = 0, mark: int = 0) -> None:
+        StaleFence.count += 1
         super().__init__(message or f"{name!r}: fence {fence} is stale, the resource has seen {mark}")
         self.name = name
         self.fence = fence

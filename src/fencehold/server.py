@@ -28,6 +28,7 @@ from fencehold.node.node import Node
 from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
+from fencehold.observe.feed import Feed, Observing
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.security.admission import Admission
@@ -69,6 +70,8 @@ class Config(NamedTuple):
     audit_log: Path | None = None
     """The directory of an audit log; None: nothing is written down."""
     audit: AuditBounds = AuditBounds()
+    observing: Observing | None = None
+    """What a process beside it counts and remembers; None: there is none."""
 
     @property
     def asks(self) -> bool:
@@ -109,7 +112,7 @@ class Server:
         self.port = config.port
         self._journal = journal or _journal_of(config)
         declared = self._journal.declared
-        # Not by its name alone: a journal with one owner has no other node, and is not mended by trying again.
+        # Not by its name alone: a journal with one owner has no other node, and trying again does not help.
         self.is_clustered = declared.shared and (declared.durable or bool(config.node))
         clock = clock or MonotonicClock()
         self.node = Node(
@@ -133,6 +136,9 @@ class Server:
         )
         self.node.on_deposed = self._on_deposed
         self.audit: AuditLog | None = None
+        self.observer = None if config.observing is None else Feed(config.observing)
+        self.door.observer = self.observer
+        self.volatile.on_life = self._observe
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -145,6 +151,8 @@ class Server:
         try:
             self.config.checked()
             self._open_audit()
+            for node in (self.node, self.volatile.node):
+                self._observe(node)
             if self.is_clustered:
                 # First, for the others are told the port; until it knows who leads, it refuses.
                 await self._listen()
@@ -163,10 +171,15 @@ class Server:
         """Before anything is read: what the audit log misses comes from the journal."""
         if self.config.audit_log is None:
             return
-        self.audit = log = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
-        self.door.audit_with(log)
-        for node in (self.node, self.volatile.node):
-            node.replica.on_entry = partial(log.on_entry, node.tier.name)
+        self.audit = AuditLog(self.config.audit_log, self.config.audit, node=self.config.node)
+        self.door.audit_with(self.audit)
+
+    def _observe(self, node: Node) -> None:
+        """Have what a machine does written down and observed, from its first entry on."""
+        if self.audit is not None:
+            node.replica.on_entry = partial(self.audit.on_entry, node.tier.name)
+        if self.observer is not None:
+            self.observer.attach(node)
 
     def _peer_tls(self) -> ClientTls | None:
         return ClientTls(self.config.tls.own) if self.config.tls is not None else None
@@ -210,7 +223,7 @@ class Server:
         return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 
     async def serve(self) -> None:
-        """Wait until it ends: after `stop`, or by an error that trying again cannot mend."""
+        """Wait until it ends: after `stop`, or by an error that trying again cannot fix."""
         if self._running is not None:
             await asyncio.shield(self._running)
 
@@ -224,6 +237,8 @@ class Server:
             with contextlib.suppress(Exception):
                 await running
         await self.door.close()
+        if self.observer is not None:
+            await self.observer.close()
         if self.audit is not None:
             log, self.audit = self.audit, None
             await asyncio.to_thread(log.close)

@@ -111,7 +111,7 @@ def _line(text: str) -> str:
 
 
 def _variables() -> dict[str, str]:
-    # Told not to buffer, Python writes each part of a line by itself, and two processes write into each other's lines.
+    # Told not to buffer, Python writes each part of a line by itself: two processes would share lines.
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 

@@ -37,9 +37,10 @@ PAIRS: dict[str, tuple[type, type]] = {
     "Watch": (watch.Watch, aio_watch.Watch),
 }
 """The classes with a blocking and an async flavour."""
+PAST = ("History", "PastHold", "PastWait", "Remark")
 RECORDS: dict[str, type] = {
     name: getattr(fencehold, name)
-    for name in ("Explanation", "Kept", "Holder", "Waiting", "Party", "Event", "Guarantees")
+    for name in ("Explanation", "Kept", "Holder", "Waiting", "Party", "Event", "Guarantees", *PAST)
 }
 CHOICES: dict[str, type[Enum]] = {"State": State, "Tier": Tier}
 

@@ -25,6 +25,8 @@ from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.drivers.tls import VARIABLES
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.observe.feed import ObserveBounds
+from fencehold.observe.history.store import Bounds as HistoryBounds
 from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.server import Config
 from tests.docs.pages import ROOT, anchors, blocks
@@ -35,6 +37,8 @@ TABLES: dict[str, tuple[type, str]] = {
     "leader.Bounds": (LeaderBounds, "`Bounds`, in `fencehold.node.leader`"),
     "door.Bounds": (DoorBounds, "`Bounds`, in `fencehold.doors.resp.door`"),
     "audit.Bounds": (AuditBounds, "`Bounds`, in `fencehold.security.audit`"),
+    "history.Bounds": (HistoryBounds, "`Bounds`, in `fencehold.observe.history.store`"),
+    "ObserveBounds": (ObserveBounds, "`ObserveBounds`, in `fencehold.observe.feed`"),
     "Patience": (Patience, "`Patience`, in `fencehold.node.suspicion`"),
     "Config": (Config, "## An embedded server"),
 }

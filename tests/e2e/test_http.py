@@ -176,8 +176,8 @@ def test_health_and_figures(http: httpx.Client) -> None:
     ready = http.get("/readyz")
     assert (ready.status_code, ready.json()["role"]) == (200, "leader")
     figures = http.get("/metrics").text
-    assert "\nfencehold_up 1\n" in figures
-    assert 'fencehold_http_requests_total{operation="healthz",status="200"} 1' in figures
+    assert "\nfencehold_up 1.0\n" in figures
+    assert 'fencehold_http_requests_total{operation="healthz",status="200"} 1.0' in figures
     assert "\nfencehold_position " in figures
 
 

@@ -92,4 +92,4 @@ def test_an_http_client_has_the_rights_of_its_own_login(url: str, tmp_path: Path
         assert http.post("/v1/locks/billing:2", json=said, headers=bill).status_code == 200
         assert http.post("/v1/locks/other", json=said, headers=bill).status_code == 403
         assert http.get("/v1/events", headers=bill).status_code in (401, 403)
-        assert "\nfencehold_up 1\n" in http.get("/metrics").text
+        assert "\nfencehold_up 1.0\n" in http.get("/metrics").text

@@ -37,7 +37,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("inspection", "status", EYES),
     "ping": ("inspection", "ping", EYES),
     "watch": ("watch", "watch", EYES),
+    "sink": ("sink", "SINK", EYES),
     "top": ("top", "top", EYES),
+    "history": ("history", "history", EYES),
     "break": ("force_release", "break_", EYES),
     "policy": ("policy", "POLICY", RIGHTS),
     "user": ("users", "USER", RIGHTS),
@@ -50,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
 GROUPS = {
+    "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
     "door": "Listen for other protocols, and carry what is asked to a server.",
     "journal": "Export a journal, move it to another engine, look into one.",
     "policy": "Show the policy of a server, plan a change of it, apply one.",

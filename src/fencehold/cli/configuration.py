@@ -18,10 +18,13 @@ from fencehold.cli.credentials import from_environment, password_of
 from fencehold.cli.listeners import KINDS, check_installed, check_upstream
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
+from fencehold.cli.sink_processes import SinkSettings, shown_sinks, sinks_of
 from fencehold.drivers.address import endpoint, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
+from fencehold.observe.feed import Observing
+from fencehold.observe.templates import Templates
 from fencehold.security.tls import ServerTls, server_context
 from fencehold.security.tokens import Tokens
 from fencehold.server import Config
@@ -30,6 +33,8 @@ SOURCES = ("option", "environment", "file", "default")
 """From the highest precedence to the lowest."""
 _FIELDS = {"limits": "limits", "leader": "leader", "listener": "door", "audit": "audit"}
 """The field of `Config` that each table of the file fills."""
+HISTORY_FILE = "history.sqlite"
+NO_HISTORY = "off"
 _NOT_CHOSEN = {"data": None, "memory": False, "engine": ""}
 _SHARED_ONLY = ("node", "advertise", "leader_timeout")
 _NAME_BYTES_MAX, _ADDRESS_BYTES_MAX = 128, 256
@@ -53,6 +58,8 @@ class Configuration(NamedTuple):
     """Which listeners are started beside it, and on which ports."""
     said: dict[str, Said]
     """Every setting, secrets masked."""
+    sinks: SinkSettings = SinkSettings()
+    """Where events go, by processes beside it."""
 
 
 def configured(given: Mapping[str, Said], file: File) -> Configuration:
@@ -76,7 +83,12 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         tokens=_tokens(said["tokens"].value),
         audit_log=said["audit_log"].value and said["audit_log"].value.expanduser(),
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
-        **{_FIELDS[table]: kind(**file.tables.get(table, {})) for table, kind in TABLES.items()},
+        **{
+            _FIELDS[table]: kind(**file.tables.get(table, {}))
+            for table, kind in TABLES.items()
+            if table in _FIELDS
+        },
+        observing=_observing(said, file),
     )
     config.checked()
     if url:
@@ -87,16 +99,40 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
     check_installed(listeners)
     if listeners:
         check_upstream(config)
-    return Configuration(config, said["port_file"].value, said["json"].value, listeners, said)
+    sinks = sinks_of(file.sinks)
+    if sinks.sinks:
+        check_upstream(config, "sinks", "fencehold sink run")
+    return Configuration(config, said["port_file"].value, said["json"].value, listeners, said, sinks)
+
+
+def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
+    """What is counted and remembered beside the server, if anything is."""
+    path, data = said["history_file"].value, said["data"].value
+    if said["no_observer"].value:
+        if path and path != NO_HISTORY:
+            raise UsageError("a history is kept by the observer: leave out --no-observer, or --history-file")
+        return None
+    bounds, observe = (TABLES[table](**file.tables.get(table, {})) for table in ("history", "observe"))
+    Templates(observe.templates)
+    where = Path(path).expanduser() if path else data.expanduser() / HISTORY_FILE if data is not None else None
+    return Observing(None if path == NO_HISTORY or where is None else where.absolute(), bounds, observe)
 
 
 def effective(known: Configuration) -> dict[str, Any]:
     """The configuration as it may be shown: every setting and every bound, no secret."""
     tables = {
-        table: {key: getattr(getattr(known.server, _FIELDS[table]), key) for key in bounds_of(table)}
+        table: {key: _shown(getattr(_bounds(known.server, table), key)) for key in bounds_of(table)}
         for table in TABLES
     }
-    return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables}
+    sinks = {"sinks": shown_sinks(known.sinks)} if known.sinks.sinks else {}
+    return {**{name: _shown(said.value) for name, said in known.said.items()}, **tables, **sinks}
+
+
+def _bounds(config: Config, table: str) -> Any:
+    if table in _FIELDS:
+        return getattr(config, _FIELDS[table])
+    observing = config.observing or Observing()
+    return observing.bounds if table == "history" else observing.observe
 
 
 def show(known: Configuration) -> None:
@@ -113,6 +149,7 @@ def show(known: Configuration) -> None:
             (f"{table}.{key}", value, "default" if value == defaults[key] else "file")
             for key, value in values[table].items()
         ]
+    rows += [(f"sinks.{name}", url, "file") for name, url in shown_sinks(known.sinks).items()]
     say_rows(("SETTING", "VALUE ", "SAID BY"), rows, empty="")
 
 
@@ -121,7 +158,7 @@ def _shown(value: Any) -> Any:
         return None
     if isinstance(value, Enum):
         return value.value
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 
 def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:

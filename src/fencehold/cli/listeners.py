@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +22,10 @@ from fencehold.errors import UsageError
 from fencehold.security.tls import Clients, ServerTls
 from fencehold.server import Config
 
-KINDS = {"grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"), "http": ("starlette", "uvicorn")}
+KINDS = {
+    "grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"),
+    "http": ("starlette", "uvicorn", "prometheus_client"),
+}
 """Each kind of listener, and what it needs to be installed."""
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 LIVED_S = 60.0
@@ -65,8 +69,8 @@ def _tls_words(tls: ServerTls | None) -> list[str]:
     return words + (["--tls-ca", str(tls.ca)] if tls.ca is not None else [])
 
 
-def check_upstream(config: Config) -> None:
-    """Refuse listeners beside a node that they could not speak to.
+def check_upstream(config: Config, what: str = "--grpc and --http", instead: str = "fencehold door") -> None:
+    """Refuse listeners, or sinks, beside a node that they could not speak to.
 
     A listener passes on who its clients are: by their users, secrets and tokens. It has no certificate of its own:
     by the node's, all of them would be taken for a node.
@@ -76,8 +80,8 @@ def check_upstream(config: Config) -> None:
     """
     if config.tls is not None and config.tls.clients is Clients.REQUIRED:
         raise UsageError(
-            "--grpc and --http have no certificate to show to a node with --tls-clients required: say optional, "
-            "or start `fencehold door` by itself, with cert= and key= in its --url"
+            f"{what} have no certificate to show to a node with --tls-clients required: say optional, "
+            f"or start `{instead}` by itself, with cert= and key= in its --url"
         )
 
 
@@ -106,8 +110,15 @@ def _reached(host: str) -> str:
 class Listeners:
     """Those of one node."""
 
-    def __init__(self, commands: Mapping[str, list[str]], on_ended: Callable[[str, int, float], None]) -> None:
+    def __init__(
+        self,
+        commands: Mapping[str, list[str]],
+        on_ended: Callable[[str, int, float], None],
+        environments: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        """`environments`: what some of them are told beside their words."""
         self._commands = commands
+        self._environments = environments
         self._on_ended = on_ended
         self._keeping: list[asyncio.Task[None]] = []
         self.processes: dict[str, Any] = {}
@@ -127,6 +138,7 @@ class Listeners:
         pause_s, loop = PAUSE_S_FIRST, asyncio.get_running_loop()
         # Nothing of the server's settings is meant for it.
         clean = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD_")}
+        clean |= self._environments.get(kind, {})
         while True:
             started_at = loop.time()
             # Its standard input is the string it hangs on: held open here, and closed by the kernel if we die.

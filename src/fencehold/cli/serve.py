@@ -173,6 +173,25 @@ AuditLog = Annotated[
     Path | None,
     _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
 ]
+NoObserver = Annotated[
+    bool | None,
+    _option(
+        "no_observer",
+        _REST,
+        "Do without the process that counts for metrics, logs what is lost and keeps the history of holds.",
+        "--no-observer",
+    ),
+]
+HistoryFile = Annotated[
+    str | None,
+    _option(
+        "history_file",
+        _REST,
+        "The SQLite file of the history of holds; `off` keeps none.",
+        metavar="FILE",
+        show_default="in --data",
+    ),
+]
 Insecure = Annotated[
     bool | None,
     _option(
@@ -223,6 +242,8 @@ def serve(
     auth: Authentication = None,
     tokens: TokensFile = None,
     audit_log: AuditLog = None,
+    no_observer: NoObserver = None,
+    history_file: HistoryFile = None,
     insecure: Insecure = None,
     port_file: PortFile = None,
     as_json: LogJson = None,
@@ -263,6 +284,7 @@ def _serve(known: Configuration) -> None:
         as_json=known.as_json,
         on_port=lambda chosen: tell_port(known.port_file, chosen),
         listeners=known.listeners,
+        sinks=known.sinks,
     )
     try:
         serving.run()

@@ -23,6 +23,7 @@ from fencehold.cli.exits import Exit
 from fencehold.cli.listeners import Listeners, command_of, tell_ended
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
+from fencehold.cli.sink_processes import SinkSettings, command_of_sink
 from fencehold.core.events import Event
 from fencehold.doors.resp.door import is_loopback
 from fencehold.doors.resp.traffic import Flood
@@ -46,10 +47,12 @@ class Serving:
         as_json: bool,
         on_port: Callable[[int], None],
         listeners: Mapping[str, int] = MappingProxyType({}),
+        sinks: SinkSettings = SinkSettings(),  # noqa: B008 - it never changes
     ) -> None:
         self._config = config
         self._as_json = as_json
         self._listeners = listeners
+        self._sinks = sinks
         self._on_port = on_port
         self._greets = sys.stderr.isatty() and not as_json
         self._stopping: asyncio.Event = asyncio.Event()
@@ -81,6 +84,8 @@ class Serving:
             for note in notes_of(self._config.tls) if self._config.tls is not None else ():
                 self._say_weak(note)
             server.node.on_broken = self._say_broken
+            if server.observer is not None:
+                server.observer.on_noted = self._say_noted
             server.door.on_refused = self._say_refused
             if server.door.certificates is not None:
                 server.door.certificates.on_reloaded = self._say_reloaded
@@ -95,14 +100,18 @@ class Serving:
 
     @contextlib.asynccontextmanager
     async def _listening(self, server: Server) -> AsyncIterator[None]:
-        """With listeners for other protocols beside it, while it serves."""
-        listeners = Listeners(
-            {
-                kind: command_of(kind, port, self._config, server.port, as_json=self._as_json)
-                for kind, port in self._listeners.items()
-            },
-            self._say_listener,
-        )
+        """With listeners for other protocols, and sinks, beside it, while it serves."""
+        commands = {
+            f"{kind} listener": command_of(kind, port, self._config, server.port, as_json=self._as_json)
+            for kind, port in self._listeners.items()
+        }
+        environments: dict[str, dict[str, str]] = {}
+        for sink in self._sinks.sinks:
+            kind = f"sink {sink.name}"
+            commands[kind], environments[kind] = command_of_sink(
+                sink, self._sinks, self._config, server.port, as_json=self._as_json
+            )
+        listeners = Listeners(commands, self._say_listener, environments)
         listeners.start()
         try:
             yield
@@ -111,10 +120,10 @@ class Serving:
 
     def _say_listener(self, kind: str, code: int, pause_s: float) -> None:
         if self._greets:
-            words = f"the {kind} listener ended with {code}; it is started again in {pause_s:g} s"
+            words = f"the {kind} ended with {code}; it is started again in {pause_s:g} s"
             self._print(words, is_trouble=True)
         else:
-            tell_ended(kind, code, pause_s)
+            tell_ended(kind.removesuffix(" listener"), code, pause_s)
 
     async def _started(self, server: Server) -> bool:
         """Start it; False if a signal came first: it may take long until an engine counts as unreachable."""
@@ -169,6 +178,14 @@ class Serving:
         else:
             facts = {"name": name, "fence": event.fence, "holder": holder, "session": event.session, "by": by}
             _LOG.warning("broken", extra={"facts": facts})
+
+    def _say_noted(self, level: int, event: str, facts: dict[str, Any]) -> None:
+        """Something that the observer finds worth a line."""
+        if self._greets:
+            words = ", ".join(f"{key} {clean(str(value))}" for key, value in facts.items())
+            self._print(f"{event.replace('_', ' ')}: {words}", is_trouble=level >= logging.WARNING)
+        else:
+            _LOG.log(level, event, extra={"facts": facts})
 
     def _say_flood(self, server: Server, flood: Flood) -> None:
         """A client sends more than its share: who that is, and how much."""

@@ -22,6 +22,8 @@ from fencehold.doors.resp.door import Bounds as DoorBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
+from fencehold.observe.feed import ObserveBounds
+from fencehold.observe.history.store import Bounds as HistoryBounds
 from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.security.tls import Clients
 from fencehold.server import PORT
@@ -77,6 +79,12 @@ def _clients(value: Any) -> Clients:
     return Clients(value)
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise Wrong("a list of texts")
+    return tuple(value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise Wrong("true or false")
@@ -117,6 +125,8 @@ SETTINGS = {
     "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
     "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),
     "audit_log": Setting(_path, None, "FENCEHOLD_AUDIT_LOG"),
+    "no_observer": Setting(_flag, False, "FENCEHOLD_NO_OBSERVER"),
+    "history_file": Setting(_text, "", "FENCEHOLD_HISTORY_FILE"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
@@ -128,6 +138,8 @@ TABLES: dict[str, Callable[..., Any]] = {
     "leader": LeaderBounds,
     "listener": DoorBounds,
     "audit": AuditBounds,
+    "history": HistoryBounds,
+    "observe": ObserveBounds,
 }
 
 _OLD_TABLES = {"door": "listener"}
@@ -141,6 +153,8 @@ class File(NamedTuple):
 
     settings: Mapping[str, Any] = MappingProxyType({})
     tables: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    sinks: Mapping[str, Any] = MappingProxyType({})
+    """The table of sinks, see `sink_processes`."""
 
 
 def read(path: Path) -> File:
@@ -174,11 +188,14 @@ def _read(known: dict[str, Any]) -> File:
     tables = {name: known.pop(name) for name in TABLES if name in known}
     # The same file may configure clients, too, see `client.config`.
     known.pop("client", None)
+    sinks = known.pop("sinks", {})
+    if not isinstance(sinks, dict):
+        raise Wrong("sinks is a table: write [sinks], and below it a name and a URL for each")
     for key in known:
         if key not in SETTINGS:
-            raise Wrong(_unknown(key, [*SETTINGS, *TABLES]))
+            raise Wrong(_unknown(key, [*SETTINGS, *TABLES, "sinks"]))
     settings = {key: _checked(key, SETTINGS[key].read, value) for key, value in known.items()}
-    return File(settings, {name: _table(name, fields) for name, fields in tables.items()})
+    return File(settings, {name: _table(name, fields) for name, fields in tables.items()}, sinks)
 
 
 def _table(table: str, said: Any) -> dict[str, Any]:
@@ -204,6 +221,8 @@ def _bound(table: str, key: str, kind: type, value: Any) -> Any:
             raise Wrong(f"a whole number, {least} or more")
         if kind is float and (type(value) not in (int, float) or not 0 < value < float("inf")):
             raise Wrong("a number of seconds above 0")
+        if kind is tuple:
+            return _texts(value)
         return kind(value)
 
     return _checked(f"{table}.{key}", read, value)

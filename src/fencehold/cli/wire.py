@@ -52,6 +52,7 @@ _READS = frozenset(
         "NODE.BACKUP",
         "NODE.HEALTH",
         "NODE.LIST",
+        "LOCK.HISTORY",
         "LOCK.INFO",
         "LOCK.LIST",
         "SESSION.LIST",

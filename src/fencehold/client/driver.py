@@ -21,6 +21,7 @@ from fencehold.client.protocol.session import SessionProtocol
 from fencehold.drivers import connect_errors as troubles
 from fencehold.drivers.address import Endpoint
 from fencehold.drivers.tls import ClientTls
+from fencehold.locks import meter as metering
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.log import CONNECTIONS, Teller
 
@@ -103,6 +104,8 @@ class ConnectionLog:
             return
         if self._down_at is None:
             self._down_at, self._tell_at_s = now, connection.patience
+            if metering.meter is not None:
+                metering.meter.on_disconnected()
             self._teller.tell(logging.INFO, "connection to %s lost: %s", connection.node, connection.trouble)
         elif now - self._down_at >= self._tell_at_s:
             lasted_s = now - self._down_at

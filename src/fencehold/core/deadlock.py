@@ -3,7 +3,7 @@
 Only what is certain counts, so that there is never a false alarm:
 
 1. A waiter waits for every hold that shuts it out, and for everyone who stands before it in a queue.
-2. A semaphore's waiter is not shut out by any one permit: whichever comes back first will do, and an owner may
+2. A semaphore's waiter is not shut out by any one permit: the first to come back will do, and an owner may
    take permits for others who give them back. So no edge leads to their holders, but for the only one there is.
 3. An owner that nobody named takes no part, and an owner that waits for two things at once is evidently not one
    task: nothing is certain about either.

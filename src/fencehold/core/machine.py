@@ -105,7 +105,7 @@ _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
 
 
 class Machine:
-    """One replica of the lock state. Not thread-safe; owned by whoever feeds it."""
+    """One replica of the lock state. Not thread-safe; owned by its one caller."""
 
     __slots__ = ("state",)
 

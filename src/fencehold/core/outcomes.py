@@ -102,7 +102,7 @@ class Queued(Struct, frozen=True, gc=False, array_like=True, tag="queued"):
 
 
 class Busy(Struct, frozen=True, gc=False, array_like=True, tag="busy"):
-    """A try found the first of its names that was not to be had."""
+    """A try: the first of its names that was not available."""
 
     name: str
 
@@ -186,7 +186,7 @@ class Announced(Struct, frozen=True, gc=False, array_like=True, tag="announced")
 
 
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
-    """The command is not to be had as it stands. Nothing changed."""
+    """The command is refused as it stands. Nothing changed."""
 
     code: Code
     detail: str

@@ -74,7 +74,7 @@ def take_place(state: State, session: Session, waiter: Waiter) -> None:
 
 
 def leave(state: State, session: Session, waiter: Waiter) -> None:
-    """Take the waiter out of every table. The caller hands on: whoever stood behind may be next."""
+    """Take the waiter out of every table. The caller hands on: the waiter behind it may be next."""
     ticket, ask = waiter.ticket, waiter.ask
     del state.waiters[ticket], session.waiters[waiter.key]
     session.names_awaited -= len(ask.names)

@@ -1,6 +1,6 @@
 """Snapshot: the state to bytes and back, with a format version and a hash.
 
-The bytes depend on the state alone: equal states have equal bytes, whichever entries or snapshots they were made
+The bytes depend on the state alone: equal states have equal bytes, whatever entries or snapshots they were made
 from. They are written in slices, so that no step takes long however much is held (see `snapshot_slices`).
 
 Layout: ``FENCEHOLD`` and the version as one byte; sections of MessagePack, each behind its length in four bytes:

@@ -4,7 +4,7 @@ Every table follows what is held, awaited or alive now; a name that is neither h
 appears nowhere (G11). A name stands in at most one of `held` and `crowds` (G2).
 
 Holds and waiters are values: to change one is to put another in its place. That is what lets a snapshot be taken
-in slices while the machine goes on: whoever is about to change what a session has calls `touch` first, and
+in slices while the machine goes on: code about to change what a session has calls `touch` first, and
 `take_out` keeps what it takes out, for the snapshot under way, if there is one.
 """
 
@@ -152,7 +152,7 @@ OwnerKey: TypeAlias = tuple[int, str]
 
 
 class Queue(OrderedDict[int, Waiter]):
-    """Who waits for a name: by ticket, in order. Both ends are found at once, whoever leaves in the middle.
+    """Who waits for a name: by ticket, in order. Both ends are found at once, even if waiters leave in the middle.
 
     The rest is worked out from who stands in it, so that nobody need go through it (see `queues`).
     """

@@ -1,7 +1,7 @@
 """Views: what can be asked of the state without changing it.
 
 What may be long is told in pages. Sessions, the holds of a name and its waiters are kept by numbers that only grow
-(id, fence, ticket), each table in that order. So a page begins after a number, and whoever is there throughout is
+(id, fence, ticket), each table in that order. So a page begins after a number, and what is there throughout is
 told exactly once. The first page costs what it tells; one from the middle also a copy of the table's keys.
 """
 

@@ -157,6 +157,7 @@ class Questions:
         self._bounds = bounds
         self._timeout_s = connect_timeout_s
         self._lines: OrderedDict[tuple[Credentials | None, Tier], Line] = OrderedDict()
+        self._lines_here: OrderedDict[Credentials | None, Line] = OrderedDict()
         self.watching = 0
         """How many watch."""
 
@@ -210,14 +211,38 @@ class Questions:
         finally:
             self.watching -= 1
 
+    async def ask_here(self, credentials: Credentials | None, *words: str | int) -> Any:
+        """The reply of the first node that the URL names, whether it leads or not: about that node itself.
+
+        Raises:
+            Unavailable: it was not reached in time.
+            FenceholdError: what it said.
+        """
+        host, port = self._place.endpoints[0]
+        who = None if credentials == ANONYMOUS else credentials
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                line = self._lines_here.get(who)
+                if line is None or line.is_closed:
+                    line = self._lines_here[who] = await self._greeted(host, port, who, None)
+                    while len(self._lines_here) > self._bounds.logins_max:
+                        self._lines_here.popitem(last=False)[1].close()
+                self._lines_here.move_to_end(who)
+                return await line.call(*words)
+        except OSError as away:
+            raise Unavailable(f"{host}:{port} was not reached: {away or 'it took too long'}") from None
+        except PermissionDenied as denied:
+            raise _told(denied, credentials) from denied
+
     async def roles(self) -> dict[str, str]:
         """The role of each node that the URL names; empty for one that was not reached."""
         return {f"{host}:{port}": await self._role(host, port) for host, port in self._place.endpoints}
 
     async def close(self) -> None:
-        for line in self._lines.values():
+        for line in (*self._lines.values(), *self._lines_here.values()):
             line.close()
         self._lines.clear()
+        self._lines_here.clear()
 
     @asynccontextmanager
     async def _watched(

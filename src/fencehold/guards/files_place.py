@@ -29,7 +29,7 @@ class Place:
     """Where a guarded file is, and what lies beside it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # One file has one note, whichever path is used for it.
+        # One file has one note, whatever path is used for it.
         self.path = Path(os.path.realpath(path))
         self.note = self.path.with_name(f".{self.path.name}.fence")
         self.new = self.path.with_name(f".{self.path.name}.fence-new")

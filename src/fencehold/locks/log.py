@@ -10,9 +10,11 @@
 
 import logging
 from math import inf
+from typing import Any
 
 from fencehold.durations import shown
 from fencehold.errors import Overloaded
+from fencehold.locks import meter as metering
 from fencehold.locks.clock import Clock, clock
 from fencehold.locks.trust import CLOSED, Grant
 
@@ -32,8 +34,11 @@ class Teller:
         self._began_at = -inf
         self._told = self._left_out = 0
 
-    def tell(self, level: int, message: str, *args: object) -> None:
-        """Write a record, unless there were too many of late."""
+    def tell(self, level: int, message: str, *args: object, facts: dict[str, Any] | None = None) -> None:
+        """Write a record, unless there were too many of late.
+
+        `facts` go with it as `record.facts`, for a log that is made of fields.
+        """
         # Without a lock, which a fork could leave shut for ever: two threads at once may tell one more or fewer.
         if not self._logger.isEnabledFor(level):
             return
@@ -44,6 +49,10 @@ class Teller:
             self._began_at, self._told = now, 0
         self._told += 1
         if self._told <= self._per_minute:
+            if facts is not None:
+                told = {**facts, "left_out_before": before} if before else facts
+                self._logger.log(level, message, *args, extra={"facts": told})
+                return
             more = f" ({before} more such messages were left out)" if before else ""
             self._logger.log(level, message + more, *args)
             return
@@ -73,11 +82,13 @@ TELLERS = (HOLDS, CONNECTIONS, WAITS, BREAKERS, ELECTIONS, OVERLOADS)
 
 def hold_lost(grant: Grant) -> None:
     """What protects state is lost."""
+    _count(grant)
     HOLDS.tell(_level(grant, logging.ERROR), "%s", grant.why())
 
 
 def claim_lost(grant: Grant) -> None:
     """What avoids doing work twice is lost."""
+    _count(grant)
     HOLDS.tell(_level(grant, logging.WARNING), "%s", grant.why())
 
 
@@ -93,6 +104,11 @@ def overloaded(busy: Overloaded, patience_s: float) -> None:
         return
     lasting = f" for {shown(round(patience_s, 1))}" if patience_s < inf else ""
     OVERLOADS.tell(logging.WARNING, "%s; trying again%s", busy, lasting)
+
+
+def _count(grant: Grant) -> None:
+    if metering.meter is not None:
+        metering.meter.on_lost(grant)
 
 
 def _level(grant: Grant, level: int) -> int:

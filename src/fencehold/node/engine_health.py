@@ -1,4 +1,4 @@
-"""A checkup: how what keeps the journal is doing, asked for by whoever looks after it.
+"""A checkup: how what keeps the journal is doing, asked for by operators.
 
 1. One look at a time, and none more often than every few seconds, however many ask: what was found last is the
    answer meanwhile. So nobody can wear the engine down by asking.

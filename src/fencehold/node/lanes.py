@@ -9,7 +9,7 @@
 3. The budget follows what commands cost. It is so many that the work for one entry takes a quarter of a
    millisecond, or half as long as the append of an entry if that is longer: so long a stranger waits for a flood.
 4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
-5. All that waits has a bound. A lane that has its part of it is *full*: whoever owns it reads no more from its
+5. All that waits has a bound. A lane that has its part of it is *full*: its owner reads no more from its
    client until there is room.
 
 A command weighs one for each name, and one for each quarter kilobyte of other text; a question, as much as

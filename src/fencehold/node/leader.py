@@ -5,7 +5,7 @@
     of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together
     (`group_commit`). Who asks for more than its share waits for itself, and for nobody else (`lanes`).
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
-    be there: the leader is done, and whoever made it builds the state anew from the journal.
+    be there: the leader is done, and its node builds the state anew from the journal.
 4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
     before it, the rest carried over. The first of a leader counts from its taking over: time nobody led does
     not count.
@@ -228,6 +228,11 @@ class Leader:
         else:
             self._renewals.append((session, answer))
 
+    @property
+    def pending(self) -> int:
+        """Commands and questions that no entry has taken."""
+        return self._lanes.pending
+
     def logical_ms(self) -> int:
         """The logical time at this moment, rounded up: an entry made now would be of that time, or of less."""
         return self.machine.state.now_at + ceil(self._clock.now_ms() - self._told_ms)
@@ -437,7 +442,7 @@ class Leader:
         if isinstance(error, Unavailable | OutcomeUnknown):
             cause = error
         elif isinstance(error, Sealed | OutOfPlace):
-            # The entry is certainly absent: whoever leads now may be asked.
+            # The entry is certainly absent: the leader of now may be asked.
             cause = NotLeader("another node leads")
         nothing = Unavailable("the node lost its journal before this was appended")
         for answer in self._under_way:

@@ -133,7 +133,7 @@ class Names:
             self.drop()
 
     def drop(self) -> None:
-        """Forget the index: the machine is another one. Whoever waits for it is called, and finds that out."""
+        """Forget the index: the machine is another one. Those who wait for it are called, and find that out."""
         self.index = self._state = self._rest = None
         if self._waiting and self._step is None:
             self._go_on()

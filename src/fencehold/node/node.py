@@ -6,8 +6,8 @@
 2. While it does not lead it refuses at once: certainly nothing happened, and who leads if that is known. Only what
    is asked for as stale is answered from what it has followed.
 3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
-4. What cannot be mended by trying again (damage, an fsync that failed, our own bug) ends it with that error.
-5. It routes notices to whoever is attached to the session they concern, and wakes those who look on.
+4. What trying again cannot fix (damage, an fsync that failed, our own bug) ends it with that error.
+5. It routes notices to the connection attached to the session they concern, and wakes those who look on.
 6. While it leads it watches the room that its journal has, and holds back new work before that is full (`room`).
 """
 
@@ -136,6 +136,8 @@ class Node:
         self.position = 0
         """Of the last entry known to be durable."""
         self.appends = 0
+        self._followed_ms: float | None = None
+        """When the last entry came that another node wrote."""
 
     # What doors ask of it.
 
@@ -158,6 +160,18 @@ class Node:
     def append_times_s(self) -> list[float]:
         """How long the last appends took; none while it does not lead."""
         return [] if self._leader is None else list(self._leader.append_times_s)
+
+    @property
+    def pending_commands(self) -> int:
+        """What waits for its entry; nothing while it does not lead."""
+        return 0 if self._leader is None else self._leader.pending
+
+    @property
+    def followed_s(self) -> float | None:
+        """Seconds since an entry came from the journal while it stands by; None if it does not."""
+        if not self._follows or self._followed_ms is None:
+            return None
+        return max(0.0, (self._clock.now_ms() - self._followed_ms) / 1000)
 
     def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed.
@@ -241,7 +255,7 @@ class Node:
         if standing is not None and leader.address not in ("", self.member.address):
             if standing.vouches:
                 return NotLeader(f"this node stands by; ask {leader.address}", leader=leader.address)
-            # Whoever was sent there would wait in vain, as this node does.
+            # A client that was sent there would wait in vain, as this node does.
             return Unavailable(f"the leader, {leader.name}, was not heard of for a while")
         return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
 
@@ -262,7 +276,7 @@ class Node:
     async def run(self) -> None:
         """Serve, or stand by, until stopped.
 
-        Raises: what cannot be mended by trying again.
+        Raises: what trying again cannot fix.
         """
         failures = 0
         while not self._stopping:
@@ -497,6 +511,7 @@ class Node:
         before = self.leader
         entry, applied = self.replica.follow(record)
         self.position = applied.position
+        self._followed_ms = self._clock.now_ms()
         self._note_policy()
         self.ring.add(entry, applied, len(record.entry))
         self.routes.tell(applied)

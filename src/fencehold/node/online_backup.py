@@ -2,7 +2,7 @@
 
 1. It is of durable entries only: it is begun by a question (see `leader`), whose answer comes when the entry that
    it looks at is durable, and nothing of it is shown before that answer.
-2. A state has one snapshot under way at a time, this one or the node's own; whoever comes second waits. So there
+2. A state has one snapshot under way at a time, this one or the node's own; the second one waits. So there
    is a bound: one that is not drawn from for a while, or takes too long in all, is given up.
 3. A piece costs as much as a slice of a snapshot, a few milliseconds, and has a bound in bytes.
 """

@@ -38,6 +38,8 @@ class Replica:
         """How large the entries are together that it has applied since."""
         self.on_entry: Callable[[Entry, Applied], None] = _ignore
         """Told of each entry that was followed, and what it did."""
+        self.on_opened: Callable[[Opened], None] = _ignore
+        """Told when the journal was opened and is followed from its snapshot on, before any entry."""
         self._last: Record | None = None
         """The entry that the machine applied last, and which it may go on from."""
 
@@ -62,6 +64,7 @@ class Replica:
             self.snapshot_bytes = len(opened.snapshot.data) if opened.snapshot else 0
             self.followed_bytes = 0
             self.epoch = Epoch(0) if opened.snapshot is None else None
+            self.on_opened(opened)
             async for record in self.journal.read(after=Position(self.machine.position)):
                 self._catch_up(record, on_followed)
         return opened

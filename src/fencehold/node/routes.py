@@ -1,4 +1,4 @@
-"""Routes: from what happened to whoever is to be told: who speaks for a session, and who watches."""
+"""Routes: from what happened to those who are told: who speaks for a session, and who watches."""
 
 from collections.abc import Callable
 from typing import Protocol

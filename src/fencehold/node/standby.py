@@ -131,7 +131,7 @@ class StandingBy:
             self._on_record(record)
             now = self._loop.time()
             if record.epoch < self.epoch:
-                # Whoever wrote it is sealed: it says nothing of the one that is to come.
+                # The leader that wrote it is sealed: it says nothing of the one that is to come.
                 continue
             if self.leader != before or record.epoch > self.epoch or self.awaits_taker:
                 # Another one, or the same anew, which was started again: until it led, it said that it does not.
@@ -143,7 +143,7 @@ class StandingBy:
                 self._suspicion.on_entry(now)
 
     async def _hold_line(self) -> None:
-        """Keep a line to whoever leads."""
+        """Keep a connection to the leader."""
         while True:
             self._news.clear()
             if self.awaits_taker:

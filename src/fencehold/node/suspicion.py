@@ -33,7 +33,7 @@ class Patience(NamedTuple):
     asleep_s: float = 0.5
     """A look at the clock that comes so much too late was kept from it."""
     taking_factor_max: int = 4
-    """Whoever took an epoch gets at most so many leader timeouts to write: the calls that it takes, at their
+    """A node that took an epoch gets at most so many leader timeouts to write: the calls that it takes, at their
     slowest, have ended by then."""
 
 

@@ -72,7 +72,7 @@ class Life(Node):
         return "waiting" if self._beside.leads else self._beside.role
 
     def _tell_beside(self, event: Event) -> None:
-        """Whoever is told of what is broken at the node beside it is told of it here, too."""
+        """Who is told of force-releases at the node beside it is told of them here, too."""
         self._beside.on_broken(event)
 
     def refusal(self) -> Unavailable:
@@ -100,6 +100,8 @@ class Volatile:
         self._due = asyncio.Event()
         """It is to serve, or to stop."""
         self._stopping = False
+        self.on_life: Callable[[Life], None] = _ignore
+        """Called with each further life, before it begins."""
         self.node = self._new_life()
         beside.on_promoted = self.begin
         beside.on_policy.append(self._follow_policy)
@@ -116,7 +118,7 @@ class Volatile:
     def forget(self) -> None:
         """The node beside it leads no more: end this life. The next one waits to begin.
 
-        Whoever is connected to this one is to be let go.
+        Connections to this one are to be closed.
         """
         self._due.clear()
         self.node.stop()
@@ -124,6 +126,7 @@ class Volatile:
         self._last = max(self._last, machine.fence, machine.position)
         if not self._stopping:
             self.node = self._new_life()
+            self.on_life(self.node)
 
     def stop(self) -> None:
         """Have `run` return when all that was taken is answered."""
@@ -134,7 +137,7 @@ class Volatile:
     async def run(self) -> None:
         """Serve whenever it is to, until stopped.
 
-        Raises: what cannot be mended by trying again.
+        Raises: what trying again cannot fix.
         """
         while not self._stopping:
             await self._due.wait()

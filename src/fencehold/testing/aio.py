@@ -8,7 +8,7 @@ from fencehold.client.aio.client import Connecting, connect
 from fencehold.durations import Duration, seconds_of
 from fencehold.testing.background import background
 from fencehold.testing.clients import AnyClient
-from fencehold.testing.looking import AnyHold, Seen
+from fencehold.testing.inspection import AnyHold, Seen
 from fencehold.testing.stage import Drivers, Stage
 from fencehold.testing.timeline import NEVER_TRUE, PATIENCE_S, until
 

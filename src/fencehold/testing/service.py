@@ -18,7 +18,7 @@ from fencehold.security.tls import ServerTls
 from fencehold.testing.aio import AsyncService
 from fencehold.testing.background import background
 from fencehold.testing.clients import AnyClient
-from fencehold.testing.looking import AnyHold, Seen
+from fencehold.testing.inspection import AnyHold, Seen
 from fencehold.testing.stage import Drivers, Stage
 from fencehold.testing.timeline import NEVER_TRUE, PATIENCE_S
 

@@ -12,6 +12,7 @@ from fencehold.cli.credentials import VARIABLE
 from fencehold.cli.settings import File
 from fencehold.core.limits import Limits
 from fencehold.errors import UsageError
+from fencehold.observe.feed import Observing
 from fencehold.server import Config
 from tests.e2e.served import start
 
@@ -33,7 +34,33 @@ def made(
 
 def test_without_a_word_it_is_the_default() -> None:
     """A server alone, its data below the directory it is started in."""
-    assert made().server == Config(data=Path(".fencehold"))
+    history = Path(".fencehold/history.sqlite").absolute()
+    assert made().server == Config(data=Path(".fencehold"), observing=Observing(history))
+
+
+def test_a_history_is_kept_beside_the_data_unless_it_is_said_otherwise() -> None:
+    """Elsewhere, or nowhere; in memory and with a shared engine only where it is named."""
+
+    def kept(**options: Any) -> Path | None:
+        observing = made(options).server.observing
+        assert observing is not None
+        return observing.history
+
+    assert kept(data=Path("/x")) == Path("/x/history.sqlite")
+    assert kept(data=Path("/x"), history_file="off") is None
+    assert kept(data=Path("/x"), history_file="/y/h") == Path("/y/h")
+    assert kept(memory=True) is None
+    assert kept(engine=ETCD) is None
+    assert kept(engine=ETCD, history_file="/y/h") == Path("/y/h")
+    assert made({"no_observer": True}).server.observing is None
+    with pytest.raises(UsageError, match="--no-observer"):
+        made({"no_observer": True, "history_file": "/y/h"})
+
+
+def test_templates_are_checked_before_anything_starts() -> None:
+    """A pattern that no name could fit is a mistake."""
+    with pytest.raises(UsageError, match="is no template"):
+        made({}, {}, File({}, {"observe": {"templates": ("order:{",)}}))
 
 
 def test_an_option_wins_over_its_variable_and_that_over_the_file() -> None:

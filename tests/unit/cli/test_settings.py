@@ -131,4 +131,4 @@ def test_every_default_is_one_that_a_file_could_say() -> None:
             said = str(said) if isinstance(said, Path) else said
             assert setting.read(said) == setting.default
     for table in TABLES:
-        assert {type(default) for default in bounds_of(table).values()} <= {int, float}
+        assert {type(default) for default in bounds_of(table).values()} <= {int, float, tuple}

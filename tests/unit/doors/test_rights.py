@@ -78,6 +78,7 @@ def cases() -> Iterator[Case]:
         yield Case("LOCK.BREAK", (name, "FENCE", 1), (name,))
         yield Case("LOCK.INFO", (name,), (name,))
         yield Case("LOCK.INFO", (name, "STALE"), (name,))
+        yield Case("LOCK.HISTORY", (name,), (name,))
     for one, other in pairs:
         yield Case("LOCK.MACQUIRE", (2, one, other, "WAIT", 0), (one, other))
         yield Case("LOCK.MEXTEND", (2, one, other, 1, 5_000), (one, other))
@@ -96,7 +97,7 @@ COVERED = {case.command for case in cases()}
 
 def test_every_command_that_needs_a_verb_has_cases() -> None:
     """What shows or touches something is asked for below, in this test or in one of its own."""
-    of_their_own = {"LOCK.LIST", "LOCK.WATCH", "SESSION.LIST"}
+    of_their_own = {"LOCK.LIST", "LOCK.WATCH", "METRICS", "SESSION.LIST"}
     assert {command for command, need in NEEDS.items() if need.verb is not None} == COVERED | of_their_own
 
 
@@ -180,6 +181,23 @@ def test_sessions_are_listed_to_who_may_see_everything_and_to_their_own() -> Non
                         break
                 everybody = [f"u-{each}" for each in ROLES]
                 assert listed == (everybody if allowed(role, "observe", "\0") else [f"u-{role}"]), (role, count)
+
+    serve(scenario)
+
+
+def test_figures_are_for_those_who_may_see_everything() -> None:
+    """METRICS tells of no name, but of how much there is of everything."""
+
+    async def scenario(box: Box) -> None:
+        await change(box, await box.client(3), **policy())
+        for role in ROLES:
+            client = await as_somebody(box, f"u-{role}")
+            if allowed(role, "observe", "\0") or allowed(role, "admin", ""):
+                figures = json.loads(await client.call("METRICS"))["looked_up"]
+                assert figures["fencehold_leader"] == [[[], 1]]
+            else:
+                assert await client.refusal("METRICS") == "DENIED", role
+            await client.close()
 
     serve(scenario)
 

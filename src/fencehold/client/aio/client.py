@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import AsyncExitStack
 from functools import partial
+from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
@@ -16,10 +17,12 @@ from fencehold.client.connect import Plan, Source, carrier_of, plan_of
 from fencehold.client.info_pages import check_limit
 from fencehold.client.options import AsyncOnly, ConnectOptions, by_name
 from fencehold.client.rules import tier_of
+from fencehold.drivers.resp.wire import command
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
-from fencehold.locks import views
+from fencehold.locks import past, views
 from fencehold.locks.carrier import Carrier, check_loop
+from fencehold.locks.past import History, When
 from fencehold.locks.terms import one
 from fencehold.types import Tier
 
@@ -76,6 +79,35 @@ class Client(AsyncOnly, Verbs):
         """
         check_limit(limit)
         return await self._carrier_of(tier).explain(one(name)[0], limit=limit)
+
+    async def history(
+        self,
+        name: str,
+        *,
+        at: When | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        limit: int = 100,
+    ) -> History:
+        """Who held a name, when, with which fence, how it ended, and who waited; the newest first.
+
+        Times are a `datetime`, seconds since 1970 or ISO 8601 text; or how long ago: a `timedelta`, or "1h".
+
+        Args:
+            at: who held it, and who waited, at this instant.
+            since: what had not ended by then.
+            until: what had begun by then.
+            limit: how many holds, and how many waits, at the most; up to 1000.
+
+        Raises:
+            Unsupported: this is no Fencehold service.
+            UsageError: this server keeps no history.
+        """
+        channel = channel_of(self._first)
+        if channel is None:
+            raise Unsupported(f"{self._first.guarantees.backend}:// keeps no history; the Fencehold service does")
+        words = past.words_of(one(name)[0], at, since, until, limit, time())
+        return past.history(await channel.read(command(*words)))
 
     async def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.

@@ -12,6 +12,7 @@ from typing import Any
 
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
+from fencehold.locks import meter as metering
 from fencehold.locks.carrier import Carrier, check_loop
 from fencehold.locks.hold import Claiming, Holding
 from fencehold.locks.log import claim_lost, hold_lost
@@ -74,6 +75,8 @@ class Claim(Claiming):
             Overloaded: it is busy; the names are freed as soon as it is not, or with the session.
         """
         self._alive()
+        if metering.meter is not None:
+            metering.meter.on_released(self._grant)
         await self._carrier.release(self._grant)
 
     # The body of an `async with`.
@@ -93,6 +96,8 @@ class Claim(Claiming):
             HoldLost: it was lost, and the body raised nothing, or was cancelled for that only.
         """
         if error is None and not self._grant.ending:
+            if metering.meter is not None:
+                metering.meter.on_released(self._grant)
             self._task = None
             return self._carrier.release(self._grant)
         return self._leave_failed(error)

@@ -19,8 +19,10 @@ from fencehold.client.options import AsyncOnly
 from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
+from fencehold.locks import meter as metering
 from fencehold.locks import views
 from fencehold.locks.hold import Body
+from fencehold.locks.identity import Who
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
 
@@ -101,7 +103,7 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         task, carrier = current_task(), self._carrier
         grant: Grant | None = None
         try:
-            grant = await carrier.acquire(terms, task)
+            grant = await asked(carrier, terms, task)
             if grant is None:
                 return None
             hold = self._held(carrier, grant)
@@ -167,7 +169,7 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         grant: Grant | None = None
         body: Body[Held] | None = None
         try:
-            grant = await carrier.acquire(self._terms, task)
+            grant = await asked(carrier, self._terms, task)
             if grant is None:
                 raise await self._timeout()
             hold = self._held(carrier, grant)
@@ -258,13 +260,30 @@ def lock_on(
     # BLOCKING: return kind(route, terms, held)
 
 
+async def asked(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+    """Ask for names, and let what came of it be counted."""
+    meter = metering.meter
+    if meter is None:
+        return await carrier.acquire(terms, who, owner)
+    began_at, grant = meter.now(), None
+    try:
+        grant = await carrier.acquire(terms, who, owner)
+        meter.on_answered(terms, grant, began_at)
+    except BaseException:
+        if grant is not None:
+            release_soon(carrier, grant)
+        meter.on_failed(terms)
+        raise
+    return grant
+
+
 async def acquire_as(
     carrier: Carrier, kind: Callable[[Carrier, Grant], Made], terms: Terms, owner: bytes | None = None
 ) -> Made | None:
     """Acquire, and make a hold of some kind of what is granted."""
     grant: Grant | None = None
     try:
-        grant = await carrier.acquire(terms, current_task(), owner)
+        grant = await asked(carrier, terms, current_task(), owner)
         return None if grant is None else kind(carrier, grant)
     except BaseException:
         if grant is not None:

@@ -5,10 +5,12 @@ import os
 import threading
 import warnings
 from contextlib import ExitStack, suppress
+from time import time
 from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
 
+from fencehold.client.aio.carriers import channel_of
 from fencehold.client.blocking.portal import Portal, portal_to
 from fencehold.client.blocking.routes import Route
 from fencehold.client.blocking.verbs import Verbs
@@ -18,9 +20,11 @@ from fencehold.client.connect import Plan, Source, plan_of
 from fencehold.client.info_pages import check_limit
 from fencehold.client.options import BlockingOnly, ConnectOptions, by_name
 from fencehold.client.rules import tier_of
-from fencehold.errors import UsageError
+from fencehold.drivers.resp.wire import command
+from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
-from fencehold.locks import views
+from fencehold.locks import past, views
+from fencehold.locks.past import History, When
 from fencehold.locks.terms import one
 from fencehold.types import Tier
 
@@ -72,6 +76,36 @@ class Client(BlockingOnly, Verbs):
         """
         check_limit(limit)
         return self._route_of(tier).portal().explain(one(name)[0], limit=limit)
+
+    def history(
+        self,
+        name: str,
+        *,
+        at: When | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        limit: int = 100,
+    ) -> History:
+        """Who held a name, when, with which fence, how it ended, and who waited; the newest first.
+
+        Times are a `datetime`, seconds since 1970 or ISO 8601 text; or how long ago: a `timedelta`, or "1h".
+
+        Args:
+            at: who held it, and who waited, at this instant.
+            since: what had not ended by then.
+            until: what had begun by then.
+            limit: how many holds, and how many waits, at the most; up to 1000.
+
+        Raises:
+            Unsupported: this is no Fencehold service.
+            UsageError: this server keeps no history.
+        """
+        portal = self._route_of(None).portal()
+        channel = channel_of(portal.channel)
+        if channel is None:
+            raise Unsupported(f"{self.guarantees.backend}:// keeps no history; the Fencehold service does")
+        words = past.words_of(one(name)[0], at, since, until, limit, time())
+        return past.history(portal.run(channel.read(command(*words))))
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.

@@ -10,6 +10,7 @@ from fencehold.client.blocking.portal import Portal
 from fencehold.client.threads.kinds import Gate
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
+from fencehold.locks import meter as metering
 from fencehold.locks.hold import Claiming, Holding
 from fencehold.locks.log import claim_lost, hold_lost
 from fencehold.locks.terms import ttl_of, wait_of
@@ -69,6 +70,8 @@ class Claim(Claiming):
         """
         try:
             self._alive()
+            if metering.meter is not None:
+                metering.meter.on_released(self._grant)
             self._portal.release(self._grant)
         except FenceholdError:
             raise

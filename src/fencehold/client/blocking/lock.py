@@ -19,8 +19,10 @@ from fencehold.client.options import BlockingOnly
 from fencehold.client.ownership import Bodies, Holds
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError, LockTimeout, NotOwner
+from fencehold.locks import meter as metering
 from fencehold.locks import views
 from fencehold.locks.hold import Body
+from fencehold.locks.identity import Who
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
 
@@ -89,7 +91,7 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         thread, carrier = this_thread(), self._carrier
         grant: Grant | None = None
         try:
-            grant = carrier.acquire(terms, thread)
+            grant = asked(carrier, terms, thread)
             if grant is None:
                 return None
             hold = self._held(carrier, grant)
@@ -155,7 +157,7 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         grant: Grant | None = None
         body: Body[Held] | None = None
         try:
-            grant = carrier.acquire(self._terms, thread)
+            grant = asked(carrier, self._terms, thread)
             if grant is None:
                 raise self._timeout()
             hold = self._held(carrier, grant)
@@ -241,13 +243,30 @@ def lock_on(
     return kind(route, terms, held)
 
 
+def asked(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+    """Ask for names, and let what came of it be counted."""
+    meter = metering.meter
+    if meter is None:
+        return carrier.acquire(terms, who, owner)
+    began_at, grant = meter.now(), None
+    try:
+        grant = carrier.acquire(terms, who, owner)
+        meter.on_answered(terms, grant, began_at)
+    except BaseException:
+        if grant is not None:
+            release_soon(carrier, grant)
+        meter.on_failed(terms)
+        raise
+    return grant
+
+
 def acquire_as(
     carrier: Carrier, kind: Callable[[Carrier, Grant], Made], terms: Terms, owner: bytes | None = None
 ) -> Made | None:
     """Acquire, and make a hold of some kind of what is granted."""
     grant: Grant | None = None
     try:
-        grant = carrier.acquire(terms, this_thread(), owner)
+        grant = asked(carrier, terms, this_thread(), owner)
         return None if grant is None else kind(carrier, grant)
     except BaseException:
         if grant is not None:

@@ -12,13 +12,15 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from fencehold import Event, Explanation, Holder, Party, Waiting, __version__
 from fencehold.doors.http import table
-from fencehold.doors.http.requests import credentials_of, tier_of
-from fencehold.errors import FenceholdError, LockTimeout, UsageError
+from fencehold.doors.http.requests import credentials_of, instant_ms, tier_of
+from fencehold.errors import FenceholdError, LockTimeout, OutcomeUnknown, Unavailable, UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
 from fencehold.locks.views import Missing
+from fencehold.observe.page import MEDIA_TYPE, page
+from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import CORRECTNESS
 
 WAIT_MS_MAX = 300_000
@@ -105,8 +107,27 @@ class Handlers:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(_streamed(begun[0], told), media_type="text/event-stream", headers=headers)
 
-    async def metrics(self, _request: Request, _: Said) -> Response:
-        return PlainTextResponse(await self._figures(), media_type="text/plain; version=0.0.4")
+    async def history(self, request: Request, said: Said) -> Response:
+        words: list[str | int] = ["LOCK.HISTORY", request.path_params["name"]]
+        for option, key in (("AT", "at"), ("SINCE", "since"), ("UNTIL", "until")):
+            words += [option, instant_ms(said[key], key)] if said.get(key) else []
+        words += ["COUNT", min(said.get("limit", 0), _PAGE_MAX) or _PAGE]
+        found = await self._questions.ask(credentials_of(request), CORRECTNESS, *words)
+        return Response(found, media_type="application/json")
+
+    async def metrics(self, request: Request, _: Said) -> Response:
+        own = {"fencehold_http_requests_total": self._requests()}
+        own |= await asyncio.to_thread(figures_of_sinks, usual_folder())
+        try:
+            found = json.loads(await self._questions.ask_here(credentials_of(request), "METRICS"))
+            figures = {**found["looked_up"], **found["counted"], **own, "fencehold_up": [[[], 1]]}
+        except (Unavailable, OutcomeUnknown):
+            # Said by `fencehold_up`.
+            figures = {**own, "fencehold_up": [[[], 0]]}
+        return PlainTextResponse(page(figures), media_type=MEDIA_TYPE)
+
+    def _requests(self) -> list[list[Any]]:
+        return [[[operation, str(status)], count] for (operation, status), count in sorted(self.answered.items())]
 
     async def healthz(self, _request: Request, _: Said) -> Response:
         return JSONResponse({"status": "ok"})
@@ -135,22 +156,6 @@ class Handlers:
         with suppress(FenceholdError):
             seen = await shared.client.explain(min(names), limit=3, tier=ask.tier)
         raise LockTimeout(f"not acquired: {seen or ', '.join(names)}", names=names, explanation=seen)
-
-    async def _figures(self) -> str:
-        lines = ["# TYPE fencehold_http_requests_total counter"]
-        for (operation, status), count in sorted(self.answered.items()):
-            labels = f'operation="{operation}",status="{status}"'
-            lines.append(f"fencehold_http_requests_total{{{labels}}} {count}")
-        up = 0
-        try:
-            info = await self._questions.ask(None, CORRECTNESS, "INFO")
-            for key, value in sorted(_figures_in(info.decode()).items()):
-                lines += [f"# TYPE fencehold_{key} gauge", f"fencehold_{key} {value}"]
-            up = 1
-        except FenceholdError:
-            # Said by `fencehold_up`.
-            pass
-        return "\n".join([*lines, "# TYPE fencehold_up gauge", f"fencehold_up {up}", ""])
 
 
 def _ask(said: Said, names: tuple[str, ...], is_several: bool) -> Ask:
@@ -332,9 +337,3 @@ def _plain(told: Any) -> Any:
             return told.decode("utf-8", "replace")
         case _:
             return told
-
-
-def _figures_in(info: str) -> dict[str, str]:
-    """What INFO says that is a number."""
-    lines = (line.partition(":") for line in info.splitlines())
-    return {key: value for key, _, value in lines if value and value.replace(".", "", 1).isdecimal()}

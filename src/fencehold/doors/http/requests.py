@@ -5,6 +5,7 @@ What is not known is refused by its name: a `ttl` that was meant to be `ttl_ms` 
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -29,6 +30,21 @@ def tier_of(said: dict[str, Any]) -> Tier:
     if word not in ("correctness", "efficiency"):
         raise UsageError(f"tier is correctness or efficiency, not {word!r}")
     return EFFICIENCY if word == "efficiency" else CORRECTNESS
+
+
+def instant_ms(said: str, what: str) -> int:
+    """A time of day, as RFC 3339 has it or in seconds since 1970, in Unix milliseconds.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        if said.replace(".", "", 1).isdecimal():
+            return round(float(said) * 1000)
+        moment = datetime.fromisoformat(said)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{what} is a time such as 2026-11-18T02:41:00Z, got {said[:40]!r}") from None
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
 
 
 async def said_in(request: Request, operation: Operation) -> dict[str, Any]:

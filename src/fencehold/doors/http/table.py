@@ -111,7 +111,27 @@ OPERATIONS = (
         (Parameter("prefix", TEXT, "names that begin so"), TIER),
         media="text/event-stream",
     ),
-    Operation("GET", "/metrics", "metrics", "Figures in Prometheus' text format.", media="text/plain"),
+    Operation(
+        "GET",
+        "/v1/history/{name}",
+        "history",
+        "Who held a name, when, with which fence and how it ended; who waited; and what deserves a look.",
+        (
+            Parameter("at", TEXT, "at this instant only: RFC 3339, or seconds since 1970"),
+            Parameter("since", TEXT, "what had not ended by then"),
+            Parameter("until", TEXT, "what had begun by then"),
+            Parameter(
+                "limit", WHOLE, "how many holds, and waits, at the most: 100 unless you say so, at most 1000"
+            ),
+        ),
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "metrics",
+        "Figures of the node beside this listener, in Prometheus' text format.",
+        media="text/plain",
+    ),
     Operation("GET", "/healthz", "healthz", "Whether the listener runs."),
     Operation("GET", "/readyz", "readyz", "Whether a node is there, and whether it leads; 503 if none is."),
     Operation("GET", "/openapi.json", "openapi", "This interface, described by OpenAPI 3.1."),

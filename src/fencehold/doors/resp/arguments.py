@@ -56,7 +56,7 @@ _USAGE = {
         "CONFIG GET name",
     )
 }
-"""How commands are written that need arguments, for whoever left them out."""
+"""How commands are written that need arguments, for clients that left them out."""
 
 
 def at_least(words: list[bytes], count: int) -> None:

@@ -1,7 +1,7 @@
 """The backlog: connections that sent more than is done for one of them at a time, in turn.
 
 1. What comes in over a connection is handled at once, up to a *quantum*; its first commands only, while others
-   wait. So whoever sends little is served as soon as it is heard of, whatever others do.
+   wait. So a client that sends little is served as soon as it is heard of, whatever others do.
 2. Who sends more is read from no further, and goes to the end of the backlog. In each turn of the event loop
    those in it share a *slice* of time, round robin; then the sockets are looked at again. The connections of one
    principal have one turn among them: who has a thousand has no more turns than who has one.

@@ -1,6 +1,6 @@
-"""Backups on the wire: the state of the node that leads, asked for piece by piece by whoever writes it to a file.
+"""Backups on the wire: the state of the node that leads, asked for in pieces by a client that writes a file.
 
-It is about the journal's machine, whichever tier the connection belongs to. What is asked for by pieces stalls
+It is about the journal's machine, whatever the connection's tier. What is asked for by pieces stalls
 nobody: each is a reply like any other, and between two of them others are served.
 """
 

@@ -292,6 +292,7 @@ class Connection(asyncio.Protocol):
         handlers = self.handlers
         handler = handlers.get(words[0]) or handlers.get(words[0].upper())
         if handler is None:
+            self.door.unknown_commands += 1
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return
         try:

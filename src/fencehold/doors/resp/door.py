@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
@@ -24,6 +25,7 @@ from fencehold.doors.resp import (
     hello,
     lock_commands,
     nodes,
+    observe_commands,
     policy_commands,
     query_commands,
     session_commands,
@@ -37,9 +39,11 @@ from fencehold.doors.resp.guard import Guard
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
 from fencehold.errors import UsageError
+from fencehold.locks.log import Teller
 from fencehold.node.engine_health import Checkup
 from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
+from fencehold.observe.feed import Feed
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 from fencehold.security.admission import Admission, How, by_certificate
@@ -56,6 +60,7 @@ _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceho
 ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY")
 """What only administrators should do: that it was asked for is always in the audit log."""
 
+_DENIALS = Teller("fencehold.server.denied")
 _REFUSED_MAX = 10
 """Between two sweeps so many are told of that were not let in."""
 
@@ -101,7 +106,7 @@ class Bounds(NamedTuple):
 class Door:
     """One listening socket and the connections that came through it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915
         self,
         node: Node,
         *,
@@ -138,6 +143,7 @@ class Door:
                 **watch_commands.HANDLERS,
                 **policy_commands.HANDLERS,
                 **nodes.HANDLERS,
+                **observe_commands.HANDLERS,
                 **backups.HANDLERS,
                 **tiers.HANDLERS,
             }
@@ -150,8 +156,12 @@ class Door:
         """Whether everybody has to say who they are."""
         self.host = ""
         """Where it listens."""
-        self.on_denied: Callable[[Connection, str], None] = _ignore
+        self.on_denied: Callable[[Connection, str], None] = self._note_denied
         """Told who was denied what."""
+        self.observer: Feed | None = None
+        """What counts and remembers, beside the node, if anything does."""
+        self.denials = self.unknown_commands = 0
+        """How often somebody was denied something, and how often a command was not known, since it was opened."""
         self.audit: AuditLog | None = None
         self._denials: Denials | None = None
         self.certificates = certificates
@@ -322,12 +332,17 @@ class Door:
     def audit_with(self, log: AuditLog) -> None:
         """Have denials and acts of administrators written down, and who is behind each session."""
         self.audit, self._denials = log, Denials(log)
-        self.on_denied = self._tell_denied
         for word in ADMIN:
             # Told before it is done: that it was asked for is to be seen whatever comes of it.
             self.handlers[word] = partial(self._act, self.handlers[word])
 
-    def _tell_denied(self, connection: Connection, what: str) -> None:
+    def _note_denied(self, connection: Connection, what: str) -> None:
+        self.denials += 1
+        _DENIALS.tell(
+            logging.WARNING,
+            "denied",
+            facts={"principal": connection.principal, "peer": connection.peer, "what": what},
+        )
         if self._denials is not None:
             self._denials.tell(Told("denied", self._who(connection), what), connection.address)
 
@@ -365,7 +380,7 @@ class Door:
         return connection.name or name_in(said) or _PLAIN
 
     def meta_of(self, connection: Connection) -> str:
-        """What is shown of a plain client to whoever asks who holds a name."""
+        """What is shown of a plain client to clients that ask who holds a name."""
         return json.dumps({"client": connection.name or _PLAIN, "peer": connection.peer})
 
     async def _sweep(self) -> None:

@@ -236,7 +236,7 @@ class Group:
         return wave.after(member.since)
 
     def _remove_taken(self) -> None:
-        # Whoever has still to take a wave has still to take all later ones: those taken by all are in front.
+        # A watcher that has still to take a wave has to take all later ones: those taken by all are in front.
         while self._sealed and self._sealed[0].left == 0:
             self._remove_first()
 

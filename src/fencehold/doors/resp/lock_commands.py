@@ -168,7 +168,7 @@ def break_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _who(connection: Connection) -> str:
-    """What is known of whoever is at the other end: what it said of itself, or where it is."""
+    """What is known of the client at the other end: what it said of itself, or where it is."""
     said = "" if connection.member is None else connection.node.meta_of(connection.member.session)
     return said or connection.door.meta_of(connection)
 

@@ -1,6 +1,6 @@
 """Nodes on the wire: a standby that follows the leader, and what there is to know of the nodes.
 
-They are about the node and its journal, whichever tier the connection belongs to.
+They are about the node and its journal, whatever the connection's tier.
 """
 
 from functools import partial

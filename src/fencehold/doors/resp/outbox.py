@@ -43,7 +43,7 @@ class Outbox:
         self._bytes = 0
 
     def send(self, data: bytes) -> None:
-        """Have it sent when whoever is speaking now is done."""
+        """Have it sent at the end of the present turn."""
         if not self._parts:
             outboxes = self._turn.outboxes
             if not outboxes:

@@ -90,7 +90,7 @@ def _not_found(slot: Slot, session: int, tier: str, found: FenceholdError | None
     if found is not None:
         refuse(slot, found, 0)
     else:
-        # The same words for all: whoever guesses learns nothing.
+        # The same words for all: guessing teaches nothing.
         slot.error("NOSESSION", f"session {session} has ended, is not of the {tier} tier, or has another secret")
 
 

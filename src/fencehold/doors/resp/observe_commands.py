@@ -1,0 +1,78 @@
+"""Looking back, and measuring: LOCK.HISTORY and METRICS.
+
+Both are about the node that is asked, whether it leads or not, and answered by the process that observes it. What
+they tell is JSON: this node only hands it on.
+"""
+
+import json
+from functools import partial
+
+from fencehold.core.policy import Verb
+from fencehold.core.rulebook import denied
+from fencehold.doors.resp.answers import refuse
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
+from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.guard import Denied
+from fencehold.errors import FenceholdError
+from fencehold.observe.figures import figures_of
+
+_HISTORY = kinds(AT=("at", number), SINCE=("since", number), UNTIL=("until", number), COUNT=("count", number))
+_COUNT = 100
+
+
+def history(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """LOCK.HISTORY name [AT ms | SINCE ms UNTIL ms] [COUNT n]: times are Unix milliseconds."""
+    at_least(words, 1)
+    name, found = text(words[1], "a name"), options(words, 2, _HISTORY)
+    # Of the node itself, though the connection may be of the other tier.
+    book = connection.door.node.rulebook
+    if book is not None and not book.rights_of(connection.principal).sees(name):
+        raise Denied(denied(connection.principal, Verb.OBSERVE, name).detail)
+    if "at" in found and ("since" in found or "until" in found):
+        raise Wrong("say AT, or SINCE and UNTIL")
+    since, until = (found["at"],) * 2 if "at" in found else (found.get("since"), found.get("until"))
+    observer, node = connection.door.observer, connection.door.node
+    if observer is None:
+        raise Wrong("this server keeps no history: start it with `fencehold serve --data DIRECTORY`")
+    state = node.replica.machine.state if node.role != "waiting" else None
+    observer.ask_history(state, name, since, until, found.get("count", _COUNT) or 1, partial(_found, slot))
+
+
+def _found(slot: Slot, found: bytes | FenceholdError) -> None:
+    if slot.connection.ending:
+        return
+    if isinstance(found, FenceholdError):
+        refuse(slot, found, 0)
+    else:
+        slot.reply(found)
+
+
+def metrics(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """METRICS: the figures of this node by metric, with their labels, as JSON."""
+    exactly(words, 0)
+    door = connection.door
+    book = door.node.rulebook
+    if book is not None and not {Verb.OBSERVE, Verb.ADMIN} & book.rights_of(connection.principal).everywhere:
+        raise Denied(denied(connection.principal, Verb.OBSERVE, "").detail)
+    figures = figures_of(door.node, None if door.volatile is None else door.volatile.node)
+    figures["fencehold_connections"] = [[[], len(door.connections)]]
+    figures["fencehold_throttled_clients"] = [[[], door.traffic.throttled]]
+    figures["fencehold_commands_unknown_total"] = [[[], door.unknown_commands]]
+    figures["fencehold_denials_total"] = [[[], door.denials]]
+    if door.observer is None:
+        slot.reply(_joined(json.dumps(figures).encode(), b"{}"))
+        return
+    figures.update(door.observer.figures)
+    door.observer.ask_figures(partial(_measured, slot, json.dumps(figures).encode()))
+
+
+def _measured(slot: Slot, figures: bytes, counted: bytes) -> None:
+    if not slot.connection.ending:
+        slot.reply(_joined(figures, counted))
+
+
+def _joined(figures: bytes, counted: bytes) -> bytes:
+    return b'{"looked_up":' + figures + b',"counted":' + counted + b"}"
+
+
+HANDLERS: dict[bytes, Handler] = {b"LOCK.HISTORY": history, b"METRICS": metrics}

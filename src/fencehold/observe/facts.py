@@ -1,0 +1,220 @@
+"""Facts: an entry and what it did, as one flat list in the order it happened, read once for all who observe.
+
+Each is a small tuple that begins with its kind. Unlike an event it has what history and metrics need: tickets,
+modes, reasons of refusals. What was answered from memory happened before, and is none.
+"""
+
+from collections import deque
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from fencehold.core.commands import (
+    Acquire,
+    Break,
+    Cancel,
+    CloseSession,
+    Entry,
+    Extend,
+    OpenSession,
+    OpenSessionAs,
+    Refuse,
+    Release,
+)
+from fencehold.core.outcomes import (
+    Announced,
+    Applied,
+    Broken,
+    Busy,
+    Deadlock,
+    Ending,
+    Extended,
+    Granted,
+    HoldEnded,
+    Notice,
+    Opened,
+    Queued,
+    Reason,
+    Refused,
+    Released,
+    Suspended,
+    TimedOut,
+    WaitEnded,
+)
+
+
+class What(IntEnum):
+    """The kinds of facts."""
+
+    OPENED = 0
+    GRANTED = 1
+    QUEUED = 2
+    BUSY = 3
+    DEADLOCK = 4
+    REFUSED = 5
+    RELEASED = 6
+    RELEASE_REFUSED = 7
+    EXTENDED = 8
+    EXTEND_REFUSED = 9
+    WAIT_ENDED = 10
+    HOLD_ENDED = 11
+    SESSION_ENDED = 12
+    SUSPENDED = 13
+    BROKEN = 14
+    LED = 15
+
+
+class Fact(NamedTuple):
+    """One of them; what does not apply is empty."""
+
+    what: What
+    session: int = 0
+    names: tuple[str, ...] = ()
+    fence: int = 0
+    owner: str = ""
+    ticket: int = 0
+    mode: str = ""
+    detail: str = ""
+    """The code of a refusal, how a wait, hold or session ended, what a session said of itself."""
+    more: Any = None
+    """A principal; who broke a hold; the holds and tickets of a session that ended; why something was refused."""
+
+
+_OP_OF: dict[type, str] = {
+    Acquire: "acquire",
+    Release: "release",
+    Extend: "extend",
+    Cancel: "cancel",
+    Break: "break",
+    OpenSession: "open",
+    CloseSession: "close",
+    # What the state refused is journaled as the refusal alone: of an acquire, mostly.
+    Refuse: "acquire",
+}
+
+
+def operation_of(command: object) -> str:
+    """What a command is called; empty for what keeps the service going."""
+    kind = type(command)
+    known = _OP_OF.get(kind)
+    if known is None:
+        known = next((op for base, op in _OP_OF.items() if issubclass(kind, base)), "")
+        _OP_OF[kind] = known
+    return known
+
+
+def facts_of(entry: Entry, applied: Applied) -> list[Fact]:
+    """What an entry made happen: first by time, then by each command, the cause before what it caused."""
+    found: list[Fact] = []
+    outcomes, notices = applied.outcomes, applied.notices
+    if not notices and not applied.repeated:
+        for asked, outcome in zip(entry.commands, outcomes, strict=True):
+            fact = _of_command(asked, outcome)
+            if fact is not None:
+                found.append(fact)
+        return found
+    waiting, repeated = deque(notices), frozenset(applied.repeated)
+    for index, command in enumerate((None, *entry.commands), -1):
+        if command is not None and index not in repeated:
+            fact = _of_command(command, outcomes[index])
+            if fact is not None:
+                found.append(fact)
+        while waiting and waiting[0][0] <= index:
+            found.append(_of_notice(waiting.popleft()[1]))
+    return found
+
+
+def _of_command(command: Any, outcome: Any) -> Fact | None:
+    kind = type(outcome)
+    if kind is Granted and isinstance(command, Acquire):
+        return Fact(
+            What.GRANTED, command.session, command.names, outcome.fence, command.owner, 0, command.mode.value
+        )
+    if kind is Released:
+        return _of_release(command, outcome)
+    if kind is Queued:
+        return Fact(
+            What.QUEUED, command.session, command.names, 0, command.owner, outcome.ticket, command.mode.value
+        )
+    if kind is Extended:
+        return _of_extension(command, outcome)
+    return _of_rare(command, outcome)
+
+
+def _of_release(command: Release, outcome: Released) -> Fact:
+    if outcome.reason is Reason.OK:
+        return Fact(What.RELEASED, command.session, command.names, command.fence)
+    # Those that carried the fence are free; the others are told why not.
+    freed = tuple(name for name in command.names if name not in outcome.refused) if outcome.refused else ()
+    refused = outcome.refused or command.names
+    return Fact(
+        What.RELEASE_REFUSED, command.session, refused, command.fence, detail=outcome.reason.value, more=freed
+    )
+
+
+def _of_extension(command: Any, outcome: Extended) -> Fact | None:
+    if not isinstance(command, Extend):
+        return None
+    if outcome.reason is Reason.OK:
+        return Fact(What.EXTENDED, command.session, command.names, command.fence)
+    return Fact(What.EXTEND_REFUSED, command.session, command.names, command.fence, detail=outcome.reason.value)
+
+
+def _of_rare(command: Any, outcome: Any) -> Fact | None:
+    match outcome:
+        case Busy():
+            return Fact(What.BUSY, command.session, getattr(command, "names", ()))
+        case Opened() if isinstance(command, OpenSession):
+            principal = command.principal if isinstance(command, OpenSessionAs) else ""
+            return Fact(What.OPENED, outcome.session, detail=command.meta, more=principal)
+        case Refused() if operation_of(command):
+            names = (command.name,) if isinstance(command, Break) else getattr(command, "names", ())
+            session, more = getattr(command, "session", 0), (operation_of(command), outcome.detail)
+            return Fact(What.REFUSED, session, names, detail=outcome.code.value, more=more)
+        case Deadlock():
+            circle = [(link.session, link.owner, link.name) for link in outcome.circle]
+            return Fact(What.DEADLOCK, command.session, command.names, 0, command.owner, more=circle)
+        case Broken() if isinstance(command, Break):
+            return Fact(What.BROKEN, 0, (command.name,), outcome.fence)
+        case Suspended():
+            return Fact(What.SUSPENDED, outcome.session)
+        case Announced():
+            return Fact(What.LED, detail=command.node)
+        case _:
+            return None
+
+
+_ENDINGS = {
+    Ending.RELEASED: "released",
+    Ending.CLOSED: "released",
+    Ending.EXPIRED: "expired",
+    Ending.BROKEN: "broken",
+    Ending.REVOKED: "revoked",
+}
+
+
+def _of_notice(notice: Notice) -> Fact:
+    if isinstance(notice, WaitEnded):
+        return _of_wait(notice)
+    if isinstance(notice, HoldEnded):
+        return Fact(
+            What.HOLD_ENDED,
+            notice.session,
+            (notice.name,),
+            notice.fence,
+            notice.owner,
+            detail=_ENDINGS[notice.ending],
+            more=notice.by,
+        )
+    how = _ENDINGS[notice.ending]
+    return Fact(What.SESSION_ENDED, notice.session, detail=how, more=(notice.holds, notice.tickets, notice.meta))
+
+
+def _of_wait(notice: WaitEnded) -> Fact:
+    answer = notice.answer
+    if isinstance(answer, Granted):
+        names, fence, how = answer.names, answer.fence, "acquired"
+    elif isinstance(answer, TimedOut):
+        names, fence, how = answer.names, 0, "timed_out"
+    else:
+        names, fence, how = (), 0, "denied" if isinstance(answer, Refused) else "cancelled"
+    return Fact(What.WAIT_ENDED, notice.session, names, fence, notice.owner, notice.ticket, detail=how)

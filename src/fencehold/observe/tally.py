@@ -1,0 +1,230 @@
+"""The tally: counters and histograms made of facts. It runs beside the node, so labels cost the node nothing.
+
+1. What is measured from a beginning to an end (waits, holds) is remembered by its ticket or fence, up to a bound;
+   beyond it the oldest are forgotten, and not measured.
+2. Labels are bounded: operations and outcomes are few, listeners are known, names appear by their template.
+3. An operation is counted by the node that leads, and by no other: sums over nodes are what they seem to be.
+"""
+
+import json
+from typing import Any
+
+from fencehold.core.outcomes import Applied
+from fencehold.observe.catalogue import SECONDS, SIZES
+from fencehold.observe.facts import Fact, What
+from fencehold.observe.histogram import Histogram
+from fencehold.observe.templates import OTHER, Templates
+
+REMEMBERED_MAX = 200_000
+_DOORS = frozenset({"grpc", "http"})
+_QUOTA = "quota "
+
+
+class Tally:
+    """Of one tier."""
+
+    def __init__(self, tier: str, templates: Templates) -> None:
+        self.tier = tier
+        self._templates = templates
+        self._counts: dict[tuple[str, ...], int] = {}
+        """By metric and labels."""
+        self._histograms: dict[tuple[str, ...], Histogram] = {}
+        self._doors: dict[int, str] = {}
+        self._held: dict[tuple[str, int], int] = {}
+        """Since when, by name and fence."""
+        self._waiting: dict[int, tuple[int, str]] = {}
+        """Since when, and the template, by ticket."""
+        self._is_counting = True
+
+    def on_entry(self, applied: Applied, facts: list[Fact], commands: int, *, is_counted: bool = True) -> None:
+        """Count what an entry did; or, where another node counts it, remember what began with it."""
+        now = applied.at_ms
+        self._is_counting = is_counted
+        if commands:
+            self._measure("fencehold_batch_commands", self.tier, value=commands)
+        for fact in facts:
+            self._take(fact, now)
+
+    def on_append(self, seconds: float) -> None:
+        self._is_counting = True
+        self._measure("fencehold_append_seconds", self.tier, value=seconds)
+
+    def _take(self, fact: Fact, now: int) -> None:
+        what = fact.what
+        if what is What.GRANTED:
+            template = self._template(fact.names)
+            self._operation("acquire", "granted", fact.session, template)
+            self._measure("fencehold_acquire_wait_seconds", self.tier, template, value=0.0)
+            self._hold(fact, now)
+        elif what is What.RELEASED:
+            self._operation("release", "ok", fact.session, self._template(fact.names))
+            for name in fact.names:
+                self._release(name, fact.fence, now)
+        else:
+            _RARE[what](self, fact, now)
+
+    # Each kind that is rarer.
+
+    def _queued(self, fact: Fact, now: int) -> None:
+        template = self._template(fact.names)
+        self._count("fencehold_acquires_queued_total", self.tier, template)
+        _remember(self._waiting, fact.ticket, (now, template))
+
+    def _wait_ended(self, fact: Fact, now: int) -> None:
+        since, template = self._waiting.pop(fact.ticket, (None, OTHER))
+        if fact.names:
+            template = self._template(fact.names)
+        if fact.detail == "acquired":
+            self._operation("acquire", "granted", fact.session, template)
+            if since is not None:
+                self._measure("fencehold_acquire_wait_seconds", self.tier, template, value=(now - since) / 1000)
+            self._hold(fact, now)
+        else:
+            self._operation("acquire", fact.detail, fact.session, template)
+
+    def _busy(self, fact: Fact, _: int) -> None:
+        self._operation("acquire", "busy", fact.session, self._template(fact.names))
+
+    def _deadlock(self, fact: Fact, _: int) -> None:
+        template = self._template(fact.names)
+        self._operation("acquire", "deadlock", fact.session, template)
+        self._count("fencehold_deadlocks_total", self.tier, template)
+
+    def _refused(self, fact: Fact, _: int) -> None:
+        operation, detail = fact.more
+        self._operation(operation, fact.detail, fact.session, self._template(fact.names))
+        code = "quota" if fact.detail == "limit" and detail.startswith(_QUOTA) else fact.detail
+        self._count("fencehold_refusals_total", operation, code, self.tier)
+
+    def _release_refused(self, fact: Fact, now: int) -> None:
+        for name in fact.more or ():
+            self._release(name, fact.fence, now)
+        self._ended_late("release", fact)
+
+    def _extend_refused(self, fact: Fact, _: int) -> None:
+        self._ended_late("extend", fact)
+
+    def _ended_late(self, operation: str, fact: Fact) -> None:
+        template = self._template(fact.names)
+        self._operation(operation, fact.detail, fact.session, template)
+        if fact.detail == "expired":
+            self._count("fencehold_fences_late_total", self.tier, template)
+
+    def _extended(self, fact: Fact, _: int) -> None:
+        self._operation("extend", "ok", fact.session, self._template(fact.names))
+
+    def _hold_ended(self, fact: Fact, now: int) -> None:
+        self._end(fact.names[0], fact.fence, fact.detail, now)
+
+    def _session_ended(self, fact: Fact, now: int) -> None:
+        holds, tickets, _ = fact.more
+        for name, fence in holds:
+            self._end(name, fence, fact.detail, now)
+        for ticket in tickets:
+            _, template = self._waiting.pop(ticket, (None, OTHER))
+            self._operation("acquire", "cancelled", fact.session, template)
+        if fact.detail == "released":
+            self._operation("close", "ok", fact.session, "")
+        self._count("fencehold_sessions_ended_total", fact.detail, self.tier)
+        self._doors.pop(fact.session, None)
+
+    def _opened(self, fact: Fact, _: int) -> None:
+        door = door_of(fact.detail)
+        if door != "resp":
+            self._doors[fact.session] = door
+        self._count("fencehold_sessions_opened_total", self.tier, door)
+        self._operation("open", "ok", fact.session, "")
+
+    def _suspended(self, _fact: Fact, _: int) -> None:
+        self._count("fencehold_sessions_suspended_total", self.tier)
+
+    def _broken(self, fact: Fact, _: int) -> None:
+        self._operation("break", "ok", fact.session, self._template(fact.names))
+
+    def _led(self, _fact: Fact, _: int) -> None:
+        # Every node sees who leads, and counts it for itself.
+        key = ("fencehold_leader_changes_total",)
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    # What they have in common.
+
+    def _hold(self, fact: Fact, now: int) -> None:
+        for name in fact.names:
+            _remember(self._held, (name, fact.fence), now)
+
+    def _release(self, name: str, fence: int, now: int) -> None:
+        since = self._held.pop((name, fence), None)
+        if since is not None:
+            template = self._templates.of(name)
+            self._measure("fencehold_hold_seconds", self.tier, template, value=(now - since) / 1000)
+
+    def _end(self, name: str, fence: int, how: str, now: int) -> None:
+        self._release(name, fence, now)
+        if how != "released":
+            self._count("fencehold_hold_losses_total", how, self.tier, self._templates.of(name))
+
+    def _template(self, names: tuple[str, ...]) -> str:
+        return self._templates.of(names[0]) if names else ""
+
+    def _operation(self, operation: str, outcome: str, session: int, template: str) -> None:
+        self._count(
+            "fencehold_operations_total", operation, outcome, self.tier, self._doors.get(session, "resp"), template
+        )
+
+    def _count(self, *key: str) -> None:
+        if self._is_counting:
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def _measure(self, *key: str, value: float) -> None:
+        if not self._is_counting:
+            return
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            bounds = SIZES if key[0] == "fencehold_batch_commands" else SECONDS
+            histogram = self._histograms[key] = Histogram(bounds)
+        histogram.add(value)
+
+    def figures(self) -> dict[str, list[list[Any]]]:
+        """What was counted, by metric: labels, then a number; of a histogram its counts and its sum."""
+        found: dict[str, list[list[Any]]] = {}
+        for (name, *labels), count in self._counts.items():
+            found.setdefault(name, []).append([labels, count])
+        for (name, *labels), histogram in self._histograms.items():
+            found.setdefault(name, []).append([labels, histogram.counts, histogram.total])
+        return found
+
+
+_RARE = {
+    What.QUEUED: Tally._queued,
+    What.WAIT_ENDED: Tally._wait_ended,
+    What.BUSY: Tally._busy,
+    What.DEADLOCK: Tally._deadlock,
+    What.REFUSED: Tally._refused,
+    What.RELEASE_REFUSED: Tally._release_refused,
+    What.EXTEND_REFUSED: Tally._extend_refused,
+    What.EXTENDED: Tally._extended,
+    What.HOLD_ENDED: Tally._hold_ended,
+    What.SESSION_ENDED: Tally._session_ended,
+    What.OPENED: Tally._opened,
+    What.SUSPENDED: Tally._suspended,
+    What.BROKEN: Tally._broken,
+    What.LED: Tally._led,
+}
+
+
+def door_of(meta: str) -> str:
+    """By which listener a session came, as it says of itself."""
+    if '"via"' not in meta:
+        return "resp"
+    try:
+        said = json.loads(meta)
+    except ValueError:
+        return "resp"
+    via = said.get("via") if isinstance(said, dict) else None
+    return via if via in _DOORS else "resp"
+
+
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(known) >= REMEMBERED_MAX:
+        del known[next(iter(known))]
+    known[key] = value

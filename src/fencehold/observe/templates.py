@@ -1,0 +1,74 @@
+"""Templates: names by their pattern, so that a million names make a page of metrics no longer than a hundred do.
+
+1. Declared ones come first: `order:{id}` stands for every name that begins with `order:` and goes on with anything
+   but a colon or a slash. The first that fits is taken.
+2. For other names the parts that change are found: UUIDs, hexadecimal numbers of 8 digits or more, and decimal
+   numbers become `*`.
+3. There are at most `TEMPLATES_MAX`, in the order they came; all other names are `other`.
+"""
+
+import re
+from collections.abc import Iterable
+
+from fencehold.errors import UsageError
+
+TEMPLATES_MAX = 200
+OTHER = "other"
+_TEMPLATE_LENGTH_MAX = 120
+_KNOWN_MAX = 20_000
+"""Names whose template is remembered, so that names in constant use are looked up and not matched again."""
+_FIELD = re.compile(r"\{[a-zA-Z_][a-zA-Z0-9_]*\}")
+_VARIABLE = re.compile(
+    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    # Without a digit it may be a word, such as `deadbeef` or `facade`: eight letters of one are no number.
+    r"|(?<![0-9a-zA-Z])(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,}(?![0-9a-zA-Z])"
+    r"|[0-9]+"
+)
+
+
+class Templates:
+    """The templates of one service."""
+
+    def __init__(self, declared: Iterable[str] = ()) -> None:
+        """Raises `UsageError` for a template that no name could fit."""
+        self._declared = [(template, _pattern(template)) for template in declared]
+        self._found: dict[str, None] = {}
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """The template of a name."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._admitted(self._matched(name))
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[name] = known
+        return known
+
+    def _matched(self, name: str) -> str:
+        for template, pattern in self._declared:
+            if pattern.fullmatch(name):
+                return template
+        return _VARIABLE.sub("*", name)[:_TEMPLATE_LENGTH_MAX]
+
+    def _admitted(self, template: str) -> str:
+        if template in self._found:
+            return template
+        if len(self._found) >= TEMPLATES_MAX:
+            return OTHER
+        self._found[template] = None
+        return template
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    if (
+        not template
+        or len(template) > _TEMPLATE_LENGTH_MAX
+        or template.count("{") != len(_FIELD.findall(template))
+    ):
+        raise UsageError(
+            f"{template!r} is no template: write a name with fields in braces, such as order:{{id}}, "
+            f"of at most {_TEMPLATE_LENGTH_MAX} characters"
+        )
+    fixed = _FIELD.split(template)
+    return re.compile("[^:/]+".join(map(re.escape, fixed)))

@@ -1,0 +1,168 @@
+"""The follower: events of the service, from a place on, over as many connections as it takes.
+
+1. It opens no session, and reads by `LOCK.WATCH`: from a standby if one is found, else from the leader. Who reads
+   slowly is not waited for: the connection fills up, and what the ring loses is told as a gap.
+2. Events come in the order of their places, each once, whatever the connections do.
+3. A place that is ahead of the leader is of another journal: that is an error, and never silence.
+"""
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+from fencehold import __version__
+from fencehold.client.login import login_of, words_of
+from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
+from fencehold.drivers.tls import client_context, files_of_environment
+from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
+from fencehold.gateway.questions import Line
+from fencehold.locks.views import WHOLE, Event, event
+from fencehold.sinks.port import Cursor
+
+_CONNECT_S = 5.0
+_AGAIN_S_FIRST, _AGAIN_S_MAX = 0.05, 2.0
+_BEGINNING: Cursor = (0, WHOLE)
+
+
+class Seen(NamedTuple):
+    """What a node says of itself."""
+
+    line: Line
+    role: str
+    position: int
+    standbys: tuple[Endpoint, ...]
+    leader: Endpoint | None
+
+
+class Follower:
+    """One who reads events of a service."""
+
+    def __init__(self, url: str, *, prefix: str = "", prefers_standby: bool = True) -> None:
+        self._address: ServiceAddress = service_address(url)
+        self._login = login_of(self._address.user, self._address.secret)
+        self._tls = _tls_of(self._address)
+        self._prefix = prefix
+        self._prefers_standby = prefers_standby
+        self.node = ""
+        """Where it reads at the moment; empty if nowhere."""
+        self.role = ""
+
+    async def events(self, after: Cursor | None) -> AsyncIterator[Event]:
+        """What happens after a place, for ever; None: from now on.
+
+        Raises:
+            UsageError: the place is of another journal.
+            PermissionDenied: it may not watch.
+        """
+        place, pause_s = after, _AGAIN_S_FIRST
+        while True:
+            with suppress(Unavailable, OSError):
+                async with self._watching(place) as (line, begun):
+                    place, pause_s = place or begun, _AGAIN_S_FIRST
+                    while True:
+                        push = await line.push()
+                        if push[0] != b"event":
+                            continue
+                        seen = event(push[1])
+                        if seen.place > place:
+                            place = seen.place
+                            yield seen
+            self.node = self.role = ""
+            await asyncio.sleep(pause_s * (1 + random.random()))
+            pause_s = min(2 * pause_s, _AGAIN_S_MAX)
+
+    async def head(self) -> int:
+        """The position of the newest entry that a node of the URL knows.
+
+        Raises:
+            Unavailable: none was reached.
+        """
+        best = -1
+        for each in self._address.endpoints:
+            with suppress(Unavailable, OSError, TimeoutError):
+                seen = await self._greeted(each)
+                seen.line.close()
+                best = max(best, seen.position)
+        if best < 0:
+            raise Unavailable("no node of the service was reached")
+        return best
+
+    @asynccontextmanager
+    async def _watching(self, place: Cursor | None) -> AsyncIterator[tuple[Line, Cursor]]:
+        seen, where = await self._found()
+        try:
+            if place is not None and seen.role == "leader" and place[0] > seen.position:
+                raise UsageError(
+                    f"the target has events up to position {place[0]}, and the service is at {seen.position}: "
+                    "they are not of the same journal. Name another target for this one"
+                )
+            since: tuple[str | int, ...] = () if place is None else ("FROM", place[0], "INDEX", place[1])
+            reply = await seen.line.call("LOCK.WATCH", self._prefix, *since, "STALE")
+            self.node, self.role = str(where), seen.role
+            yield seen.line, (reply[b"position"], reply[b"index"])
+        finally:
+            seen.line.close()
+
+    async def _found(self) -> tuple[Seen, Endpoint]:
+        """A node to read from: a standby that is known to be one, or else the leader.
+
+        Raises:
+            Unavailable: none was found.
+        """
+        to_try, tried, leader = list(self._address.endpoints), set[Endpoint](), None
+        why = "no node leads, and none stands by"
+        while to_try:
+            each = to_try.pop(0)
+            if each in tried:
+                continue
+            tried.add(each)
+            try:
+                seen = await self._greeted(each)
+            except (Unavailable, OSError, TimeoutError) as away:
+                why = f"{each}: {away}"
+                continue
+            if seen.role == "standby" and self._prefers_standby:
+                if leader is not None:
+                    leader[0].line.close()
+                return seen, each
+            if seen.role == "leader" and leader is None:
+                leader = seen, each
+                to_try += seen.standbys if self._prefers_standby else ()
+                continue
+            seen.line.close()
+            to_try += [seen.leader] if seen.leader is not None else []
+        if leader is None:
+            raise Unavailable(f"cannot reach the service: {why}")
+        return leader
+
+    async def _greeted(self, where: Endpoint) -> Seen:
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await asyncio.open_connection(where.host, where.port, ssl=self._tls)
+            line = Line(reader, writer)
+            try:
+                words = ("HELLO", 3, *words_of(self._login), "SETNAME", f"fencehold-sink/{__version__}")
+                line.hello = await line.call(*words)
+                facts = await line.call("NODE.LIST")
+            except PermissionDenied:
+                line.close()
+                raise
+            except FenceholdError as error:
+                line.close()
+                raise Unavailable(str(error)) from error
+            except BaseException:
+                line.close()
+                raise
+        return _seen(line, facts)
+
+
+def _seen(line: Line, facts: dict[bytes, Any]) -> Seen:
+    standbys = tuple(endpoint(each[b"address"].decode()) for each in facts[b"standbys"])
+    leader = facts[b"leader_address"].decode()
+    return Seen(line, facts[b"role"].decode(), facts[b"position"], standbys, endpoint(leader) if leader else None)
+
+
+def _tls_of(address: ServiceAddress) -> ssl.SSLContext | None:
+    return None if address.tls is None else client_context(address.tls.over(files_of_environment()))

@@ -1,0 +1,151 @@
+"""Events as lines of JSON in a file, which is rotated when it is large.
+
+1. A batch is written in one go and synced; when that failed, the file is cut back to where it was.
+2. The last whole line says how far it got. What a crash left of a line is cut off when the file is opened.
+3. `events.jsonl` is renamed to `events.jsonl.1` when it has `max_bytes`, that to `.2`, up to `keep`.
+4. One process writes: the file is locked while it is open.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fencehold.drivers.address import Scheme, whole
+from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.sinks.port import Cursor, Declared, Delivery, Record
+
+SCHEME = Scheme(
+    names=("jsonl",),
+    form="jsonl:///var/log/fencehold/events.jsonl",
+    options=(whole("max_bytes", 64 << 20), whole("keep", 10, most=1_000)),
+    takes_tls=False,
+    hosts_min=0,
+    hosts_max=0,
+)
+_TAIL_BYTES = 1 << 20
+
+
+class JsonLines:
+    """A file, and those it was called before."""
+
+    declared = Declared("jsonl", Delivery.EXACTLY_ONCE, "the last line of the file")
+
+    def __init__(self, path: Path, *, max_bytes: int = 64 << 20, keep: int = 10) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._fd = -1
+        self._size_bytes = 0
+
+    @classmethod
+    def of(cls, url: str) -> "JsonLines":
+        """Raises UsageError: the URL names no file."""
+        said = SCHEME.parse(url)
+        if not said.path:
+            raise said.refusal(f"it names a file: write {SCHEME.form}")
+        return cls(Path(f"/{said.path}"), max_bytes=said.options["max_bytes"], keep=said.options["keep"])
+
+    async def open(self) -> Cursor | None:
+        return await asyncio.to_thread(self._open)
+
+    async def deliver(self, batch: Sequence[Record]) -> None:
+        # Shielded: a write that was begun is finished before the file is closed.
+        await asyncio.shield(asyncio.to_thread(self._write, batch))
+
+    async def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> Cursor | None:
+        try:
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            cursor = self._cut_torn()
+        except BlockingIOError:
+            self._drop()
+            raise Unavailable(f"{self._path}: another process writes into it") from None
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            self._drop()
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
+        except OSError as error:
+            self._drop()
+            raise Unavailable(f"{self._path}: {error.strerror}") from None
+        return cursor if cursor is not None else self._cursor_of(self._older(1))
+
+    def _drop(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _cut_torn(self) -> Cursor | None:
+        """Cut off what a crash left of a line, and read the last one that is whole."""
+        self._size_bytes = os.fstat(self._fd).st_size
+        begin = max(0, self._size_bytes - _TAIL_BYTES)
+        tail = os.pread(self._fd, self._size_bytes - begin, begin)
+        whole_bytes = tail.rfind(b"\n") + 1
+        if whole_bytes < len(tail):
+            os.ftruncate(self._fd, begin + whole_bytes)
+            self._size_bytes = begin + whole_bytes
+        return _cursor_in(tail[:whole_bytes], self._path)
+
+    def _cursor_of(self, path: Path) -> Cursor | None:
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as source:
+            size_bytes = source.seek(0, os.SEEK_END)
+            source.seek(max(0, size_bytes - _TAIL_BYTES))
+            return _cursor_in(source.read(), path)
+        return None
+
+    def _older(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _write(self, batch: Sequence[Record]) -> None:
+        try:
+            if self._size_bytes >= self._max_bytes:
+                self._rotate()
+            data = b"".join(record.body + b"\n" for record in batch)
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._fd, data[written:], self._size_bytes + written)
+            os.fdatasync(self._fd)
+            self._size_bytes += len(data)
+        except OSError as error:
+            self._undo(error)
+
+    def _undo(self, error: OSError) -> None:
+        try:
+            os.ftruncate(self._fd, self._size_bytes)
+        except OSError:
+            raise OutcomeUnknown(f"{self._path}: {error.strerror}") from error
+        raise Unavailable(f"{self._path}: {error.strerror}") from error
+
+    def _rotate(self) -> None:
+        for number in range(self._keep, 0, -1):
+            source = self._path if number == 1 else self._older(number - 1)
+            with contextlib.suppress(FileNotFoundError):
+                source.replace(self._older(number))
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(self._fd)
+        self._fd, self._size_bytes = fd, 0
+
+
+def _cursor_in(lines: bytes, path: Path) -> Cursor | None:
+    last = lines.rstrip(b"\n").rpartition(b"\n")[2]
+    if not last:
+        return None
+    try:
+        return cursor_of(json.loads(last))
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path} has lines of something else: name a file of its own") from None
+
+
+def cursor_of(event: dict[str, str]) -> Cursor:
+    """The place of a CloudEvent of ours, by its sequence."""
+    position, _, index = event["sequence"].partition(".")
+    return int(position), int(index)

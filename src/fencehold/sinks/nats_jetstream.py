@@ -1,0 +1,158 @@
+"""Events in a stream of NATS JetStream, each under its id (`Nats-Msg-Id`), and only after the one before it.
+
+1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is no
+   hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
+2. The last message is the cursor.
+3. Subjects are `SUBJECT.KIND`, such as `fencehold.events.acquired`. The stream is made if it is not there.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.drivers.address import ParsedUrl, Scheme, text
+from fencehold.drivers.tls import client_context
+from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
+from fencehold.sinks.json_lines import cursor_of
+from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+
+SCHEME = Scheme(
+    names=("nats",),
+    secure=("natss",),
+    form="nats://[user:password@]host[:4222][,host…]/STREAM",
+    port=4222,
+    options=(text("subject", "fencehold.events"), text("token")),
+)
+_CONNECT_S = 5
+_ANSWER_S = 10.0
+_HEADER_BYTES = 512
+"""What headers take of the largest message that a server accepts."""
+
+
+class NatsJetStream:
+    """A stream."""
+
+    declared = Declared("nats", Delivery.EXACTLY_ONCE, "the last message of the stream")
+
+    def __init__(self, said: ParsedUrl) -> None:
+        self._said = said
+        self._stream = said.path
+        self._subject = said.options["subject"]
+        self._where = f"nats://{','.join(map(str, said.endpoints))}/{said.path}"
+        self._nats: Any = None
+        self._last_id = ""
+
+    @classmethod
+    def of(cls, url: str) -> "NatsJetStream":
+        """Raises UsageError: the URL is none, or names no stream."""
+        said = SCHEME.parse(url)
+        if not said.path or any(each in said.path for each in " .*>/"):
+            raise said.refusal(f"it names a stream, without dots and spaces: write {SCHEME.form}")
+        return cls(said)
+
+    async def open(self) -> Cursor | None:
+        import nats.errors  # noqa: PLC0415
+        import nats.js.errors as js  # noqa: PLC0415
+
+        try:
+            async with asyncio.timeout(2 * _ANSWER_S):
+                return await self._opened()
+        except (nats.errors.AuthorizationError, nats.js.errors.ServiceUnavailableError) as error:
+            await self.close()
+            if isinstance(error, nats.errors.AuthorizationError):
+                raise PermissionDenied(f"{self._where} does not let us in: check user and password") from error
+            raise Unavailable(f"{self._where}: {error}; is JetStream on (nats-server -js)?") from error
+        except js.APIError as error:
+            await self.close()
+            raise self._of_api(error) from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            await self.close()
+            raise Unavailable(f"{self._where}: {str(error) or type(error).__name__}") from error
+
+    async def _opened(self) -> Cursor | None:
+        import nats.js.errors as js  # noqa: PLC0415
+
+        if self._nats is None or not self._nats.is_connected:
+            await self.close()
+            self._nats = await self._connected()
+        stream = self._nats.jetstream(timeout=_ANSWER_S)
+        try:
+            await stream.stream_info(self._stream)
+        except js.NotFoundError:
+            await stream.add_stream(name=self._stream, subjects=[f"{self._subject}.>"])
+        try:
+            last = await stream.get_last_msg(self._stream, f"{self._subject}.>")
+        except js.NotFoundError:
+            self._last_id = ""
+            return None
+        event = json.loads(last.data)
+        self._last_id = event["id"]
+        return cursor_of(event)
+
+    async def _connected(self) -> Any:
+        try:
+            import nats  # noqa: PLC0415
+        except ModuleNotFoundError:
+            raise UsageError("nats:// needs nats-py: pip install 'fencehold[nats]'") from None
+        login, tls = self._said.login, self._said.tls
+        more = {"user": login.user, "password": login.password} if any(login) else {}
+        if self._said.options["token"]:
+            more = {"token": self._said.options["token"]}
+        return await nats.connect(
+            [f"nats://{each}" for each in self._said.endpoints],
+            allow_reconnect=False,
+            connect_timeout=_CONNECT_S,
+            error_cb=_ignore,
+            tls=None if tls is None else client_context(tls),
+            name="fencehold-sink",
+            **more,
+        )
+
+    async def deliver(self, batch: Sequence[Record]) -> None:
+        import nats.errors  # noqa: PLC0415
+        import nats.js.errors as js  # noqa: PLC0415
+
+        if self._nats is None or not self._nats.is_connected:
+            raise Unavailable(f"{self._where} is not connected")
+        bytes_max = self._nats.max_payload - _HEADER_BYTES
+        if wrong := [record.cursor for record in batch if len(record.body) > bytes_max]:
+            raise Rejected(f"{self._where} takes messages of at most {bytes_max} bytes", wrong)
+        stream = self._nats.jetstream(timeout=_ANSWER_S)
+        last_id, answers = self._last_id, []
+        try:
+            for record in batch:
+                headers = {"Nats-Msg-Id": record.id, "Content-Type": "application/cloudevents+json"}
+                if last_id:
+                    headers["Nats-Expected-Last-Msg-Id"] = last_id
+                subject = f"{self._subject}.{record.kind}"
+                answers.append(await stream.publish_async(subject, record.body, headers=headers))
+                last_id = record.id
+            await asyncio.wait_for(asyncio.gather(*answers), _ANSWER_S)
+        except js.APIError as error:
+            raise OutcomeUnknown(f"{self._where}: {error.description}") from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            # What the connection has not carried yet is not to come later.
+            await self.close()
+            raise OutcomeUnknown(f"{self._where}: {str(error) or type(error).__name__}") from error
+        finally:
+            for answer in answers:
+                answer.cancel() if not answer.done() else answer.exception() if not answer.cancelled() else None
+        self._last_id = last_id
+
+    async def close(self) -> None:
+        connection, self._nats = self._nats, None
+        if connection is not None and not connection.is_closed:
+            try:
+                async with asyncio.timeout(_CONNECT_S):
+                    await connection.close()
+            except (Exception, TimeoutError):
+                return
+
+    def _of_api(self, error: Any) -> FenceholdError:
+        said = f"{self._where}: {error.description}"
+        return UsageError(said) if error.code and 400 <= error.code < 500 else Unavailable(said)
+
+
+async def _ignore(_error: Exception) -> None:
+    """Who calls is told."""

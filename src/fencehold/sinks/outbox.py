@@ -1,0 +1,122 @@
+"""The outbox: what was read and is not delivered yet, in order and bounded; and how far it all is. It does no I/O.
+
+1. It has room for so many records and bytes. While there is none, its reader reads no more: then the connection to
+   the service fills up, and in the end the service says which events are gone. Nothing is dropped here.
+2. A batch stays in it until it is delivered, or known to be in the target.
+3. After a failure the next try waits: twice as long each time, up to a bound, with jitter.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from fencehold.sinks.port import Cursor, Record
+
+_RECORD_BYTES = 600
+"""What a record takes beside its texts."""
+
+
+class Bounds(NamedTuple):
+    """How much a sink keeps, and how it tries again."""
+
+    records_max: int = 100_000
+    bytes_max: int = 64 << 20
+    batch_max: int = 500
+    batch_bytes_max: int = 1 << 20
+    pause_s_first: float = 0.1
+    pause_s_max: float = 15.0
+
+
+class Counters:
+    """What became of events so far."""
+
+    def __init__(self) -> None:
+        self.delivered = self.retried = self.dropped = self.gaps = self.batches = 0
+        self.error = ""
+        """What went wrong last, while it is still so."""
+
+
+class Outbox:
+    """Records on their way."""
+
+    def __init__(self, bounds: Bounds, draw: Callable[[], float]) -> None:
+        self._bounds = bounds
+        self._draw = draw
+        self._records: deque[Record] = deque()
+        self._failures = 0
+        self.size_bytes = 0
+        self.cursor: Cursor | None = None
+        """Of the last record that is in the target."""
+        self.delivered_unix_ms = 0
+        self.counters = Counters()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._records) >= self._bounds.records_max or self.size_bytes >= self._bounds.bytes_max
+
+    def put(self, record: Record) -> None:
+        """Take one more, which comes after all that came before."""
+        self._records.append(record)
+        self.size_bytes += _size_bytes(record)
+
+    def batch(self) -> list[Record]:
+        """The next records to deliver; none if there are none."""
+        found, size_bytes = [], 0
+        for record in islice(self._records, self._bounds.batch_max):
+            size_bytes += len(record.body)
+            if found and size_bytes > self._bounds.batch_bytes_max:
+                break
+            found.append(record)
+        return found
+
+    def on_delivered(self, batch: Collection[Record]) -> None:
+        """All of a batch is in the target."""
+        self.counters.delivered += len(batch)
+        self.counters.batches += 1
+        self.counters.gaps += sum(record.kind == "gap" for record in batch)
+        self.counters.error = ""
+        self._failures = 0
+        self._remove(len(batch))
+
+    def on_opened(self, cursor: Cursor | None) -> None:
+        """The target says how far it got: what is there already is not delivered again."""
+        there = [] if cursor is None else list(takewhile(lambda record: record.cursor <= cursor, self._records))
+        self.counters.delivered += len(there)
+        self.counters.gaps += sum(record.kind == "gap" for record in there)
+        self._remove(len(there))
+
+    def clear(self, cursor: Cursor | None) -> None:
+        """Forget all that is on its way: it is read again after this place."""
+        self._records.clear()
+        self.size_bytes = 0
+        self.cursor = cursor
+
+    def on_rejected(self, cursors: Collection[Cursor]) -> None:
+        """Some records are wrong for ever."""
+        wrong = set(cursors)
+        kept = deque(record for record in self._records if record.cursor not in wrong)
+        self.counters.dropped += len(self._records) - len(kept)
+        self._records = kept
+        self.size_bytes = sum(map(_size_bytes, kept))
+
+    def on_failed(self, batch: Collection[Record], error: str) -> float:
+        """It did not work: how many seconds to wait before the next try."""
+        self.counters.retried += len(batch)
+        self.counters.error = error
+        self._failures += 1
+        pause_s = self._bounds.pause_s_first * 2.0 ** min(self._failures - 1, 20)
+        return min(pause_s, self._bounds.pause_s_max) * (0.5 + self._draw() / 2)
+
+    def _remove(self, count: int) -> None:
+        for _ in range(count):
+            record = self._records.popleft()
+            self.size_bytes -= _size_bytes(record)
+            self.cursor = record.cursor
+
+
+def _size_bytes(record: Record) -> int:
+    return _RECORD_BYTES + 2 * len(record.body)

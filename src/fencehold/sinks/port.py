@@ -1,0 +1,101 @@
+"""The port of a sink: what a target of events promises, and what each failure means about the world.
+
+1. `deliver` is given a batch in the order of places, each place once, after what was delivered before. When it
+   returns, all of the batch is in the target, in that order, and stays there as well as the target keeps things.
+2. The cursor is the place of the last record in the target. It is kept *in the target* where that is possible, so
+   that it cannot disagree with what is there; `open` reads it back, and delivery goes on after it.
+3. Failures say what happened:
+   `Unavailable`: nothing of the batch is in the target; the same batch may be tried again.
+   `OutcomeUnknown`: some of it may be, in order from its beginning. The sink is opened again, which tells how far
+   it got, and delivery goes on from there.
+   `Rejected`: some records are wrong for ever, such as ones that are too large; nothing of the batch is there. They
+   are left out, counted as dropped, and the others are tried again.
+   Any other `FenceholdError`: the target is wrong for ever as it is named (no such database, no right to write).
+   The sink ends with that.
+4. What a sink is told twice it must not show twice, if it declares itself exactly once. If it declares at least
+   once, a record may come again after a failure, with the same place and id.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from fencehold.errors import FenceholdError
+
+Cursor: TypeAlias = tuple[int, int]
+"""Position and index of the last record that is in the target."""
+
+
+class Delivery(Enum):
+    """How often a record is in a target."""
+
+    EXACTLY_ONCE = "exactly once"
+    AT_LEAST_ONCE = "at least once"
+
+
+class Declared(NamedTuple):
+    """What a sink says of itself."""
+
+    name: str
+    delivery: Delivery
+    cursor: str
+    """Where it keeps its cursor, for people."""
+
+
+class Record(NamedTuple):
+    """One event, as it is delivered."""
+
+    shard: int
+    position: int
+    index: int
+    id: str
+    type: str
+    key: str
+    """The name, by which a target may partition."""
+    subject: str
+    body: bytes
+    """A CloudEvent in JSON."""
+    attributes: tuple[tuple[str, str], ...]
+    """All attributes of the CloudEvent but its data, for targets that have headers."""
+    data: bytes
+    """The data alone, in JSON."""
+    kind: str
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.position, self.index
+
+
+class Rejected(FenceholdError):
+    """Some records of a batch will never be taken. Nothing of the batch was delivered."""
+
+    def __init__(self, message: str, cursors: Sequence[Cursor]) -> None:
+        super().__init__(message)
+        self.cursors = tuple(cursors)
+        """Of those records."""
+
+
+class Sink(Protocol):
+    """A target of events. One at a time writes into it."""
+
+    @property
+    def declared(self) -> Declared: ...
+
+    async def open(self) -> Cursor | None:
+        """Reach the target, and say how far it got; None: nothing of this service is there, or it cannot say.
+
+        It may be called again after a failure.
+
+        Raises:
+            Unavailable: the target cannot be reached now.
+            FenceholdError: it never can, as it is named.
+        """
+        ...
+
+    async def deliver(self, batch: Sequence[Record]) -> None:
+        """Write a batch, in order. Raises as the rules above say."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the target. It raises nothing."""
+        ...

@@ -1,0 +1,113 @@
+"""Events in a stream of Redis, under ids of our own: `position-index`. So each is there exactly once.
+
+A batch is one script: it skips what the stream has already, by its last id, and adds the rest. Done twice it adds
+nothing, so that a reply that was lost does no harm. The stream's last id is the cursor; it outlives trimming.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from fencehold.drivers.address import Scheme, text, whole
+from fencehold.drivers.resp.address import REDIS, SENTINEL, RedisAddress
+from fencehold.drivers.resp.client import RespClient, Script
+from fencehold.drivers.resp.connection import Connect, SentinelConnect, connect, pack
+from fencehold.errors import Unavailable
+from fencehold.sinks.port import Cursor, Declared, Delivery, Record
+
+_OPTIONS = (text("stream", "fencehold:events"), whole("maxlen", None))
+_CONNECT_S, _ANSWER_S = 5.0, 10.0
+
+_ADD = Script("""
+local last = {0, 0}
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  local info = redis.call('XINFO', 'STREAM', KEYS[1])
+  for at = 1, #info, 2 do
+    if info[at] == 'last-generated-id' then
+      local position, index = string.match(info[at + 1], '^(%d+)-(%d+)$')
+      last = {tonumber(position), tonumber(index)}
+    end
+  end
+end
+for at = 2, #ARGV, 5 do
+  local position, index = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  if position > last[1] or (position == last[1] and index > last[2]) then
+    local id = ARGV[at] .. '-' .. ARGV[at + 1]
+    if ARGV[1] == '0' then
+      redis.call('XADD', KEYS[1], id, 'id', ARGV[at + 2], 'type', ARGV[at + 3], 'event', ARGV[at + 4])
+    else
+      redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], id, 'id', ARGV[at + 2], 'type', ARGV[at + 3],
+        'event', ARGV[at + 4])
+    end
+  end
+end
+return 1
+""")
+
+
+class RedisStream:
+    """A stream."""
+
+    declared = Declared("redis", Delivery.EXACTLY_ONCE, "the last id of the stream")
+
+    def __init__(self, address: RedisAddress, stream: str, maxlen: int | None) -> None:
+        self._address = address
+        self._stream = stream
+        self._maxlen = maxlen or 0
+        self._client: RespClient | None = None
+
+    @classmethod
+    def of(cls, url: str) -> "RedisStream":
+        """Raises UsageError: the URL is none."""
+        is_sentinels = url.partition("://")[0].lower().endswith("+sentinel")
+        table = SENTINEL if is_sentinels else REDIS
+        said = Scheme(
+            names=table.names,
+            secure=table.secure,
+            form=f"{table.form}?stream=fencehold:events",
+            port=table.port,
+            options=(*_OPTIONS, *(each for each in table.options if each.name not in ("prefix", "fence"))),
+            hosts_min=table.hosts_min,
+        ).parse(url)
+        ours = {option.name for option in _OPTIONS}
+        address = RedisAddress.parse(_without(url, ours))
+        return cls(address, said.options["stream"], said.options["maxlen"])
+
+    async def open(self) -> Cursor | None:
+        if self._client is None:
+            self._client = RespClient(self._connector(), str(self._address))
+            self._client.start()
+        try:
+            found = await self._client.call(pack(("XINFO", "STREAM", self._stream)))
+        except Unavailable as refused:
+            # That it is not there is an error to Redis.
+            if "no such key" in str(refused):
+                return None
+            raise
+        facts = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+        position, _, index = facts[b"last-generated-id"].partition(b"-")
+        return (int(position), int(index)) if int(position) else None
+
+    async def deliver(self, batch: Sequence[Record]) -> None:
+        assert self._client is not None
+        words: list[str | bytes | int] = [self._maxlen]
+        for record in batch:
+            words += [record.position, record.index, record.id, record.type, record.body]
+        await self._client.run(_ADD, (self._stream,), words)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _connector(self) -> Connect:
+        if self._address.sentinels:
+            known = (self._address.sentinels, self._address.service, self._address.server)
+            return SentinelConnect(*known, _CONNECT_S, _ANSWER_S)
+        return partial(connect, self._address.server, _CONNECT_S, _ANSWER_S)
+
+
+def _without(url: str, names: set[str]) -> str:
+    """The URL without some of its options."""
+    head, _, query = url.partition("?")
+    kept = [item for item in query.split("&") if item and item.partition("=")[0] not in names]
+    return f"{head}?{'&'.join(kept)}" if kept else head

@@ -1,0 +1,168 @@
+"""Events posted to a URL, signed, in batches of CloudEvents; tried again until they are taken.
+
+1. A batch is one POST of `application/cloudevents-batch+json`. Any answer of 200 to 299 means that all of it was
+   taken. It comes at least once: who takes it drops what it knows, by the ids.
+2. `Fencehold-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 over the seconds, a dot and the body, with the secret: who
+   takes it checks that, and that the time is not long ago.
+3. 400, 413 and 422 say that the content is wrong: the batch is halved until the one that is meant is found, which
+   is dropped. Everything else is tried again, also what a deployment may answer for a while, such as 404.
+4. How far it got is kept in a file here, written after each batch: a URL cannot be asked.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from fencehold import __version__
+from fencehold.client.login import read_secret
+from fencehold.drivers.address import ParsedUrl, Scheme, seconds, text
+from fencehold.drivers.connect_errors import of_attempt
+from fencehold.drivers.tls import client_context
+from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
+from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+
+SCHEME = Scheme(
+    names=("webhook",),
+    secure=("webhooks",),
+    form="webhooks://example.org/events?secret_file=/etc/fencehold/webhook.secret&cursor=/var/lib/fencehold/webhook.json",
+    port=0,
+    options=(text("secret_file"), text("cursor"), seconds("timeout", 10.0, most=300.0)),
+    hosts_max=1,
+)
+SIGNATURE = "Fencehold-Signature"
+_WRONG = (400, 413, 422)
+
+
+class Webhook:
+    """A URL that takes events."""
+
+    declared = Declared("webhook", Delivery.AT_LEAST_ONCE, "a file beside the sink")
+
+    def __init__(self, said: ParsedUrl, secret: bytes, cursor: Path) -> None:
+        self._said = said
+        self._secret = secret
+        self._cursor = cursor
+        self._endpoint = said.endpoints[0]
+        self._path = "/" + quote(said.path, safe="/:@!$&'()*+,;=-._~")
+        self._timeout_s: float = said.options["timeout"]
+        self._where = f"http{'s' if said.tls else ''}://{self._endpoint.host}{self._path}"
+        self._connection: http.client.HTTPConnection | None = None
+
+    @classmethod
+    def of(cls, url: str) -> "Webhook":
+        """Raises UsageError: the URL is none, or says too little."""
+        said = _parsed(url)
+        if not said.options["cursor"]:
+            raise said.refusal("it needs a file to keep how far it got: add cursor=FILE")
+        if not said.options["secret_file"]:
+            raise said.refusal(
+                "events are signed: add secret_file=FILE, of a secret that who takes them knows, too"
+            )
+        secret = read_secret(Path(said.options["secret_file"]).expanduser()).encode()
+        return cls(said, secret, Path(said.options["cursor"]).expanduser())
+
+    async def open(self) -> Cursor | None:
+        try:
+            kept = json.loads(self._cursor.read_bytes())
+            return int(kept["position"]), int(kept["index"])
+        except FileNotFoundError:
+            if not self._cursor.parent.is_dir():
+                raise UsageError(
+                    f"{self._cursor.parent} is no directory: make it, or name another cursor="
+                ) from None
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{self._cursor} says not how far it got: {error}") from None
+
+    async def deliver(self, batch: Sequence[Record]) -> None:
+        wrong = await self._taken(list(batch))
+        if wrong:
+            raise Rejected(f"{self._where} says that the content is wrong", wrong)
+
+    async def _taken(self, batch: list[Record]) -> list[Cursor]:
+        """Post a batch, in halves if need be; which records are wrong for ever. Those before them are taken."""
+        status = await asyncio.to_thread(self._post, batch)
+        if 200 <= status < 300:
+            self._keep(batch[-1].cursor)
+            return []
+        if status not in _WRONG:
+            raise Unavailable(f"{self._where} answered {status}")
+        if len(batch) == 1:
+            return [batch[0].cursor]
+        half = len(batch) // 2
+        wrong = await self._taken(batch[:half])
+        # Who takes events by their ids does not mind that those before a wrong one come again.
+        return wrong or await self._taken(batch[half:])
+
+    def _post(self, batch: list[Record]) -> int:
+        body = b"[" + b",".join(record.body for record in batch) + b"]"
+        now = str(int(time.time()))
+        headers = {
+            "Content-Type": "application/cloudevents-batch+json; charset=utf-8",
+            "User-Agent": f"fencehold-sink/{__version__}",
+            SIGNATURE: f"t={now},v1={signature(self._secret, now, body)}",
+        }
+        connection = self._connected()
+        try:
+            connection.request("POST", self._path, body, headers)
+            answer = connection.getresponse()
+            answer.read(1 << 16)
+            if answer.will_close:
+                self._drop()
+            return answer.status
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            raise OutcomeUnknown(f"{self._where} did not answer: {error}") from error
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            host, port, timeout_s = self._endpoint.host, self._endpoint.port, self._timeout_s
+            tls = self._said.tls
+            connection = (
+                http.client.HTTPConnection(host, port, timeout=timeout_s)
+                if tls is None
+                else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=client_context(tls))
+            )
+            try:
+                connection.connect()
+            except (OSError, UnicodeError) as error:
+                raise Unavailable(f"{self._where}: {of_attempt(error, 'webhook')}") from error
+            self._connection = connection
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _keep(self, cursor: Cursor) -> None:
+        beside = self._cursor.with_name(f"{self._cursor.name}.{os.getpid()}")
+        try:
+            beside.write_text(json.dumps({"position": cursor[0], "index": cursor[1]}))
+            beside.replace(self._cursor)
+        except OSError as error:
+            raise OutcomeUnknown(f"{self._cursor} cannot be written: {error.strerror}") from error
+
+    async def close(self) -> None:
+        self._drop()
+
+
+def signature(secret: bytes, seconds_: str, body: bytes) -> str:
+    """What a request is signed with: for who sends it and for who checks it."""
+    return hmac.new(secret, seconds_.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def _parsed(url: str) -> ParsedUrl:
+    """The usual port is that of HTTP, with or without TLS."""
+    is_tls = url.partition("://")[0].lower() in SCHEME.secure
+    table = Scheme(
+        SCHEME.names, SCHEME.form, SCHEME.secure, 443 if is_tls else 80, SCHEME.options, hosts_max=SCHEME.hosts_max
+    )
+    return table.parse(url)

@@ -1,0 +1,319 @@
+"""The history of holds: what is recorded, what is answered, and that it keeps its bound."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencehold.core.commands import Break, Cancel, CloseSession
+from fencehold.observe.facts import facts_of
+from fencehold.observe.history.answers import history, instant
+from fencehold.observe.history.recorder import Recorder
+from fencehold.observe.history.store import HOLD, Bounds, Span, Store, class_of, position_in
+from tests.unit.observe.journaled import SHARED, START_MS, Story
+
+
+def recorded(story: Story, path: Path, *, since: int = 0) -> Recorder:
+    recorder = Recorder(Store(path))
+    tell(recorder, story, since=since)
+    return recorder
+
+
+def tell(recorder: Recorder, story: Story, *, since: int = 0) -> None:
+    recorder.on_gap(since)
+    for thing in story.told:
+        if thing.applied.position > since:
+            recorder.on_entry(thing.applied, facts_of(thing.entry, thing.applied))
+    recorder.flush()
+
+
+def past(recorder: Recorder, name: str, **asked: Any) -> dict[str, Any]:
+    terms = {"since": None, "until": None, "count": 100, **asked}
+    return history(recorder.store, name, **terms)
+
+
+def test_a_hold_is_told_from_its_grant_to_its_end(tmp_path: Path) -> None:
+    """Who held it, as whom, with which fence, since when, for how long, and how it ended."""
+    story = Story()
+    one = story.open("worker", principal="billing")
+    fence = story.acquire(one, "a", owner="task", elapsed_ms=1_000)
+    story.release(one, fence, "a", elapsed_ms=250)
+    (hold,) = past(recorded(story, tmp_path / "h"), "a")["holds"]
+    assert hold == {
+        "fence": fence,
+        "mode": "exclusive",
+        "session": one,
+        "client": "worker",
+        "host": "box",
+        "pid": 7,
+        "principal": "billing",
+        "owner": "task",
+        "since": instant(START_MS + 1_000),
+        "until": instant(START_MS + 1_250),
+        "held_ms": 250,
+        "waited_ms": 0,
+        "ended": "released",
+        "by": None,
+        "shard": 0,
+        "position": 2,
+    }
+
+
+def test_waits_are_told_and_so_is_how_long_a_holder_had_waited(tmp_path: Path) -> None:
+    """One that was granted, one that gave up, one that was withdrawn, one that would have closed a circle."""
+    story = Story()
+    one, two = story.open("one"), story.open("two")
+    fence = story.acquire(one, "a", owner="x")
+    story.acquire(two, "b", owner="y")
+    story.acquire(two, "a", owner="y", request=1)
+    story.acquire(one, "a", owner="z", wait_ms=100)
+    story.acquire(one, "a", owner="w", request=9)
+    story.entry(Cancel(one, 9))
+    story.acquire(one, "b", owner="x")
+    story.entry(elapsed_ms=150)
+    story.release(one, fence, "a", elapsed_ms=50)
+    recorder = recorded(story, tmp_path / "h")
+    found = past(recorder, "a")
+    assert {(wait["owner"], wait["ended"], wait["waited_ms"]) for wait in found["waits"]} == {
+        ("y", "acquired", 200),
+        ("z", "timed_out", 150),
+        ("w", "cancelled", 0),
+    }
+    assert [(hold["waited_ms"], hold["mode"], hold["until"]) for hold in found["holds"][:1]] == [
+        (200, "exclusive", None)
+    ]
+    assert [wait["ended"] for wait in past(recorder, "b")["waits"]] == ["deadlock"]
+
+
+def test_ends_of_all_kinds_and_breaks_are_pointed_out(tmp_path: Path) -> None:
+    """Expired, force-released with who did it, ended with its session."""
+    story = Story()
+    one = story.open("one")
+    story.acquire(one, "a", ttl_ms=100)
+    story.entry(elapsed_ms=200)
+    story.acquire(one, "a")
+    story.entry(Break("a", by=json.dumps({"client": "ops", "host": "desk"})), elapsed_ms=10)
+    story.acquire(one, "a")
+    story.entry(CloseSession(one))
+    found = past(recorded(story, tmp_path / "h"), "a")
+    assert [(hold["ended"], hold["by"]) for hold in found["holds"]] == [
+        ("released", None),
+        ("broken", "ops on desk"),
+        ("expired", None),
+    ]
+    (remark,) = found["remarks"]
+    assert remark["kind"] == "break"
+    assert "ops on desk" in remark["text"]
+    assert "one on box (pid 7)" in remark["text"]
+
+
+def test_a_late_release_and_the_overlap_are_pointed_out(tmp_path: Path) -> None:
+    """A holder that released what it had lost took itself for the holder, while the next one was."""
+    story = Story()
+    one, two = story.open("slow"), story.open("next")
+    fence = story.acquire(one, "a", ttl_ms=100)
+    story.acquire(two, "a")
+    story.entry(elapsed_ms=200)
+    story.release(one, fence, "a", elapsed_ms=500)
+    kinds = {remark["kind"]: remark["text"] for remark in past(recorded(story, tmp_path / "h"), "a")["remarks"]}
+    assert "0.5 s after it had expired" in kinds["late_release"]
+    assert "slow on box" in kinds["overlap"]
+    assert "next on box" in kinds["overlap"]
+
+
+def test_a_hold_far_longer_than_usual_is_pointed_out(tmp_path: Path) -> None:
+    """Against the median of those that are shown."""
+    story = Story()
+    one = story.open("one")
+    for held_ms in (10, 10, 2_000, 10, 10, 10):
+        story.release(one, story.acquire(one, "a"), "a", elapsed_ms=held_ms)
+    (remark,) = past(recorded(story, tmp_path / "h"), "a")["remarks"]
+    assert remark["kind"] == "late_release"
+    assert "2 s, where 0.01 s is usual" in remark["text"]
+
+
+def test_what_covers_an_instant_is_found_whether_it_lasted_for_moments_or_for_days(tmp_path: Path) -> None:
+    """Spans are filed by how long they lasted; none is missed, and none is told that was over."""
+    store = Store(tmp_path / "h")
+    spans = []
+    for number, lasted in enumerate((0, 1, 64, 65, 2_048, 5_000, 70_000, 3_000_000, 70_000_000, 100_000_000), 1):
+        spans.append(
+            Span(HOLD, "a", number, "S", 1, "", "", START_MS - lasted // 2, 1, START_MS - lasted // 2 + lasted, 0)
+        )
+        spans.append(
+            Span(HOLD, "a", 100 + number, "S", 1, "", "", START_MS - 2 * lasted - 2, 1, START_MS - lasted - 1, 0)
+        )
+    spans.append(Span(HOLD, "a", 50, "S", 1, "", "", START_MS - 10**9, 1))
+    store.begin()
+    store.add(spans)
+    store.commit(1)
+    found = {span.fence for span in store.spans(HOLD, "a", START_MS, START_MS, 100)}
+    assert found == {*range(1, 11), 50}
+    assert class_of(5, None) > class_of(5, 10**12)
+
+
+def test_recorded_again_nothing_is_there_twice(tmp_path: Path) -> None:
+    """After a restart the journal tells its entries again: those that are known are passed over, and what had
+    not ended is ended where it is."""
+    story = Story()
+    one = story.open("one")
+    first = story.acquire(one, "a")
+    crowd = story.acquire(one, "many", mode=SHARED)
+    recorded(story, tmp_path / "h").store.close()
+    story.release(one, first, "a", elapsed_ms=5)
+    story.acquire(one, "a")
+    recorder = recorded(story, tmp_path / "h")
+    assert [(hold["fence"] == first, hold["ended"]) for hold in past(recorder, "a")["holds"]] == [
+        (False, None),
+        (True, "released"),
+    ]
+    assert [hold["fence"] for hold in past(recorder, "many")["holds"]] == [crowd]
+    assert recorder.store.rows == 3
+    assert position_in(tmp_path / "h") == story.machine.position
+
+
+def test_a_lost_history_is_filled_again_from_a_snapshot_and_the_entries_after_it(tmp_path: Path) -> None:
+    """With who holds and waits in the snapshot, since when, and who they are."""
+    story = Story()
+    one, two = story.open("one", principal="p"), story.open("two")
+    fence = story.acquire(one, "a", elapsed_ms=70)
+    story.acquire(two, "a", elapsed_ms=10)
+    snapshot, at = b"".join(story.machine.snapshot()), story.machine.position
+    story.release(one, fence, "a", elapsed_ms=20)
+    recorder = Recorder(Store(tmp_path / "h"))
+    recorder.on_began(story.machine.position, at, snapshot)
+    tell(recorder, story, since=at)
+    found = past(recorder, "a")
+    assert [(hold["client"], hold["since"], hold["waited_ms"]) for hold in found["holds"]] == [
+        ("two", instant(START_MS + 100), 20),
+        ("one", instant(START_MS + 70), None),
+    ]
+    assert found["holds"][1]["principal"] == "p"
+    assert found["remarks"] == []
+
+
+def test_what_ended_while_nobody_recorded_is_not_said_to_last(tmp_path: Path) -> None:
+    """A gap names the positions; what is open in the history and not in the snapshot after it ended in it."""
+    story = Story()
+    one = story.open("one")
+    fence = story.acquire(one, "a")
+    known = story.machine.position
+    recorded(story, tmp_path / "h").store.close()
+    story.release(one, fence, "a", elapsed_ms=5)
+    story.acquire(one, "b")
+    recorder = Recorder(Store(tmp_path / "h"))
+    recorder.on_began(story.machine.position, story.machine.position, b"".join(story.machine.snapshot()))
+    recorder.flush()
+    found = past(recorder, "a")
+    assert [(hold["ended"], hold["until"] is None) for hold in found["holds"]] == [("unknown", False)]
+    (gap,) = found["remarks"]
+    assert f"positions {known + 1} to {story.machine.position}" in gap["text"]
+    assert [hold["ended"] for hold in past(recorder, "b")["holds"]] == [None]
+
+
+def test_after_a_gap_what_nobody_holds_is_not_said_to_last(tmp_path: Path) -> None:
+    """Without a snapshot the machine itself is asked who holds the name now."""
+    story = Story()
+    one = story.open("one")
+    fence = story.acquire(one, "a")
+    recorder = recorded(story, tmp_path / "h")
+    assert past(recorder, "a", held=[])["holds"][0]["ended"] is None
+    recorder.on_gap(story.machine.position + 5)
+    recorder.flush()
+    assert past(recorder, "a", held=[fence])["holds"][0]["ended"] is None
+    assert past(recorder, "a", held=[], now=START_MS)["holds"][0]["ended"] == "unknown"
+
+
+def test_a_journal_restored_from_a_copy_is_recorded_from_its_beginning(tmp_path: Path) -> None:
+    """Its positions begin before what was recorded; what was recorded stays."""
+    story = Story()
+    one = story.open("one")
+    for _ in range(5):
+        story.release(one, story.acquire(one, "a"), "a", elapsed_ms=5)
+    recorder = recorded(story, tmp_path / "h")
+    other = Story()
+    fence = other.acquire(other.open("restored"), "a", elapsed_ms=2_000)
+    recorder.on_began(other.machine.position, 0, b"")
+    tell(recorder, other)
+    found = past(recorder, "a")
+    assert [(hold["client"], hold["fence"]) for hold in found["holds"]][:1] == [("restored", fence)]
+    assert len(found["holds"]) == 6
+
+
+def test_the_bound_is_kept_and_what_lasts_is_not_dropped(tmp_path: Path) -> None:
+    """In rows, in days and in bytes: the oldest go, but for what has not ended; that goes in its turn."""
+    story = Story()
+    one = story.open("one")
+    lasting = story.acquire(one, "lasting")
+    for number in range(300):
+        story.release(one, story.acquire(one, f"n{number}"), f"n{number}", elapsed_ms=1)
+    recorder = Recorder(Store(tmp_path / "h", Bounds(rows_max=100)))
+    tell(recorder, story)
+    store = recorder.store
+    while store.prune(START_MS):
+        pass
+    assert store.rows == 100
+    assert past(recorder, "lasting")["holds"][0]["ended"] is None
+    assert past(recorder, "n0")["holds"] == []
+    assert past(recorder, "n299")["holds"]
+    assert past(recorder, "n299")["known_since"] > instant(START_MS + 150)
+    position = story.machine.position
+    story.release(one, lasting, "lasting", elapsed_ms=1)
+    tell(recorder, story, since=position)
+    assert past(recorder, "lasting")["holds"][0]["ended"] == "released"
+    assert store.prune(START_MS + 31 * 86_400_000)
+    assert store.rows == 0
+
+
+def test_the_file_stays_within_its_bytes(tmp_path: Path) -> None:
+    """What is given back is taken from the file, too."""
+    story = Story()
+    one = story.open("one")
+    for number in range(400):
+        name = f"{number:04d}" * 40
+        story.release(one, story.acquire(one, name), name, elapsed_ms=1)
+    recorder = Recorder(Store(tmp_path / "h", Bounds(bytes_max=64 << 10)))
+    tell(recorder, story)
+    store = recorder.store
+    assert store.size_bytes > 64 << 10
+    for _ in range(60):
+        store.prune(START_MS)
+    assert store.size_bytes <= 64 << 10
+
+
+def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
+    """It begins anew, and says so."""
+    path = tmp_path / "h"
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+    store = Store(path)
+    assert store.was_damaged
+    assert store.position == 0
+    assert (tmp_path / "h.damaged").exists()
+
+
+def test_what_cannot_be_written_is_missed_and_a_gap_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept for ever in memory; what comes later is recorded again."""
+    story = Story()
+    one = story.open("one")
+    recorder = recorded(story, tmp_path / "h")
+    position = story.machine.position
+    story.release(one, story.acquire(one, "a"), "a")
+    monkeypatch.setattr(recorder.store, "add", _full)
+    with pytest.raises(sqlite3.OperationalError):
+        tell(recorder, story, since=position)
+    monkeypatch.undo()
+    recorder.miss()
+    position = story.machine.position
+    story.release(one, story.acquire(one, "a"), "a")
+    tell(recorder, story, since=position)
+    found = past(recorder, "a")
+    assert len(found["holds"]) == 1
+    assert [remark["kind"] for remark in found["remarks"]] == ["gap"]
+
+
+def _full(*_: object) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
