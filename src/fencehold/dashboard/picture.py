@@ -45,6 +45,8 @@ class Picture:
         self.nodes: dict[str, Any] | None = None
         """What NODE.LIST says; None: that is for administrators."""
         self.health: dict[str, Any] | None = None
+        self.sinks: list[dict[str, Any]] = []
+        """Those that run on the machine of the listener; shown to administrators."""
         self.principal = ""
         self.roles: list[str] = []
         self.position = 0

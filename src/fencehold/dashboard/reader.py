@@ -12,7 +12,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,7 @@ from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.locks.views import Explanation, explanation
+from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import Tier
 
 BUSY_GRANTS_PER_S = 1_000
@@ -187,8 +188,9 @@ class Reader:
             if self._nodes_at - self._health_at >= _HEALTH_S:
                 self._health_at = self._nodes_at
                 self.picture.health = plain(await self.ask("NODE.HEALTH"))
+            self.picture.sinks = sinks_in(await asyncio.to_thread(figures_of_sinks, usual_folder()))
         except PermissionDenied:
-            self.picture.nodes = self.picture.health = None
+            self.picture.nodes, self.picture.health, self.picture.sinks = None, None, []
 
     # Lists.
 
@@ -303,6 +305,15 @@ class Reader:
                 if picture.is_sampled:
                     break
         return since, index
+
+
+def sinks_in(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How each sink is doing, by the metrics of sinks."""
+    found: dict[str, dict[str, Any]] = {}
+    for metric, values in figures.items():
+        for labels, value in values:
+            found.setdefault(labels[0], {"name": labels[0]})[metric.removeprefix("fencehold_sink_")] = value
+    return [found[name] for name in sorted(found)]
 
 
 def plain(told: Any) -> Any:

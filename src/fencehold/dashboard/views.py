@@ -13,6 +13,7 @@ MODES = {"X": "exclusive", "S": "shared", "P": "permit"}
 A_FEW = 8
 EVENTS_SHOWN = 100
 _HOT_S = 60
+_SINK_LAG_S = 10
 _SPAN_S_MAX = 900
 _JEOPARDY = 0.34
 """Of its time to live: a session that has less left has missed a keep-alive."""
@@ -63,6 +64,7 @@ def overview(picture: Picture, span_s: int) -> Shown:
         "chart": picture.rates.chart(now, min(span_s, _SPAN_S_MAX)),
         "nodes": nodes(picture),
         "health": picture.health,
+        "sinks": picture.sinks,
         "longest_waits": _longest_waits(picture),
         "longest_holds": [row_shown(picture, row) for row in picture.roll.oldest(A_FEW)],
         "hottest": _hottest(picture),
@@ -148,6 +150,11 @@ def _remarks(picture: Picture) -> list[Shown]:
             remark("warn", f"node {one['node']}: {one['note']}")
         if one["lag"] > 1_000:
             remark("warn", f"standby {one['node']} is {one['lag']} entries behind")
+    for sink in picture.sinks:
+        if not sink.get("up"):
+            remark("bad", f"sink {sink['name']} does not deliver")
+        elif sink.get("lag_seconds", 0) > _SINK_LAG_S:
+            remark("warn", f"sink {sink['name']} is {sink['lag_seconds']:.0f} s behind")
     if facts.get("busiest_client"):
         remark("warn", f"most commands come from {facts['busiest_client']} a second")
     if int(facts.get("throttled_clients", "0") or 0):

@@ -6,6 +6,7 @@ import pytest
 
 from fencehold.dashboard.graph import circles, graph
 from fencehold.dashboard.picture import Picture
+from fencehold.dashboard.reader import sinks_in
 from fencehold.dashboard.views import overview, session
 from fencehold.errors import PermissionDenied
 from fencehold.locks.views import Event, Explanation, Holder, Missing, Party, Waiting, time_of
@@ -139,6 +140,19 @@ def test_circles_are_found() -> None:
     """Two of them, and a node that leads to one is in none."""
     found = circles({1: [2], 2: [3], 3: [1], 4: [1], 5: [6], 6: [5, 1]})
     assert sorted(sorted(circle) for circle in found) == [[1, 2, 3], [5, 6]]
+
+
+def test_sinks_that_are_behind_are_remarked(picture: Picture) -> None:
+    """By what they say of themselves."""
+    figures = {
+        "fencehold_sink_up": [[["audit"], 1], [["kafka"], 0]],
+        "fencehold_sink_lag_seconds": [[["audit"], 99.0]],
+    }
+    picture.sinks = sinks_in(figures)
+    assert [each["text"] for each in overview(picture, 300)["remarks"]] == [
+        "sink audit is 99 s behind",
+        "sink kafka does not deliver",
+    ]
 
 
 def test_the_overview_says_what_needs_a_look(picture: Picture) -> None:

@@ -14,6 +14,8 @@ export function Nodes() {
     <div class="cards wide">
       <${Card} id="nodes" title="Nodes"><${NodeList} nodes=${view.nodes} server=${view.server} /></${Card}>
       <${Card} id="engine" title="Journal"><${Engine} health=${view.health} server=${view.server} /></${Card}>
+      ${view.sinks.length > 0 && html`<${Card} id="sinks" title="Sinks" count=${view.sinks.length}><ul class="rows">${view.sinks.map((sink) => html`<li key=${sink.name}><${Badge} tone=${sink.up ? "good" : "bad"}>${sink.up ? "delivers" : "stuck"}</${Badge}>
+        <span class="what"><strong>${visible(sink.name)}</strong><span class="sub dim">${number(sink.delivered_total)} delivered, ${number(sink.waiting)} waiting</span></span><span class="figure ${sink.lag_seconds > 10 ? "is-warn" : "dim"}">${sink.lag_positions ? `${number(sink.lag_positions)} behind` : "in step"}</span></li>`)}</ul></${Card}>`}
     </div>
   </div>`;
 }
