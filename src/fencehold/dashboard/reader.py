@@ -163,7 +163,11 @@ class Reader:
 
     async def _read_facts(self) -> None:
         picture = self.picture
-        info = (await self.ask("INFO")).decode()
+        try:
+            info = (await self.ask("INFO")).decode()
+        except PermissionDenied as denied:
+            # Every user may ask this: it is none any more.
+            raise Unauthenticated(str(denied)) from denied
         picture.facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         picture.heard()
         picture.position = max(picture.position, int(picture.facts.get("position", "0") or 0))

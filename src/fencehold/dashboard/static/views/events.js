@@ -17,6 +17,15 @@ function shown(said) {
     missing: said.missing ? [said.missing.from, said.missing.to] : null };
 }
 
+const place = (event) => `${event.position}-${event.index}-${event.kind}`;
+
+// Two lists, newest first, as one.
+export function merged(events, more) {
+  const known = new Set(events.map(place));
+  const all = [...events, ...more.filter((event) => !known.has(place(event)))];
+  return all.sort((a, b) => b.position - a.position || b.index - a.index).slice(0, SHOWN);
+}
+
 export function Events({ params }) {
   const { prefix = "", kind = "", tier = "" } = params;
   const [events, setEvents] = useState([]);
@@ -29,12 +38,16 @@ export function Events({ params }) {
   useEffect(() => {
     let waiting = [], isOver = false;
     setEvents([]);
-    ask(`view/overview?${query({ tier, span_s: 90 })}`).then(({ view }) => {
-      if (!isOver && !prefix) setEvents((now) => (now.length ? now : view.events));
-    }, () => {});
     const source = new EventSource(`/dashboard/api/v1/events?${query({ prefix, tier })}`);
     const take = (message) => waiting.push(shown(JSON.parse(message.data)));
-    source.onopen = () => setState("live");
+    source.onopen = () => {
+      setState("live");
+      // What happened just before: asked for now, so that nothing is missed in between.
+      ask(`view/overview?${query({ tier, span_s: 90 })}`).then(({ view }) => {
+        const known = view.events.filter((event) => !prefix || event.names.some((name) => name.startsWith(prefix)));
+        if (!isOver) setEvents((now) => merged(now, known));
+      }, () => {});
+    };
     source.onmessage = take;
     for (const each of [...KINDS, "gap"]) source.addEventListener(each, take);
     source.onerror = async () => {
@@ -52,7 +65,7 @@ export function Events({ params }) {
       if (!waiting.length) return;
       const came = waiting.slice(-SHOWN).reverse();
       if (paused.current) setMissed((count) => count + waiting.length);
-      else setEvents((before) => [...came, ...before].slice(0, SHOWN));
+      else setEvents((before) => merged(came, before));
       waiting = [];
     }, DRAW_MS);
     return () => {
@@ -70,7 +83,7 @@ export function Events({ params }) {
       <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Go on${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
     </div>
     ${state === "refused" ? html`<div class="trouble" role="alert"><strong>Events are not told</strong><p>This user may not be told events of these names, or too many watch by this listener. Ask for the right <code>events</code>, or say a prefix that you may watch.</p></div>`
-      : found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}-${event.kind}-${event.fence}`} event=${event} tier=${tier} />`)}</ul>`
+      : found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${place(event)} event=${event} tier=${tier} />`)}</ul>`
       : html`<${Empty} title="Nothing yet">Events are shown as they happen${prefix ? html`, of names that begin with <code>${prefix}</code>` : ""}.</${Empty}>`}
   </div>`;
 }
