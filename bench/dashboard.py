@@ -165,8 +165,9 @@ class Beside(Contestant):
             load = asyncio.create_task(isolated.call(steady, said))
             figures = await self._seen(page, base)
             figures |= await load
+            long_task_ms = await page.evaluate("Math.max(0, ...longTasks)")
             figures["update_ms"] = await self._update_ms(page, base)
-            figures["long_task_ms"] = await page.evaluate("Math.max(0, ...longTasks)")
+            figures["long_task_ms"] = max(long_task_ms, await page.evaluate("Math.max(0, ...longTasks)"))
             await browser.close()
         return figures
 

@@ -28,6 +28,8 @@ from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import Tier
 
 BUSY_GRANTS_PER_S = 1_000
+BUSY_EVENTS_PER_S = 3_000
+_FLOOD_S = 0.2
 CALM_GRANTS_PER_S = 500
 """Below which events are told again."""
 LOOKS_PER_S = 100
@@ -39,6 +41,7 @@ _NODES_S, _HEALTH_S, _SESSIONS_S = 2.0, 10.0, 4.0
 _NAMES_PAGE, _SESSIONS_PAGE = 100, 50
 _PAUSE_S = 0.004
 """After a page, whose making takes the leader a quarter of a millisecond."""
+_SAMPLES_S, _SAMPLES_REST = 5.0, 10.0
 _SAMPLE_PAUSE_S = 0.02
 """The same, where it is done all the time."""
 _PAST_POSITIONS = 2_000
@@ -62,6 +65,7 @@ class Reader:
         self._time_of_day = time_of_day
         self.picture = Picture(time.monotonic)
         self._past = past
+        self._is_flood = Flood().has
         self._may_hear = True
         self._must_list = True
         self._revision = ""
@@ -189,7 +193,7 @@ class Reader:
         self._nodes_at = time.monotonic()
         try:
             self.picture.nodes = plain(await self.ask("NODE.LIST"))
-            if self._nodes_at - self._health_at >= _HEALTH_S:
+            if self.picture.is_loaded and self._nodes_at - self._health_at >= _HEALTH_S:
                 self._health_at = self._nodes_at
                 self.picture.health = plain(await self.ask("NODE.HEALTH"))
             self.picture.sinks = sinks_in(await asyncio.to_thread(figures_of_sinks, usual_folder()))
@@ -205,7 +209,7 @@ class Reader:
             return _TICK_S / 4
         self._must_list = False
         roll, cursor, began_ms = picture.begin_list(), "", self._now_ms()
-        pause_s = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S
+        pause_s, started = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S, time.monotonic()
         try:
             while True:
                 more = ("CURSOR", cursor) if cursor else ()
@@ -221,7 +225,8 @@ class Reader:
             picture.loading = None
             raise
         picture.end_list(roll, began_ms)
-        return _TICK_S
+        # Where it is read again and again, most of the time it is not.
+        return max(_SAMPLES_S, _SAMPLES_REST * (time.monotonic() - started)) if picture.is_sampled else _TICK_S
 
     async def _list_sessions(self) -> float:
         picture = self.picture
@@ -304,11 +309,27 @@ class Reader:
                 is_past = seen.position <= listed_from and since < listed_from
                 since, index = seen.position, None if seen.kind == "gap" else at
                 picture.hear(at, seen, self._time_of_day(), is_past=is_past)
+                if not is_past and self._is_flood(time.monotonic()):
+                    picture.is_sampled = True
                 if seen.kind == "gap" and not is_past:
                     self._must_list = True
                 if picture.is_sampled:
                     break
         return since, index
+
+
+class Flood:
+    """Whether more is told than anybody could read, seen at once and not at the next look at figures."""
+
+    def __init__(self) -> None:
+        self._since, self._count = 0.0, 0
+
+    def has(self, now: float) -> bool:
+        """One more was told. True: too many were, in too short a time."""
+        if now - self._since > _FLOOD_S:
+            self._since, self._count = now, 0
+        self._count += 1
+        return self._count > _FLOOD_S * BUSY_EVENTS_PER_S
 
 
 def sinks_in(figures: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -144,6 +144,8 @@ def names_page(
         return None
     if in_brief:
         items, told_count = brief(state, page.names, _ITEMS_BYTES_MAX)
+        if not page.cursor and told_count == len(page.names):
+            names.spare(state)
     else:
         told = (_summary(state, name, with_hold) for name in page.names)
         items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
