@@ -155,11 +155,21 @@ class Beside(Contestant):
     def __init__(self, server: Server, seconds: float) -> None:
         super().__init__("beside the dashboard")
         self._server, self._seconds = server, seconds
+        self._chromium = Path()
+
+    def setup(self) -> None:
+        self._chromium = folders.new_folder() / "chromium"
+        self._chromium.write_text(f'#!/bin/sh\nexec nice -n 19 {shutil.which("chromium")} "$@"\n')
+        self._chromium.chmod(0o755)
+
+    def teardown(self) -> None:
+        if self._chromium != Path():
+            folders.remove(self._chromium.parent)
 
     async def round(self) -> Figures:
         said = {"port": self._server.port, "seconds": self._seconds, "per_s": PAIRS_PER_S}
         async with listener(self._server) as base, async_playwright() as playwright:
-            browser = await playwright.chromium.launch(executable_path=_polite_chromium(), args=["--no-sandbox"])
+            browser = await playwright.chromium.launch(executable_path=self._chromium, args=["--no-sandbox"])
             context = await browser.new_context(viewport={"width": 1360, "height": 860})
             await context.add_init_script(_OBSERVE)
             page = await context.new_page()
@@ -236,14 +246,6 @@ class Throughput(Contestant):
         while (info := await wire.info())["connected_clients"] > 1 or info["sessions"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         await wire.close()
-
-
-def _polite_chromium() -> Path:
-    """A browser that takes what is left of the processors: that of somebody who looks on is on another machine."""
-    script = folders.new_folder() / "chromium"
-    script.write_text(f'#!/bin/sh\nexec nice -n 19 {shutil.which("chromium")} "$@"\n')
-    script.chmod(0o755)
-    return script
 
 
 async def _read(http: httpx.AsyncClient, url: str) -> None:
