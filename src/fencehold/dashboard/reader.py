@@ -30,6 +30,8 @@ from fencehold.types import Tier
 BUSY_GRANTS_PER_S = 1_000
 BUSY_EVENTS_PER_S = 3_000
 _FLOOD_S = 0.2
+SAMPLED_NAMES_MAX, SAMPLED_AT_LEAST_S = 10_000, 300
+"""Of a busy service, more names than these are read only so often."""
 CALM_GRANTS_PER_S = 500
 """Below which events are told again."""
 LOOKS_PER_S = 100
@@ -207,6 +209,8 @@ class Reader:
         picture = self.picture
         if not self._must_list and not picture.is_sampled:
             return _TICK_S / 4
+        if picture.is_sampled and picture.is_loaded and self._is_too_much():
+            return _TICK_S
         self._must_list = False
         roll, cursor, began_ms = picture.begin_list(), "", self._now_ms()
         pause_s, started = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S, time.monotonic()
@@ -227,6 +231,11 @@ class Reader:
         picture.end_list(roll, began_ms)
         # Where it is read again and again, most of the time it is not.
         return max(_SAMPLES_S, _SAMPLES_REST * (time.monotonic() - started)) if picture.is_sampled else _TICK_S
+
+    def _is_too_much(self) -> bool:
+        """Whether to read the list again would cost a busy leader too much; now and then it is done all the same."""
+        many = int(self.picture.facts.get("names_held", "0") or 0) > SAMPLED_NAMES_MAX
+        return many and self._now_ms() - self.picture.listed_ms < 1000 * SAMPLED_AT_LEAST_S
 
     async def _list_sessions(self) -> float:
         picture = self.picture

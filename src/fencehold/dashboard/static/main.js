@@ -6,7 +6,7 @@ import { signedOut, useConnection } from "./live.js";
 import { Dialog, Icon } from "./parts.js";
 import { apply, nextTheme, nextZone, usePreferences } from "./preferences.js";
 import { go, link, onClick, useRoute } from "./router.js";
-import { duration, number } from "./time.js";
+import { clock, duration, number } from "./time.js";
 import { Events } from "./views/events.js";
 import { NameView } from "./views/name.js";
 import { Names } from "./views/names.js";
@@ -118,7 +118,7 @@ function Banner() {
   const lines = [];
   if (state === "broken") lines.push(["bad", why ?? "The connection to this listener was lost. What you see is the last that was heard; it is tried again."]);
   else if (state === "stale") lines.push(["warn", `Nothing was heard of the service for ${duration(1000 * (status?.stale_s ?? 0))}: what you see is older than that. ${status?.trouble || why || "A new leader may be taking over."}`]);
-  if (status?.is_sampled) lines.push(["note", `Too much happens to tell each event${status.listed_ms ? "" : ", or you may not be told them"}: names are read again and again instead, and may be some seconds old.`]);
+  if (status?.is_sampled) lines.push(["note", `Too much happens to tell each event, or you may not be told them: names are as of ${clock(status.listed_ms)}.`]);
   if (status && !status.is_loaded) lines.push(["note", `Reading the names: ${number(status.loaded)} of about ${number(status.names)} so far. Orders and counts are of these.`]);
   if (status?.is_cut) lines.push(["note", "There are more names than this listener keeps: the first million, by name, are shown."]);
   if (gap && gap !== seenGap) lines.push(["warn", html`Events of positions ${gap} were missed; the names were read again since. <button type="button" class="plain" onClick=${() => seeGap(gap)}>dismiss</button>`]);

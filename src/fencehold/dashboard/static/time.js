@@ -12,12 +12,24 @@ export function now() {
   return Date.now() + ahead_ms;
 }
 
-// The time now, again every second: what shows an age is drawn again, whatever is heard.
+const watchers = new Set();
+let timer = 0;
+
+function tick() {
+  const at = now();
+  for (const watcher of watchers) watcher(at);
+}
+
+// The time now, again every second: what shows an age is drawn again, whatever is heard. One timer for all.
 export function useNow() {
   const [at, setAt] = useState(now());
   useEffect(() => {
-    const timer = setInterval(() => setAt(now()), 1000);
-    return () => clearInterval(timer);
+    watchers.add(setAt);
+    if (watchers.size === 1) timer = setInterval(tick, 1000);
+    return () => {
+      watchers.delete(setAt);
+      if (!watchers.size) clearInterval(timer);
+    };
   }, []);
   return Math.max(at, now());
 }

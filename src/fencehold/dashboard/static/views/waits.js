@@ -64,7 +64,7 @@ function Drawing({ parties, arrows, circles }) {
     element.style.height = `${height}px`;
   };
   return html`<div class="card drawing scroll" tabindex="0" role="region" aria-label="Drawing: who waits for whom">
-    <svg ref=${size} viewBox="0 0 ${width} ${height}" role="img" aria-label="${arrows.length} waits between ${parties.length} tasks; listed below">
+    <svg ref=${size} viewBox="0 0 ${width} ${height}" role="group" aria-label="${arrows.length} waits between ${parties.length} tasks; listed below">
       <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" class="tip" /></marker></defs>
       ${arrows.map((arrow, at) => {
         const from = places.get(arrow.from), to = places.get(arrow.to);
