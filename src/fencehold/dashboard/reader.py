@@ -233,7 +233,7 @@ class Reader:
         return max(_SAMPLES_S, _SAMPLES_REST * (time.monotonic() - started)) if picture.is_sampled else _TICK_S
 
     def _is_too_much(self) -> bool:
-        """Whether to read the list again would cost a busy leader too much; now and then it is done all the same."""
+        """Whether to read the list again costs a busy leader too much; now and then it is done all the same."""
         many = int(self.picture.facts.get("names_held", "0") or 0) > SAMPLED_NAMES_MAX
         return many and self._now_ms() - self.picture.listed_ms < 1000 * SAMPLED_AT_LEAST_S
 
