@@ -51,7 +51,8 @@ def running(folder: Path, *, port: int = 0, pace: float = 1.0, embedded: bool = 
 
 def _cluster(stack: contextlib.ExitStack, folder: Path) -> NodeGroup:
     etcd = EtcdCluster(folder / "etcd", 3)
-    nodes = NodeGroup(etcd.url(), folder / "nodes", 3)
+    # Each runs in a folder of its own: there is its history, too.
+    nodes = NodeGroup(etcd.url(), folder / "nodes", 3, options=("--history-file", "history.sqlite"))
     etcd.start()
     stack.callback(etcd.stop)
     nodes.start()
@@ -69,7 +70,8 @@ def _embedded(stack: contextlib.ExitStack, folder: Path) -> str:
 
 def _started(stack: contextlib.ExitStack, name: str, command: list[str], folder: Path) -> Process:
     # It runs in a folder of its own, from which `rig` is found like this.
-    process = Process(name, command, folder, env={"PYTHONPATH": str(_ROOT)})
+    # And nothing is shown of sinks that others run on this machine.
+    process = Process(name, command, folder, env={"PYTHONPATH": str(_ROOT), "TMPDIR": str(folder)})
     process.start()
     stack.callback(process.stop)
     return process

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 ROOT = Path(__file__).parent.parent.parent
 ARTEFACTS = Path(os.environ.get("FENCEHOLD_ARTEFACTS", ROOT / ".artefacts")) / "dashboard"
@@ -43,12 +43,13 @@ class Visitor:
         self.page: Page = self.context.new_page()
         self.wrongs: list[str] = []
         self.page.on("pageerror", lambda error: self.wrongs.append(str(error)))
-        self.page.on("console", lambda said: said.type == "error" and self._note(said.text))
+        self.page.on("console", self._note)
 
-    def _note(self, text: str) -> None:
+    def _note(self, said: ConsoleMessage) -> None:
         # A refused request is told in the page, and by the browser, too.
-        if "Failed to load resource" not in text and "ERR_" not in text:
-            self.wrongs.append(text)
+        is_known = "Failed to load resource" in said.text or "ERR_" in said.text
+        if said.type == "error" and not is_known:
+            self.wrongs.append(said.text)
 
     def __enter__(self) -> "Visitor":
         return self

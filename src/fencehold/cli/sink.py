@@ -2,7 +2,7 @@
 
 1. `sink run` is a follower of the service like any other, in a process of its own: a target that is away, slow or
    wrong touches no grant. `serve` starts those of its configuration beside itself, and they end with it.
-2. SIGTERM and SIGINT end it after the batch that is under way; what was not delivered is read again by the next run.
+2. SIGTERM and SIGINT end it after the batch that is under way; the next run reads again what was not delivered.
 3. With --lock it delivers only while it holds that lock: of several beside the nodes of a cluster, one at a time.
 """
 
@@ -208,10 +208,10 @@ class _Carrying:
         from fencehold import aio  # noqa: PLC0415
 
         try:
-            async with aio.connect(self._url, name=f"fencehold sink {self._lock}") as client:
-                async with client.lock(self._lock):
-                    tell("turn", lock=self._lock)
-                    yield
+            name = f"fencehold sink {self._lock}"
+            async with aio.connect(self._url, name=name) as client, client.lock(self._lock):
+                tell("turn", lock=self._lock)
+                yield
         except HoldLost as lost:
             # The next one goes on where the target says.
             raise fail(Exit.UNAVAILABLE, f"another sink has the turn: {lost}") from None

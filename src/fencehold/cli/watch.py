@@ -46,12 +46,11 @@ def place_of(said: str) -> Place:
 def watch(
     prefix: Prefix = "",
     after: Annotated[
-        Place | None,
+        str | None,
         typer.Option(
             "--after",
             "--from",
             metavar="POSITION[.INDEX]",
-            parser=place_of,
             help="Start after this event, as the first column has it, or after all of a position.",
         ),
     ] = None,
@@ -63,7 +62,8 @@ def watch(
     """Show what happens to names, as it happens, until ctrl-c."""
     if to_person() and not as_json:
         note(f"watching {'names that begin with ' + clean(prefix) if prefix else 'everything'}; ctrl-c ends it")
-    for event in islice(Events(url, prefix, after, tier).follow(), count or None):
+    place = None if after is None else place_of(after)
+    for event in islice(Events(url, prefix, place, tier).follow(), count or None):
         if as_json:
             say_json(shapes.event(event))
         else:

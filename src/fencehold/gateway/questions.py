@@ -222,12 +222,15 @@ class Questions:
         who = None if credentials == ANONYMOUS else credentials
         try:
             async with asyncio.timeout(self._timeout_s):
-                line = self._lines_here.get(who)
-                if line is None or line.is_closed:
-                    line = self._lines_here[who] = await self._greeted(host, port, who, None)
-                    while len(self._lines_here) > self._bounds.logins_max:
-                        self._lines_here.popitem(last=False)[1].close()
+                known = self._lines_here.get(who)
+                if known is not None and not known.is_closed:
+                    # It may have been lost without a word, when the node was started again.
+                    with suppress(Unavailable):
+                        return await known.call(*words)
+                line = self._lines_here[who] = await self._greeted(host, port, who, None)
                 self._lines_here.move_to_end(who)
+                while len(self._lines_here) > self._bounds.logins_max:
+                    self._lines_here.popitem(last=False)[1].close()
                 return await line.call(*words)
         except OSError as away:
             raise Unavailable(f"{host}:{port} was not reached: {away or 'it took too long'}") from None

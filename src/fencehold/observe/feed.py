@@ -45,8 +45,8 @@ from fencehold.observe.history.store import Bounds, position_in
 from fencehold.observe.incidents import SLOW_APPEND_S
 from fencehold.types import CORRECTNESS
 
-_FLUSH_S = 0.02
-_START_S = 1.0
+_FLUSH_S = 0.05
+_START_S = 2.0
 _BACKLOG_BYTES_MAX = 32 << 20
 _PAUSE_S_FIRST, _PAUSE_S_MAX = 0.5, 30.0
 _LIVED_S = 60.0

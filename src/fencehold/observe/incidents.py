@@ -51,7 +51,7 @@ class Incidents:
         self._sessions[fact.session] = who_of(fact.detail, fact.more)
 
     def _hold_ended(self, fact: Fact) -> None:
-        if fact.detail == "expired":
+        if fact.detail == "expired" and self._would_tell("expired", logging.WARNING):
             facts = {"name": fact.names[0], "fence": fact.fence, **self._who(fact.session, fact.owner)}
             self._tell("expired", logging.WARNING, facts)
 
@@ -102,6 +102,14 @@ class Incidents:
         if owner:
             facts["owner"] = owner
         return facts
+
+    def _would_tell(self, kind: str, level: int) -> bool:
+        """Whether a line would be written. One that is left out is counted, and costs no more than that."""
+        teller = self._tellers[kind]
+        if teller.would_tell(level):
+            return True
+        teller.tell(level, kind, facts={})
+        return False
 
     def _tell(self, kind: str, level: int, facts: dict[str, Any]) -> None:
         self._tellers[kind].tell(level, kind, facts=facts)

@@ -40,7 +40,7 @@ from fencehold.observe.tally import Tally
 from fencehold.observe.templates import Templates
 from fencehold.types import CORRECTNESS
 
-_NICE = 5
+_NICE = 10
 _READ_BYTES = 1 << 20
 _IDLE_S = 60.0
 """How often it is seen, when nothing happens, whether something has become too old."""
@@ -93,7 +93,8 @@ class Observer:
     def _on_entries(self, said: Entries) -> None:
         tier = said.tier
         tally, incidents = self._tally(tier), self._incidents_of(tier)
-        if said.after > self._seen.get(tier, said.after):
+        # Each life of the volatile machine begins elsewhere, and misses nothing by that.
+        if tier == JOURNALED and said.after > self._seen.get(tier, said.after):
             self._gaps += 1
         recorder = self._recorder if tier == JOURNALED else None
         if recorder is not None:
@@ -195,8 +196,10 @@ class Observer:
 def _recorder_of(settings: Settings) -> Recorder | None:
     if not settings.history:
         return None
+    path = Path(settings.history)
     try:
-        store = Store(Path(settings.history), Bounds(*settings.bounds))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = Store(path, Bounds(*settings.bounds))
     except (sqlite3.Error, OSError) as error:
         _LOG.error("history_failed", extra={"facts": {"file": settings.history, "why": str(error)}})
         return None

@@ -6,7 +6,6 @@
 4. One process writes: the file is locked while it is open.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import json
@@ -17,6 +16,7 @@ from pathlib import Path
 from fencehold.drivers.address import Scheme, whole
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.sinks.port import Cursor, Declared, Delivery, Record
+from fencehold.sinks.worker import Worker
 
 SCHEME = Scheme(
     names=("jsonl",),
@@ -40,6 +40,7 @@ class JsonLines:
         self._keep = keep
         self._fd = -1
         self._size_bytes = 0
+        self._worker = Worker()
 
     @classmethod
     def of(cls, url: str) -> "JsonLines":
@@ -50,16 +51,13 @@ class JsonLines:
         return cls(Path(f"/{said.path}"), max_bytes=said.options["max_bytes"], keep=said.options["keep"])
 
     async def open(self) -> Cursor | None:
-        return await asyncio.to_thread(self._open)
+        return await self._worker.do(self._open)
 
     async def deliver(self, batch: Sequence[Record]) -> None:
-        # Shielded: a write that was begun is finished before the file is closed.
-        await asyncio.shield(asyncio.to_thread(self._write, batch))
+        await self._worker.do(self._write, batch)
 
     async def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        await self._worker.end(self._drop)
 
     def _open(self) -> Cursor | None:
         try:

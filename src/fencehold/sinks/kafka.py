@@ -1,14 +1,13 @@
 """Events in a topic of Kafka, by librdkafka: keyed by name, headers `ce_*`, idempotent, acknowledged by all.
 
-1. A record is a CloudEvent in binary mode: the attributes are headers, the value is the data. Its key is the name, and
+1. A record is a CloudEvent in binary mode: the attributes are headers, the value is the data. Its key is the name,
    its partition the CRC-32 of the key, as librdkafka's `consistent` has it: events of one name are in order.
-2. `fencehold_after` is a header of ours: all events up to that place were acknowledged when it was sent. The newest
+2. `fencehold_after` is a header of ours: all events up to that place had been acknowledged before. The newest
    record of the topic so says where to go on; and of the last record of each partition is known what that has.
    So after a crash nothing is there twice, and nothing is missing, as long as the topic keeps its newest records.
 3. A batch is over when all of it is acknowledged. If not, the producer is thrown away with all it had in mind.
 """
 
-import asyncio
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from fencehold.client.login import read_secret
 from fencehold.drivers.address import ParsedUrl, Scheme, text, word
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+from fencehold.sinks.worker import Worker
 
 SCHEME = Scheme(
     names=("kafka",),
@@ -32,7 +32,7 @@ SCHEME = Scheme(
     ),
 )
 _ANSWER_S = 15.0
-_AFTER = "fencehold_after"
+_AFTER, _TYPE = "fencehold_after", "datacontenttype"
 _LOOK_BACK = 20
 """Offsets that are looked at for the last record of a partition: the newest may be gone, or a marker."""
 
@@ -49,6 +49,7 @@ class KafkaTopic:
         self._settings = _settings(said) | (settings or {})
         self._compression = said.options["compression"]
         self._producer: Any = None
+        self._worker = Worker()
         self._count = 0
         self._had: dict[int, Cursor] = {}
         """Per partition, the last that it had when it was opened."""
@@ -64,15 +65,15 @@ class KafkaTopic:
 
     async def open(self) -> Cursor | None:
         try:
-            return await asyncio.to_thread(self._open)
+            return await self._worker.do(self._open)
         except ModuleNotFoundError:
             raise UsageError("kafka:// needs confluent-kafka: pip install 'fencehold[kafka]'") from None
 
     async def deliver(self, batch: Sequence[Record]) -> None:
-        await asyncio.shield(asyncio.to_thread(self._write, list(batch)))
+        await self._worker.do(self._write, list(batch))
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._drop)
+        await self._worker.end(self._drop)
 
     def _drop(self) -> None:
         producer, self._producer = self._producer, None
@@ -100,8 +101,11 @@ class KafkaTopic:
             )
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        self._acknowledged = after
-        return None if newest == (0, 0) else after
+        if newest == (0, 0):
+            return None
+        # What this process was told to be there is there, unless the topic has lost its newest records.
+        self._acknowledged = max(after, self._acknowledged) if newest >= self._acknowledged else after
+        return self._acknowledged
 
     def _read_back(self) -> tuple[Cursor, Cursor]:
         """The place of the newest record, and up to where all is there; of each partition, what it has."""
@@ -186,9 +190,7 @@ class KafkaTopic:
             if error is not None:
                 errors.append((record.cursor, error))
 
-        headers = [
-            (f"ce_{name}", value.encode()) for name, value in record.attributes if name != "datacontenttype"
-        ]
+        headers = [(f"ce_{name}", value.encode()) for name, value in record.attributes if name != _TYPE]
         headers += [("content-type", b"application/json"), (_AFTER, after.encode())]
         try:
             self._producer.produce(

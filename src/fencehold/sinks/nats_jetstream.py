@@ -1,7 +1,7 @@
 """Events in a stream of NATS JetStream, each under its id (`Nats-Msg-Id`), and only after the one before it.
 
-1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is no
-   hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
+1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is
+   no hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
 2. The last message is the cursor.
 3. Subjects are `SUBJECT.KIND`, such as `fencehold.events.acquired`. The stream is made if it is not there.
 """
@@ -26,6 +26,7 @@ SCHEME = Scheme(
 )
 _CONNECT_S = 5
 _ANSWER_S = 10.0
+_LOOK_S = 0.25
 _HEADER_BYTES = 512
 """What headers take of the largest message that a server accepts."""
 
@@ -128,7 +129,7 @@ class NatsJetStream:
                 subject = f"{self._subject}.{record.kind}"
                 answers.append(await stream.publish_async(subject, record.body, headers=headers))
                 last_id = record.id
-            await asyncio.wait_for(asyncio.gather(*answers), _ANSWER_S)
+            await self._acknowledged(answers)
         except js.APIError as error:
             raise OutcomeUnknown(f"{self._where}: {error.description}") from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
@@ -137,8 +138,23 @@ class NatsJetStream:
             raise OutcomeUnknown(f"{self._where}: {str(error) or type(error).__name__}") from error
         finally:
             for answer in answers:
-                answer.cancel() if not answer.done() else answer.exception() if not answer.cancelled() else None
+                # What became of it is found out when the stream is opened again.
+                answer.cancel()
+                answer.add_done_callback(_forget)
         self._last_id = last_id
+
+    async def _acknowledged(self, answers: "list[asyncio.Future[Any]]") -> None:
+        """Wait for all answers; a connection that is lost brings none."""
+        until = asyncio.get_running_loop().time() + _ANSWER_S
+        waiting = set(answers)
+        while waiting:
+            _, waiting = await asyncio.wait(waiting, timeout=_LOOK_S)
+            if waiting and not self._nats.is_connected:
+                raise ConnectionResetError("the connection was lost")
+            if waiting and asyncio.get_running_loop().time() > until:
+                raise TimeoutError("it does not acknowledge")
+        for answer in answers:
+            answer.result()
 
     async def close(self) -> None:
         connection, self._nats = self._nats, None
@@ -152,6 +168,12 @@ class NatsJetStream:
     def _of_api(self, error: Any) -> FenceholdError:
         said = f"{self._where}: {error.description}"
         return UsageError(said) if error.code and 400 <= error.code < 500 else Unavailable(said)
+
+
+def _forget(answer: "asyncio.Future[Any]") -> None:
+    """Nobody asks for it any more."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 async def _ignore(_error: Exception) -> None:

@@ -6,10 +6,10 @@
    that it cannot disagree with what is there; `open` reads it back, and delivery goes on after it.
 3. Failures say what happened:
    `Unavailable`: nothing of the batch is in the target; the same batch may be tried again.
-   `OutcomeUnknown`: some of it may be, in order from its beginning. The sink is opened again, which tells how far
-   it got, and delivery goes on from there.
-   `Rejected`: some records are wrong for ever, such as ones that are too large; nothing of the batch is there. They
-   are left out, counted as dropped, and the others are tried again.
+   `OutcomeUnknown`: some of it may be, in order from its beginning. After either, the sink is opened again, which
+   tells how far it got, and delivery goes on from there.
+   `Rejected`: some records are wrong for ever, such as ones that are too large. They are left out, counted as
+   dropped, and the rest of the batch is delivered anew; a sink that is exactly once knows what it has of it.
    Any other `FenceholdError`: the target is wrong for ever as it is named (no such database, no right to write).
    The sink ends with that.
 4. What a sink is told twice it must not show twice, if it declares itself exactly once. If it declares at least
@@ -67,7 +67,7 @@ class Record(NamedTuple):
 
 
 class Rejected(FenceholdError):
-    """Some records of a batch will never be taken. Nothing of the batch was delivered."""
+    """Some records of a batch will never be taken."""
 
     def __init__(self, message: str, cursors: Sequence[Cursor]) -> None:
         super().__init__(message)

@@ -4,7 +4,6 @@
 `fencehold_cursors` has how far it got, per cluster. Both are made if they are not there.
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fencehold.drivers.address import Scheme, identifier
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 from fencehold.sinks.port import Cursor, Declared, Delivery, Record
+from fencehold.sinks.worker import Worker
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -68,6 +68,7 @@ class SqliteRows:
         self._cluster = cluster
         self._table = table
         self._connection: sqlite3.Connection | None = None
+        self._worker = Worker()
 
     @classmethod
     def of(cls, url: str, cluster: str) -> "SqliteRows":
@@ -78,12 +79,15 @@ class SqliteRows:
         return cls(Path(f"/{said.path}"), cluster, said.options["table"])
 
     async def open(self) -> Cursor | None:
-        return await asyncio.to_thread(self._open)
+        return await self._worker.do(self._open)
 
     async def deliver(self, batch: Sequence[Record]) -> None:
-        await asyncio.shield(asyncio.to_thread(self._write, batch))
+        await self._worker.do(self._write, batch)
 
     async def close(self) -> None:
+        await self._worker.end(self._close)
+
+    def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):

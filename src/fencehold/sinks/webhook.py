@@ -2,14 +2,13 @@
 
 1. A batch is one POST of `application/cloudevents-batch+json`. Any answer of 200 to 299 means that all of it was
    taken. It comes at least once: who takes it drops what it knows, by the ids.
-2. `Fencehold-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 over the seconds, a dot and the body, with the secret: who
-   takes it checks that, and that the time is not long ago.
+2. `Fencehold-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 over the seconds, a dot and the body, with the secret:
+   who takes it checks that, and that the time is not long ago.
 3. 400, 413 and 422 say that the content is wrong: the batch is halved until the one that is meant is found, which
    is dropped. Everything else is tried again, also what a deployment may answer for a while, such as 404.
 4. How far it got is kept in a file here, written after each batch: a URL cannot be asked.
 """
 
-import asyncio
 import hashlib
 import hmac
 import http.client
@@ -27,6 +26,7 @@ from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.tls import client_context
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+from fencehold.sinks.worker import Worker
 
 SCHEME = Scheme(
     names=("webhook",),
@@ -54,6 +54,7 @@ class Webhook:
         self._timeout_s: float = said.options["timeout"]
         self._where = f"http{'s' if said.tls else ''}://{self._endpoint.host}{self._path}"
         self._connection: http.client.HTTPConnection | None = None
+        self._worker = Worker()
 
     @classmethod
     def of(cls, url: str) -> "Webhook":
@@ -88,7 +89,7 @@ class Webhook:
 
     async def _taken(self, batch: list[Record]) -> list[Cursor]:
         """Post a batch, in halves if need be; which records are wrong for ever. Those before them are taken."""
-        status = await asyncio.to_thread(self._post, batch)
+        status = await self._worker.do(self._post, batch)
         if 200 <= status < 300:
             self._keep(batch[-1].cursor)
             return []
@@ -151,7 +152,7 @@ class Webhook:
             raise OutcomeUnknown(f"{self._cursor} cannot be written: {error.strerror}") from error
 
     async def close(self) -> None:
-        self._drop()
+        await self._worker.end(self._drop)
 
 
 def signature(secret: bytes, seconds_: str, body: bytes) -> str:

@@ -58,6 +58,21 @@ def test_a_kind_is_told_so_often_and_no_oftener(log: pytest.LogCaptureFixture) -
     ]
 
 
+def test_facts_go_with_a_record_and_say_how_many_were_left_out(log: pytest.LogCaptureFixture) -> None:
+    """For a log that is made of fields: the server's."""
+    now = [0.0]
+    teller = Teller("fencehold.facts", per_minute=1, clock=lambda: now[0])
+    for number in range(3):
+        teller.tell(logging.WARNING, "expired", facts={"number": number})
+    now[0] = 61.0
+    teller.tell(logging.WARNING, "expired", facts={"number": 9})
+    assert [getattr(record, "facts", None) for record in log.records] == [
+        {"number": 0},
+        None,
+        {"number": 9, "left_out_before": 2},
+    ]
+
+
 def test_nothing_is_written_unless_logging_is_configured() -> None:
     """Python's last resort, which writes warnings to stderr, is not taken for that."""
     program = "import fencehold.aio, logging; logging.getLogger('fencehold.hold').error('lost')"

@@ -12,6 +12,7 @@ import contextlib
 import os
 import sqlite3
 import time
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,8 +106,7 @@ def class_of(since: int, until: int | None) -> int:
     """How long a span lasted, roughly."""
     if until is None:
         return _OPEN
-    lasted = until - since
-    return next((index for index, most in enumerate(_CLASSES_MS) if lasted <= most), _LONGER)
+    return bisect_left(_CLASSES_MS, until - since)
 
 
 class Store:
@@ -137,11 +137,10 @@ class Store:
         """All spans up to this id are gone, but for those that have not ended."""
 
     def _open(self) -> None:
+        # Names and clients are not for everybody on this machine.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         db = self._db
-        with contextlib.suppress(OSError):
-            # Names and clients are not for everybody on this machine.
-            os.chmod(self.path, 0o600)
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
@@ -304,8 +303,8 @@ class Store:
             self.rollback()
             raise
         if self.size_bytes > self.bounds.bytes_max:
-            # Fetched to its end: a pragma that is not stepped to its end gives back one page.
-            self._db.execute(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})").fetchall()
+            # As a script: `execute` steps a pragma once, and each step gives back one page.
+            self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")
         return dropped
 
     def _too_many(self, now: int) -> int:
@@ -391,7 +390,7 @@ def position_in(path: Path) -> int:
     if not path.exists():
         return 0
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             row = db.execute("SELECT value FROM facts WHERE key = 'position'").fetchone()
             return int(row[0]) if row else 0
     except sqlite3.Error:

@@ -278,9 +278,19 @@ def test_the_file_stays_within_its_bytes(tmp_path: Path) -> None:
     tell(recorder, story)
     store = recorder.store
     assert store.size_bytes > 64 << 10
-    for _ in range(60):
-        store.prune(START_MS)
+    for _ in range(4):
+        store.keep_bound(START_MS)
     assert store.size_bytes <= 64 << 10
+    assert store.rows > 50
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    """It says who locks what; so do the files beside it."""
+    story = Story()
+    story.open("one")
+    recorder = recorded(story, tmp_path / "h ?#%")
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+    assert position_in(tmp_path / "h ?#%") == recorder.position
 
 
 def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:

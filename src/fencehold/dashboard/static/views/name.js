@@ -65,7 +65,7 @@ function Queue({ view, tier }) {
     ${view.waiter_count > view.waiters.length && html`<p class="dim pad">and ${number(view.waiter_count - view.waiters.length)} behind them</p>`}`;
 }
 
-// The history by the service; where that has none, what events of the last minutes tell.
+// The history by the service; until it is there, and where none is kept, what events of the last minutes tell.
 function History({ name, tier, at, stamp, events }) {
   const [history, setHistory] = useState(null);
   const [isMissing, setMissing] = useState(false);
@@ -78,10 +78,9 @@ function History({ name, tier, at, stamp, events }) {
     );
     return () => { isOver = true; };
   }, [name, tier, stamp, limit]);
-  const seen = isMissing && !history ? fromEvents(events) : history;
-  if (!seen) return html`<p class="boot" role="status">Looking …</p>`;
+  const seen = history ?? fromEvents(events);
   const moment = at ? Date.parse(at) : null;
-  return html`${isMissing && !history && html`<p class="dim pad">The service keeps no history for this name: this is made of the events of the last minutes.</p>`}
+  return html`${isMissing && !history && html`<p class="dim pad">This node keeps no history (<code>serve --history-file</code>): this is made of the events of the last minutes.</p>`}
     <${Timeline} history=${seen} at=${Number.isNaN(moment) ? null : moment} onMore=${history && history.holds.length >= limit ? () => setLimit(limit * 2) : null} />`;
 }
 

@@ -1,0 +1,1 @@
+"""What carries events into other systems, on real servers."""
