@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 ARTEFACTS = Path(os.environ.get("FENCEHOLD_ARTEFACTS", ROOT / ".artefacts")) / "dashboard"
 """Where pictures of pages are kept, to be looked at."""
 AXE = Path(__file__).parent / "node/node_modules/axe-core/axe.min.js"
-PATIENCE_MS = 60_000
+PATIENCE_MS = int(os.environ.get("FENCEHOLD_BROWSER_PATIENCE_MS", "60000"))
 DESK = {"viewport": {"width": 1360, "height": 860}}
 PHONE = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
 

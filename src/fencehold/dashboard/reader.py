@@ -68,6 +68,7 @@ class Reader:
         self.picture = Picture(time.monotonic)
         self._past = past
         self._is_flood = Flood().has
+        self._turn = asyncio.Lock()
         self._may_hear = True
         self._must_list = True
         self._revision = ""
@@ -101,8 +102,27 @@ class Reader:
                 await self.look(name)
 
     async def ask(self, *words: str | int) -> Any:
-        """The reply to a question of this login."""
-        return await self._questions.ask(self._credentials, self.tier, *words)
+        """The reply to a question of this login.
+
+        One at a time: should the login have ended, a single failed one is paid for, and nobody asks again. What
+        failed logins cost is paid by all who use this listener.
+        """
+        async with self._turn:
+            if self.picture.refused is not None:
+                raise self.picture.refused
+            try:
+                return await self._questions.ask(self._credentials, self.tier, *words)
+            except Unauthenticated as gone:
+                self.picture.refuse(gone)
+                raise
+
+    async def is_known(self) -> bool:
+        """Whether the login is still one: every user may ask for figures."""
+        try:
+            await self.ask("INFO")
+        except PermissionDenied:
+            return False
+        return True
 
     async def run(self) -> None:
         """Read, until it is cancelled."""

@@ -226,6 +226,9 @@ class Dashboard:
                 yield f"event: over\ndata: {json.dumps(str(over))}\n\n"
                 return
             except (PermissionDenied, UsageError) as wrong:
+                if isinstance(wrong, PermissionDenied) and not await reader.is_known():
+                    yield f"event: over\ndata: {json.dumps(str(wrong))}\n\n"
+                    return
                 known = problem_of(wrong)
                 said = {"status": known.http, "reason": known.reason, "detail": str(wrong)}
                 yield f"event: problem\ndata: {json.dumps(said)}\n\n"
