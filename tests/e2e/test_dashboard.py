@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -13,7 +13,7 @@ from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from tests.e2e.browser import PATIENCE_MS, PHONE, Visitor, browsing
 from tests.e2e.grpc_client import door
-from tests.e2e.served import Served, ended, serving, start, until
+from tests.e2e.served import Served, serving, until
 
 expect.set_options(timeout=PATIENCE_MS)
 NASTY = "<script>document.title='taken'</script>\r\n<img src=x onerror=alert(1)>"
@@ -210,9 +210,17 @@ roles = ["billing"]
 """
 
 
+class Ruled(NamedTuple):
+    """A server with a policy."""
+
+    served: Served
+    url: str
+    """With an administrator's login."""
+
+
 @pytest.fixture(scope="module")
-def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with a policy; the URL has an administrator's login."""
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ruled]:
+    """With an administrator, and somebody who may see little."""
     place = tmp_path_factory.mktemp("ruled")
     for name, text in {"policy.toml": POLICY, "root": "secret-of-root", "bill": "secret-of-bill"}.items():
         (place / name).write_text(text)
@@ -223,20 +231,20 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             (own, ("policy", "apply", str(place / "policy.toml"), "--yes")),
             (own, ("user", "secret", "bill", "--secret-file", str(place / "bill"))),
         ):
-            said = ended(start(*words, "--url", url))
+            said = served.call(*words, "--url", url)
             assert said.code == 0, said
-        yield own
+        yield Ruled(served, own)
 
 
 def test_one_signs_in_sees_what_one_may_and_is_asked_again_when_that_is_over(
-    ruled: str, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+    ruled: Ruled, browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """With the service's own users and rights; names of others are not even counted."""
     with (
-        fencehold.connect(ruled, name="root") as root,
+        fencehold.connect(ruled.url, name="root") as root,
         root.lock("billing:1"),
         root.lock("payroll:1"),
-        door(tmp_path_factory.mktemp("door"), "http", ruled.replace("root:secret-of-root@", "")) as port,
+        door(tmp_path_factory.mktemp("door"), "http", ruled.served.url) as port,
         Visitor(browser, port) as visitor,
     ):
         page = visitor.page
@@ -266,7 +274,7 @@ def test_one_signs_in_sees_what_one_may_and_is_asked_again_when_that_is_over(
         sign_in(page, "bill", "secret-of-bill")
         expect(page.locator(".who")).to_contain_text("bill")
         # The login itself ends: a page that is open is told so.
-        said = ended(start("user", "disable", "bill", "--url", ruled))
+        said = ruled.served.call("user", "disable", "bill", "--url", ruled.url)
         assert said.code == 0, said
         expect(page.get_by_label("User")).to_be_visible()
         assert not visitor.wrongs
