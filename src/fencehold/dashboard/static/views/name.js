@@ -30,7 +30,7 @@ export function NameView({ params, who }) {
       <${Card} id="holders" title=${view.holder_count > 1 ? "Holders" : "Holder"} count=${view.holder_count > 1 ? view.holder_count : null}><${Holders} view=${view} traceUrl=${who.trace_url} /></${Card}>
       <${Card} id="queue" title="Queue" count=${view.waiter_count}><${Queue} view=${view} tier=${tier} /></${Card}>
     </div>
-    <${Card} id="history" title="History"><${History} name=${name} tier=${tier} at=${params.at} stamp=${view.holders.map((holder) => holder.fence).join()} events=${view.events} /></${Card}>
+    <${Card} id="history" title="History"><${History} name=${name} tier=${tier} at=${params.at} stamp=${`${view.holders.map((holder) => holder.fence).join()} ${view.waiter_count}`} events=${view.events} /></${Card}>
     <${Card} id="events" title="Events">
       ${view.events.length ? html`<ul class="events">${view.events.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}`} event=${event} withName=${event.names.length > 1} tier=${tier} />`)}</ul>`
         : html`<${Empty} title="Nothing happened to it lately" />`}</${Card}>
