@@ -21,6 +21,9 @@ The musts, in every phase:
 4. When the wild client is killed, the server is quiet again within 10 s: the well-behaved client is served as
    it was alone, and the server works for nobody else. Only then does the next turn begin.
 
+The phases `principals` are of one server with a policy: the wild client is one principal, with as many connections
+as it likes, and the well-behaved one another.
+
 `BENCH_PHASES` chooses phases by a part of their names, separated by semicolons.
 """
 
@@ -34,14 +37,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench import burner, children, neighbour, procfs, wild
+from bench import burner, children, neighbour, procfs, wild, wild_principal
 from bench.children import Child
 from bench.contest import Benchmark, Contest, Contestant
 from bench.ensembles import Etcd, Nodes
 from bench.musts import Figure, Must, at_most
+from bench.ruled import Ruled
 from bench.samples import Figures, Results
 from bench.servers import Fencehold
 
+PRINCIPALS = "principals"
 CONNECTIONS, PAUSE_S = 4, 0.004
 P99_TIMES_MAX = 2.0
 LONGEST_MS_MAX = 100.0
@@ -79,6 +84,9 @@ class Running:
     others: list[int]
     """Processes that work for them."""
     folder: Path
+    login: str = ""
+    """The token of the well-behaved client, and that of the wild one; empty: they are nobody."""
+    wild_login: str = ""
 
     @property
     def pids(self) -> list[int]:
@@ -113,7 +121,19 @@ async def cluster() -> AsyncIterator[Running]:
         etcd.teardown()
 
 
-SUBJECTS = {"embedded": embedded, "etcd": cluster}
+@asynccontextmanager
+async def principals() -> AsyncIterator[Running]:
+    """One server with a policy: both clients are somebody, and the wild one is so with all of its connections."""
+    server = Ruled("a server with a policy")
+    try:
+        await server.setup()
+        url, (login, wild_login) = f"fencehold://127.0.0.1:{server.port}", server.logins
+        yield Running(url, server.port, [server.pid], [], server.folder, login, wild_login)
+    finally:
+        await server.teardown()
+
+
+SUBJECTS = {"embedded": embedded, "etcd": cluster, PRINCIPALS: principals}
 
 
 @dataclass
@@ -164,6 +184,7 @@ class Phase(Contestant):
     @asynccontextmanager
     async def _neighbour(self, running: Running) -> AsyncIterator[Child]:
         told = {"url": running.url, "port": running.port, "connections": CONNECTIONS, "pause_s": PAUSE_S}
+        told |= {"login": running.login}
         async with children.running("neighbour", neighbour.live, running.folder, **told) as client:
             # Its first operations find everything cold.
             while (await client.ask("count"))["count"] < 50 * CONNECTIONS:  # noqa: ASYNC110
@@ -241,6 +262,7 @@ class Turns:
     async def _beside_wild(self) -> list[float]:
         """Measure beside the wild client; returns what each process burned for it."""
         told = {"kind": self._kind, "port": self._running.port, "scale": self._form.scale}
+        told |= {"login": self._running.wild_login}
         await self._client.ask("begin")
         async with children.running("wild", wild.run, self._running.folder, **told) as child:
             await child.hear(_BITE_SECONDS_MAX)
@@ -306,7 +328,8 @@ def build(quick: bool) -> Contest:
     """The contest."""
     form = QUICK if quick else FULL
     wanted = [part.strip() for part in os.environ.get("BENCH_PHASES", "").split(";") if part.strip()]
-    phases = [Phase(subject, kind, form) for subject in SUBJECTS for kind in wild.KINDS]
+    phases = [Phase(subject, kind, form) for subject in ("embedded", "etcd") for kind in wild.KINDS]
+    phases += [Phase(PRINCIPALS, kind, form) for kind in wild_principal.KINDS]
     chosen = [phase for phase in phases if not wanted or any(part in phase.name for part in wanted)]
     return Contest(
         contestants=chosen,

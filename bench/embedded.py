@@ -9,6 +9,7 @@ import asyncio
 import csv
 import io
 
+from bench import libraries as of_threads
 from bench import loads
 from bench.bare import bare
 from bench.contest import Benchmark, Call, Contest, Contestant
@@ -50,7 +51,7 @@ class AtTheDoor(Contestant):
 class OnServer(Call):
     """A load through a library, in a process of its own, on a server whose port is known only when it runs."""
 
-    def __init__(self, name: str, server: Server, load: object, **arguments: float) -> None:
+    def __init__(self, name: str, server: Server, load: object, **arguments: float | str) -> None:
         super().__init__(name, load, arguments, isolated=True)  # type: ignore[arg-type]
         self._server = server
 
@@ -82,6 +83,12 @@ def build(quick: bool) -> Contest:
         OnServer(f"SDK {c}x{f}", ours, loads.fencehold, connections=c, in_flight=f, seconds=seconds)
         for c, f in (*SHAPES, (1, 256))
     ]
+    blocking = [
+        OnServer("SDK blocking, volatile", ours, of_threads.fencehold_alone, tier="efficiency", seconds=seconds),
+        OnServer("redis-py blocking, memory", unsynced, of_threads.redis_py_alone, seconds=seconds),
+        OnServer("SDK blocking, journal", ours, of_threads.fencehold_alone, tier="correctness", seconds=seconds),
+        OnServer("redis-py blocking, synced", synced, of_threads.redis_py_alone, seconds=seconds),
+    ]
     libraries = [
         OnServer(f"{name} {c}x{f}", server, load, connections=c, in_flight=f, seconds=seconds)
         for name, server, load in (
@@ -104,7 +111,7 @@ def build(quick: bool) -> Contest:
     alone = OnServer("SDK acquire alone", ours, loads.acquire_only, seconds=seconds)
     hot = OnServer(f"SDK hot name, {WAITERS} waiters", ours, hand_over, waiters=WAITERS, turns=3 if quick else 10)
     return Contest(
-        contestants=[*through, *libraries, *door, alone, Bare(ours, 300 if quick else 2_000), hot],
+        contestants=[*blocking, *through, *libraries, *door, alone, Bare(ours, 300 if quick else 2_000), hot],
         rounds=3 if quick else 7,
         warmups=0 if quick else 1,
         reference="redis-py, synced 64x1",
@@ -116,6 +123,18 @@ def build(quick: bool) -> Contest:
 def _musts() -> list[Must]:
     reference = "redis-py, synced 64x1"
     return [
+        at_least(
+            "the blocking client, one thread, volatile tier, times redis-py",
+            ratio("SDK blocking, volatile", "redis-py blocking, memory"),
+            1,
+            "×",
+        ),
+        at_least(
+            "the blocking client, one thread, file journal, times redis-py",
+            ratio("SDK blocking, journal", "redis-py blocking, synced"),
+            1,
+            "×",
+        ),
         at_least("through the SDK at 64x1, times redis-py", ratio("SDK 64x1", reference), 2, "×"),
         at_least("through the SDK at 1x256, times redis-py at 64x1", ratio("SDK 1x256", reference), 4, "×"),
         at_least("at the door, 64 connections, times Redis", ratio("door 64", "Redis 64, synced"), 0.6, "×"),

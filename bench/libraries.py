@@ -42,6 +42,17 @@ def in_threads(turns: list[BlockingTurn], seconds: float) -> Figures:
     return counted(latencies_ns, perf_counter() - started)
 
 
+def alone(turn: BlockingTurn, seconds: float) -> Figures:
+    """Take turns on this thread until the time is over."""
+    latencies_ns: list[int] = []
+    started = perf_counter()
+    while perf_counter() < started + seconds:
+        begun = perf_counter_ns()
+        turn(f"bench:{len(latencies_ns)}")
+        latencies_ns.append(perf_counter_ns() - begun)
+    return counted(latencies_ns, perf_counter() - started)
+
+
 def fencehold_tasks(url: str, tier: str, workers: int, seconds: float) -> Figures:
     """Through Fencehold's SDK, on an event loop."""
     from fencehold import Tier, aio  # noqa: PLC0415 - each load needs only its own library
@@ -105,6 +116,32 @@ def redis_py_threads(ports: list[int], workers: int, seconds: float) -> Figures:
             lock.release()
 
         return in_threads([turn] * workers, seconds)
+
+
+def fencehold_alone(port: int, tier: str, seconds: float) -> Figures:
+    """Through Fencehold's SDK, by the main thread alone, as in a worker process of a web server."""
+    import fencehold  # noqa: PLC0415
+
+    with fencehold.connect(f"fencehold://127.0.0.1:{port}") as client:
+
+        def turn(name: str) -> None:
+            client.lock(name, tier=fencehold.Tier(tier)).acquire().release()
+
+        return alone(turn, seconds)
+
+
+def redis_py_alone(port: int, seconds: float) -> Figures:
+    """Through redis-py's Lock, by the main thread alone."""
+    import redis  # noqa: PLC0415
+
+    with redis.Redis(port=port) as client:
+
+        def turn(name: str) -> None:
+            lock = client.lock(name, timeout=TTL_S)
+            lock.acquire()
+            lock.release()
+
+        return alone(turn, seconds)
 
 
 def python_redis_lock_threads(ports: list[int], workers: int, seconds: float) -> Figures:

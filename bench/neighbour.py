@@ -95,11 +95,13 @@ class Neighbour:
                     self._refused(error)
                 await self._pause()
 
-    async def bare(self, port: int, number: int) -> None:
+    async def bare(self, port: int, number: int, login: str = "") -> None:
         """One bare connection after another, for ever: there should be one only."""
         while True:
             try:
                 wire = await Wire.open(port)
+                if login:
+                    await wire.ask("AUTH", "token", login)
                 await wire.ask("SESSION.OPEN", "TTL", int(TTL_S * 1_000))
                 await wire.ask("LOCK.ACQUIRE", f"neighbour:{number}:held", "WAIT", int(TTL_S * 1_000))
                 await self._bare_turns(wire, number)
@@ -156,15 +158,16 @@ class Connections(logging.Handler):
             self._neighbour.stretch.last_trouble = record.getMessage()
 
 
-async def live(talk: Talk, url: str, port: int, connections: int, pause_s: float) -> None:
+async def live(talk: Talk, url: str, port: int, connections: int, pause_s: float, login: str = "") -> None:
     """Be the well-behaved client until there is no parent any more. Words: `begin`, `count`, `seen`."""
     neighbour = Neighbour(pause_s)
     logger = logging.getLogger("fencehold.connection")
     logger.setLevel(logging.INFO)
     logger.addHandler(Connections(neighbour))
     half = connections // 2
-    lives = [neighbour.through_sdk(url, number) for number in range(half)]
-    lives += [neighbour.bare(port, number) for number in range(half, connections)]
+    named = url.replace("://", f"://token:{login}@") if login else url
+    lives = [neighbour.through_sdk(named, number) for number in range(half)]
+    lives += [neighbour.bare(port, number, login) for number in range(half, connections)]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(life) for life in lives]
         while word := await talk.word():

@@ -23,6 +23,7 @@ MODULES = (
     "bench.tls",
     "bench.history",
     "bench.metrics",
+    "bench.security",
     "bench.sinks",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""

@@ -167,7 +167,7 @@ def _figures(found: list[dict[str, Any]]) -> Figures:
 def build(quick: bool) -> Contest:
     """The contest."""
     server = Fencehold()
-    seconds, away_s = (6.0, 3.0) if quick else (40.0, 30.0)
+    seconds, away_s = (6.0, 3.0) if quick else (33.0, 30.0)
     musts: list[Must] = []
     for name in TARGETS:
         musts.append(at_most(f"{name} away, p99 times without", ratio(name, "no sink", "p99_us"), 1.2, "×"))

@@ -6,7 +6,7 @@ its usual crowd it brings, so that a short run can bring a smaller one. Clients 
 
 from collections.abc import Awaitable, Callable
 
-from bench import wild_crowds, wild_floods, wild_frames
+from bench import wild_crowds, wild_floods, wild_frames, wild_principal, wild_wire
 from bench.children import Talk
 from bench.wild_floods import Bite
 
@@ -33,8 +33,9 @@ KINDS: dict[str, Wild] = {
 }
 
 
-async def run(talk: Talk, kind: str, port: int, scale: float) -> None:
-    """Be wild."""
+async def run(talk: Talk, kind: str, port: int, scale: float, login: str = "") -> None:
+    """Be wild; with a token, as somebody."""
+    wild_wire.login = login
     told = False
 
     def bite() -> None:
@@ -43,4 +44,4 @@ async def run(talk: Talk, kind: str, port: int, scale: float) -> None:
             told = True
             talk.say(biting=kind)
 
-    await KINDS[kind](port, bite, scale)
+    await {**KINDS, **wild_principal.KINDS}[kind](port, bite, scale)

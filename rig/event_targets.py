@@ -50,7 +50,12 @@ def happened(position: int, index: int = 1, kind: str = "acquired", name: str = 
     """An event, as `watch` tells it."""
     names = (name or f"job:{position % 7}",) if kind in ("acquired", "released") else ()
     said = party(3, "t#1", {"client": "billing", "host": "web1", "pid": 81})
-    more = {"index": index, "mode": "X", "principal": "ann", "unix_ms": 1_767_268_800_000 + position}
+    more: dict[str, Any] = {
+        "index": index,
+        "mode": "X",
+        "principal": "ann",
+        "unix_ms": 1_767_268_800_000 + position,
+    }
     return Event(kind, position, position, 3, "t#1", names, position, "", said, None, **more)
 
 
@@ -378,7 +383,8 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
             while (message := consumer.poll(30)) is not None:
                 if message.error() is not None:
                     break
-                headers = {key: value.decode() for key, value in message.headers() or ()}
+                said: Any = message.headers() or ()
+                headers = {key: value.decode() for key, value in said}
                 event = {key[3:]: value for key, value in headers.items() if key.startswith("ce_")}
                 assert message.key() == event["partitionkey"].encode()
                 assert event["sequence"] > last

@@ -2,15 +2,18 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AdminClient
 
 from rig.lasting import Lasting
 from rig.processes import Process, accepts, free_port
 
 VERSION = "3.9.1"
 _FETCH_S = 600
+_new_topic: Any = kafka_admin.NewTopic  # type: ignore[attr-defined]  # it is public, and not in its stubs
 _START_S = 120.0
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -36,7 +39,7 @@ def jars(folder: Path) -> str:
 
 
 class Kafka(Lasting):
-    """One broker, which is its own controller. Whoever starts it stops it."""
+    """One broker, which is its own controller. Its starter stops it."""
 
     def __init__(self, folder: Path, class_path: str) -> None:
         self.port, self._controller = free_port(), free_port()
@@ -96,7 +99,7 @@ auto.create.topics.enable=false
 
     def make_topic(self, name: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        for made in admin.create_topics([_new_topic(name, partitions, 1)]).values():
             made.result(60)
 
     def consumed(self, topic: str, count: int) -> list[str]:

@@ -9,7 +9,7 @@ from rig.processes import Process, accepts, free_port
 
 
 class Nats(Lasting):
-    """One server. Whoever starts it stops it."""
+    """One server. Its starter stops it."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()

@@ -3,9 +3,11 @@
 import inspect
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencehold.core.events import Event as CoreEvent
 from fencehold.core.events import Kind
@@ -62,20 +64,13 @@ def test_the_example_is_what_a_sink_writes() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
     said = party(3, "worker#1", {"client": "billing", "host": "web1", "pid": 81})
     event = happened(1841, 2, name="wallet:7")
-    told = json.loads(record_of(_as(event, said), "prod").body)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    event = replace(event, party=said, owner="worker#1", fence=7, principal="billing", time=noon)
+    told = json.loads(record_of(event, "prod").body)
     example = json.loads(shown)
     for each in (told, example):
         each["data"].pop("unix_ms"), each["data"].pop("at_ms"), each.pop("time")
     assert example == told
-
-
-def _as(event: object, said: object) -> object:
-    from datetime import UTC, datetime  # noqa: PLC0415
-
-    from msgspec.structs import replace  # noqa: PLC0415
-
-    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    return replace(event, party=said, owner="worker#1", fence=7, principal="billing", time=noon)  # type: ignore[type-var]
 
 
 def test_the_size_of_the_ring_is_as_the_page_says() -> None:

@@ -1,5 +1,6 @@
 """`policy`, `user`, `role`, `whoami` and `can`, on a server of their own; and no secret where it is not needed."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,33 @@ def test_from_an_open_server_to_one_with_a_policy(ruled: Ruled) -> None:
     ]
     assert json.loads(ruled.call("role", "list", "--json", user="root").out)[1]["users"] == ["bill"]
     assert "nothing on name billing:root" in ruled.call("role", "show", "billing", user="root").out
+
+
+def test_tokens_are_made_listed_and_revoked(ruled: Ruled) -> None:
+    """Shown once, known at once, kept through a change of the policy; a revoked one opens nothing, and its id is
+    found from what leaked."""
+    file, kept = str(ruled.place / "policy.toml"), ruled.place / "ci.token"
+    assert ruled.call("token", "create", "bill").code == 77 or ruled.call("token", "create", "bill").code == 1
+    assert ruled.call("user", "add", "root", "--admin", "--secret-file", str(ruled.place / "secret")).code == 0
+    assert ruled.call("policy", "apply", file, "--yes", user="root").code == 0
+    assert "user add eve --no-secret" in ruled.call("token", "create", "eve", user="root").err
+    made = json.loads(ruled.call("token", "create", "bill", "--expires", "30d", "--json", user="root").out)
+    assert ruled.call("token", "create", "bill", "--file", str(kept), user="root").code == 0
+    assert kept.stat().st_mode & 0o077 == 0
+    listed = json.loads(ruled.call("token", "list", "--json", user="root").out)
+    assert {each["user"] for each in listed} == {"bill"}
+    assert made["id"] in [each["id"] for each in listed]
+    assert ruled.call("policy", "apply", file, "--yes", user="root").code == 0
+    whoami = ended(start("whoami", "--json", "--url", ruled.served.url, FENCEHOLD_TOKEN_FILE=str(kept)))
+    assert json.loads(whoami.out)["principal"] == "bill"
+    leaked = hashlib.sha256(kept.read_text().strip().encode()).hexdigest()
+    assert ruled.call("token", "revoke", kept.read_text().strip(), user="root").code == 2
+    assert ruled.call("token", "revoke", leaked, user="root").out.startswith(f"revoked {leaked[:16]} of bill")
+    assert ruled.call("token", "revoke", leaked, user="root").code == 1
+    assert ended(start("whoami", "--url", ruled.served.url, FENCEHOLD_TOKEN_FILE=str(kept))).code == 77
+    seen = b"".join(path.read_bytes() for path in ruled.place.rglob("*") if path.is_file() and path != kept)
+    assert kept.read_bytes().strip() not in seen
+    assert made["token"].encode() not in seen
 
 
 def test_no_secret_is_in_the_log_or_the_journal(ruled: Ruled) -> None:

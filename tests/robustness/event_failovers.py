@@ -107,7 +107,7 @@ class Scene:
         await self._add_node()
 
     async def _lose_reply(self, leader: Server) -> None:
-        """Let it append, and not hear of it: it leads no more, and whoever is next tells what was appended."""
+        """Let it append, and not hear of it: it leads no more, and the next leader tells what was appended."""
         epoch = leader.node.epoch
         self._cluster.faults[leader.config.node].armed = ("append.stored", OutcomeUnknown("the reply was lost"))
         leader.node.submit(OpenSession(60_000, meta='{"client":"lost"}'), lambda *_: None)

@@ -258,9 +258,15 @@ async def _held_by_journal(url: str) -> dict[str, int]:
 
 def _held_by_node(node: FenceholdNode) -> dict[str, int]:
     wire = Wire(node.host, node.port)
-    _, names = wire.call("LOCK.LIST", "COUNT", 1000, "STALE")
+    held: dict[str, int] = {}
+    cursor, names = wire.call("LOCK.LIST", "STALE")
+    while names or cursor:
+        held |= {each["name"]: each["fence"] for each in names}
+        if not cursor:
+            break
+        cursor, names = wire.call("LOCK.LIST", "CURSOR", cursor, "STALE")
     wire.close()
-    return {each["name"]: each["fence"] for each in names}
+    return held
 
 
 def main(arguments: list[str]) -> int:

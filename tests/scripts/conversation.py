@@ -6,6 +6,7 @@ A script is blocks separated by blank lines. A block has lines of input, each on
 """
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 from msgspec.structs import asdict
 
@@ -25,6 +26,7 @@ from fencehold.core.commands import (
     Mode,
     OpenSession,
     OpenSessionAs,
+    OpenSessionBy,
     RaiseFence,
     Release,
     Renew,
@@ -36,7 +38,7 @@ from fencehold.core.events import NOBODY, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import SessionEnded
-from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, User, Verb
+from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, Token, User, Verb, token_id
 from tests.scripts.words import DAY, say_event, say_name, say_notice, say_outcome
 
 _MODES = {"exclusive": Mode.EXCLUSIVE, "shared": Mode.SHARED, "permit": Mode.PERMIT}
@@ -131,7 +133,9 @@ def _command(verb: str, *words: str) -> Command:
 def _open(options: dict[str, str], _: list[str]) -> Command:
     ttl_ms = _ms(options.pop("ttl", "30s"))
     terms = (ttl_ms, _ms(options.pop("grace", "0")), "", options.pop("meta", ""))
-    principal = options.pop("as", "")
+    principal, token = options.pop("as", ""), options.pop("by", "")
+    if token:
+        return OpenSessionBy(*terms, principal, token_id(_token(token).digest))
     return OpenSessionAs(*terms, principal) if principal else OpenSession(*terms)
 
 
@@ -142,15 +146,28 @@ def _break(options: dict[str, str], _: list[str]) -> Command:
 
 
 def _policy(options: dict[str, str], _: list[str]) -> Command:
-    """`role:dba=acquire,observe@db:*;none@db:root user:ann=dba user:bob=disabled,dba user:eve=gone`."""
+    """`role:dba=acquire,observe@db:*;none@db:root user:ann=dba user:bob=disabled,dba user:eve=gone`.
+
+    A token is called here by what it is made of: `token:ann=t1 token:bob=t2,gone`.
+    """
     revision, principal = int(options.pop("revision")), options.pop("as", "")
     change = PolicyChange()
     for key, value in options.items():
         table, name = key.split(":", 1)
+        if table == "token":
+            word = value.removesuffix(",gone")
+            kept = _token(word)
+            tokens = change.tokens.setdefault(name, {})
+            tokens[token_id(kept.digest)] = None if value != word else kept
+            continue
         made = None if value == "gone" else _POLICY[table](value)
         getattr(change, f"{table}s")[name] = made
     options.clear()
     return ChangePolicy(revision, change, principal)
+
+
+def _token(word: str) -> Token:
+    return Token(sha256(word.encode()).hexdigest())
 
 
 def _role(text: str) -> Role:

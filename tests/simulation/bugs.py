@@ -67,7 +67,7 @@ def _an_answer_before_durability(patch: Patch) -> None:
     """Answers leave when the entry is applied, not when it is stored."""
 
     async def commit(leader: Leader) -> None:
-        entry, data, _ = leader._gather(leader._clock.now_ms())
+        entry, data, _, _ = leader._gather(leader._clock.now_ms())
         position = Position(leader.machine.position + 1)
         applied = leader.machine.apply(position, entry)
         answers, leader._under_way = leader._under_way, []

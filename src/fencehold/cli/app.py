@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "break": ("force_release", "break_", EYES),
     "policy": ("policy", "POLICY", RIGHTS),
     "user": ("users", "USER", RIGHTS),
+    "token": ("service_tokens", "TOKEN", RIGHTS),
     "role": ("policy", "ROLE", RIGHTS),
     "whoami": ("policy", "whoami", RIGHTS),
     "can": ("policy", "can", RIGHTS),
@@ -57,8 +58,9 @@ GROUPS = {
     "journal": "Export a journal, move it to another engine, look into one.",
     "policy": "Show the policy of a server, plan a change of it, apply one.",
     "user": "Add, change, disable and remove users.",
+    "token": "Make, list and revoke tokens of services.",
     "role": "Show roles and their rules.",
-    "security": "Make an authority and certificates for a first cluster, renew them, make tokens.",
+    "security": "Make an authority and certificates for a first cluster, renew and revoke them, make tokens.",
     "audit": "See that an audit log is whole, and read its end.",
 }
 

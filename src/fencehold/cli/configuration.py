@@ -25,7 +25,7 @@ from fencehold.errors import UsageError
 from fencehold.node.suspicion import Patience
 from fencehold.observe.feed import Observing
 from fencehold.observe.templates import Templates
-from fencehold.security.tls import ServerTls, server_context
+from fencehold.security.tls import Certificates, ServerTls
 from fencehold.security.tokens import Tokens
 from fencehold.server import Config
 
@@ -171,17 +171,17 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
 
 def _tls(said: Mapping[str, Said]) -> ServerTls | None:
     """What the listener is secured with, if it is; read once, so that what is wrong is said before it starts."""
-    cert, key, ca = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca"))
+    cert, key, ca, crl = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca", "tls_crl"))
     if cert is None and key is None:
-        for name in ("tls_ca", "tls_clients"):
+        for name in ("tls_ca", "tls_crl", "tls_clients"):
             if said[name].source != "default":
                 raise UsageError(f"{_where(said[name], name)} needs --tls-cert FILE and --tls-key FILE, too")
         return None
     if cert is None or key is None:
         raise UsageError("a certificate needs its key: say both --tls-cert FILE and --tls-key FILE")
-    ca = ca and ca.expanduser()
-    tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value)
-    server_context(tls)
+    ca, crl = ca and ca.expanduser(), crl and crl.expanduser()
+    tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value, crl)
+    Certificates(tls)
     return tls
 
 

@@ -144,8 +144,8 @@ def apply(
 def _check_door(now: Current, wanted: PolicyFile) -> None:
     """See that an administrator is left who can log in."""
     for name, user in wanted.users.items():
-        secrets = now.users[name].secrets if name in now.users else 0
-        if secrets and is_admin(wanted.roles, Listed(user.roles, user.disabled)):
+        known = now.users.get(name, Listed())
+        if (known.secrets or known.tokens) and is_admin(wanted.roles, Listed(user.roles, user.disabled)):
             return
     raise fail(
         Exit.USAGE,
@@ -191,12 +191,13 @@ def say_users(now: Current) -> None:
             clean(", ".join(user.roles)),
             "disabled" if user.disabled else "",
             user.secrets,
+            len(user.tokens),
             now.used.get(name, {}).get("sessions", 0),
             now.used.get(name, {}).get("holds", 0),
         )
         for name, user in now.users.items()
     ]
-    say_rows(("USER…", "ROLES ", "STATE", "SECRETS:", "SESSIONS:", "HOLDS:"), rows, empty="no users")
+    say_rows(("USER…", "ROLES ", "STATE", "SECRETS:", "TOKENS:", "SESSIONS:", "HOLDS:"), rows, empty="no users")
 
 
 def rule_text(rule: Rule) -> str:

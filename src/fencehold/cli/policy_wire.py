@@ -16,12 +16,20 @@ _CHANGE_BYTES_MAX = 63 << 10
 """A frame has 64 KiB."""
 
 
+class ListedToken(Struct, frozen=True):
+    """A token as it is shown: since when, and until when, in Unix seconds; 0: not known, and for good."""
+
+    made_s: int = 0
+    expires_s: int = 0
+
+
 class Listed(Struct, frozen=True):
-    """A user as it is shown: how many secrets it has, and not one of them."""
+    """A user as it is shown: how many secrets it has, and what its tokens are called."""
 
     roles: tuple[str, ...] = ()
     disabled: bool = False
     secrets: int = 0
+    tokens: dict[str, ListedToken] = {}
 
 
 class Current(Struct, frozen=True):

@@ -50,10 +50,13 @@ def init(
     issuer = Issuer.make(directory)
     hosts = [*_LOOPBACK, *(host or [])]
     server, mine = issuer.for_node("server", hosts, days), issuer.for_client("admin", admin, days)
+    # Empty, and there from the first day: a server that was started with it needs no restart to refuse somebody.
+    crl = issuer.revoke()
     if as_json:
         say_json(
             {
                 "ca": str(issuer.ca.cert),
+                "crl": str(crl),
                 "server": _shape(server),
                 "admin": {**_shape(mine), "principal": admin},
                 "hosts": hosts,
@@ -67,7 +70,7 @@ def init(
     say("\nstart a server:\n")
     say(
         f"  fencehold serve{listens} --tls-cert {_quoted(server.cert)} --tls-key {_quoted(server.key)} \\\n"
-        f"    --tls-ca {_quoted(issuer.ca.cert)} --tls-clients required"
+        f"    --tls-ca {_quoted(issuer.ca.cert)} --tls-clients required --tls-crl {_quoted(crl)}"
     )
     say(f"\nand ask it, as {admin}:\n")
     say(f"  export FENCEHOLD_URL={where} FENCEHOLD_CA={_quoted(issuer.ca.cert)}")
@@ -129,6 +132,22 @@ def renew(
         tell("no certificate expires within 30 days")
 
 
+def revoke(
+    directory: Folder,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which certificates.")],
+    as_json: Json = False,
+) -> None:
+    """Revoke certificates: servers that read the list (`serve --tls-crl`) let nobody in who shows one.
+
+    Connections that are open with one are ended, too. The list is a file; copy it to where servers read it.
+    """
+    path = Issuer(directory).revoke(*names)
+    if as_json:
+        say_json({"crl": str(path), "revoked": names})
+        return
+    tell(f"revoked {', '.join(names)} in {path}: copy it to where servers read it (--tls-crl)")
+
+
 def token(
     principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Whose token it is.")],
     tokens: Annotated[
@@ -175,5 +194,5 @@ def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-SECURITY = {"init": init, "cert": cert, "renew": renew, "token": token}
+SECURITY = {"init": init, "cert": cert, "renew": renew, "revoke": revoke, "token": token}
 """The commands of the group."""

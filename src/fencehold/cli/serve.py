@@ -147,6 +147,10 @@ TlsCa = Annotated[
     Path | None,
     _option("tls_ca", _SECURITY, "Who signs the certificates of clients and of other nodes.", metavar="FILE"),
 ]
+TlsCrl = Annotated[
+    Path | None,
+    _option("tls_crl", _SECURITY, "Which of those certificates were revoked: a CRL, in PEM.", metavar="FILE"),
+]
 TlsClients = Annotated[
     Clients | None,
     _option(
@@ -238,6 +242,7 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
+    tls_crl: TlsCrl = None,
     tls_clients: TlsClients = None,
     auth: Authentication = None,
     tokens: TokensFile = None,

@@ -121,6 +121,7 @@ SETTINGS = {
     "tls_cert": Setting(_path, None, "FENCEHOLD_TLS_CERT"),
     "tls_key": Setting(_path, None, "FENCEHOLD_TLS_KEY"),
     "tls_ca": Setting(_path, None, "FENCEHOLD_TLS_CA"),
+    "tls_crl": Setting(_path, None, "FENCEHOLD_TLS_CRL"),
     "tls_clients": Setting(_clients, Clients.NONE, "FENCEHOLD_TLS_CLIENTS"),
     "auth": Setting(_auth, Auth.AUTO, "FENCEHOLD_AUTH"),
     "tokens": Setting(_path, None, "FENCEHOLD_TOKENS"),

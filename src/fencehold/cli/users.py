@@ -42,7 +42,9 @@ def add(
         list[str] | None, typer.Option("--role", metavar="ROLE", help="A role; more than once.")
     ] = None,
     admin: Annotated[bool, typer.Option("--admin", help="May do everything, and change the policy.")] = False,
-    no_secret: Annotated[bool, typer.Option("--no-secret", help="It comes with a certificate.")] = False,
+    no_secret: Annotated[
+        bool, typer.Option("--no-secret", help="It comes with a certificate or a token.")
+    ] = False,
     secret_file: SecretFile = None,
     url: Url = URL,
     as_json: Json = False,

@@ -128,9 +128,14 @@ def _show(event: dict[str, Any]) -> None:
         ways += [[who(event), names, ways[0][2]], shortest]
     whole = [f"{event['position']}.{event['index']}".rjust(10), f"{when:<8}", f"{kind:<14}"]
     rest = [f"fence {event['fence']}" if event["fence"] else ""]
-    rest += [f"({clean(event['detail'])})" if event["detail"] else ""]
+    detail = f"({clean(event['detail'])})" if event["detail"] else ""
+    rest += [detail]
     whom, names, by = _fitting(ways, [*whole, *rest]) if to_person() else ways[0]
-    _write(kind, [*whole, *filter(None, [whom, names, *rest, by])])
+    told = [*whole, *filter(None, [whom, names, *rest, by])]
+    if to_person() and detail and sum(cells_of(field) + len(_GAP) for field in told) > columns() + len(_GAP):
+        # What is told of it besides goes before a line is broken; `--json` has it.
+        told.remove(detail)
+    _write(kind, told)
 
 
 def _fitting(ways: list[list[str]], beside: list[str]) -> list[str]:

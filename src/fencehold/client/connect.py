@@ -25,6 +25,8 @@ from fencehold.client.aio.carriers import BreakerCarrier, ProceedCarrier, channe
 from fencehold.client.aio.channel import Channel
 from fencehold.client.circuit import CircuitBreaker, Pace
 from fencehold.client.config import Config
+from fencehold.client.direct.driver import LineDriver
+from fencehold.client.direct.turns import SharedProtocol
 from fencehold.client.driver import Driver
 from fencehold.client.endpoints import Rotation
 from fencehold.client.login import LoginFiles, login_of
@@ -117,10 +119,14 @@ def plan_of(config: Config) -> Plan:
     return Plan(sources, config.rules)
 
 
-def carrier_of(source: Source) -> Carrier:
-    """A new way to a source, on the running loop. Nothing is connected to before it is used."""
+def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
+    """A new way to a source, on the running loop. Nothing is connected to before it is used.
+
+    Args:
+        is_direct: callers on other threads send and receive by themselves, if it is a service.
+    """
     config = source.config
-    carrier = _bare_carrier(source)
+    carrier = _bare_carrier(source, is_direct)
     if source.has_breaker:
         probe_s = config.connect_timeout
         breaker = CircuitBreaker(config.draw, Pace(probe_s_max=2 * probe_s))
@@ -133,27 +139,37 @@ def carrier_of(source: Source) -> Carrier:
     return carrier
 
 
-def _bare_carrier(source: Source) -> Carrier:
+def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     config, scheme = source.config, _scheme(source.url)
     if scheme in SERVICE_SCHEMES:
-        return Channel(_driver(source, source.url), source.guarantees)
+        return Channel(_driver(source, source.url, is_direct), source.guarantees)
     if scheme == _MEMORY:
         from fencehold.client.memory import HostedChannel  # noqa: PLC0415 - it brings the whole server
 
-        return HostedChannel(source.url, lambda url: _driver(source, url), source.guarantees)
+        return HostedChannel(source.url, lambda url: _driver(source, url, is_direct), source.guarantees)
     settings = _settings_of_backend(config)
     backend = registry.backend_of(source.url, settings)
     return DirectCarrier(backend, settings, config.clock, long_wait=config.long_wait_s)
 
 
-def _driver(source: Source, url: str) -> Driver:
+def _driver(source: Source, url: str, is_direct: bool) -> Driver:
     # Of memory://, which is the process's own, nobody has to say who they are: a login is for a service.
     login = Login() if _scheme(source.url) == _MEMORY else None
-    protocol = session_protocol(source.config, url, source.machine, login)
-    return Driver(protocol, asyncio.get_running_loop(), source.tls, clock=source.config.clock)
+    kind, loop = SharedProtocol if is_direct else SessionProtocol, asyncio.get_running_loop()
+    protocol = session_protocol(source.config, url, source.machine, login, kind=kind)
+    if isinstance(protocol, SharedProtocol):
+        return LineDriver(protocol, loop, source.tls, clock=source.config.clock)
+    return Driver(protocol, loop, source.tls, clock=source.config.clock)
 
 
-def session_protocol(config: Config, url: str, machine: str = "", login: Login | None = None) -> SessionProtocol:
+def session_protocol(
+    config: Config,
+    url: str,
+    machine: str = "",
+    login: Login | None = None,
+    *,
+    kind: type[SessionProtocol] = SessionProtocol,
+) -> SessionProtocol:
     """The protocol of a session at a service. It has not connected yet.
 
     Raises:
@@ -173,7 +189,7 @@ def session_protocol(config: Config, url: str, machine: str = "", login: Login |
         secret=login.password,
         tier=machine,
     )
-    return SessionProtocol(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
+    return kind(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
 
 
 def _login(config: Config, address: ServiceAddress) -> Login:

@@ -49,6 +49,13 @@ class OpenSessionAs(OpenSession, frozen=True, gc=False, array_like=True, tag="op
     principal: str = ""
 
 
+class OpenSessionBy(OpenSessionAs, frozen=True, gc=False, array_like=True, tag="open_by"):
+    """Begin a session of somebody who showed a token of the policy: it ends with the token."""
+
+    token: str = ""
+    """What the token is called (`policy.token_id`)."""
+
+
 class CloseSession(Struct, frozen=True, gc=False, array_like=True, tag="close"):
     """End a session cleanly: all it holds is free at once, without lock-delay."""
 
@@ -202,7 +209,7 @@ class Announce(Struct, frozen=True, gc=False, array_like=True, tag="announce"):
 
 AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
 Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
-Living: TypeAlias = OpenSession | OpenSessionAs | CloseSession | Renew | Suspend
+Living: TypeAlias = OpenSession | OpenSessionAs | OpenSessionBy | CloseSession | Renew | Suspend
 Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
 Command: TypeAlias = Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce
 

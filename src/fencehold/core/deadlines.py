@@ -43,6 +43,8 @@ class Deadlines(Generic[Key]):
     def due(self, now_at: int) -> list[Key]:
         """Take out what is due by now: by instant, then by key."""
         heap = self._heap
+        if not heap or heap[0] > now_at:
+            return []
         found: list[Key] = []
         while heap and heap[0] <= now_at:
             # An instant may stand in the heap in vain, or twice.

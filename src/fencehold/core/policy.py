@@ -10,9 +10,12 @@
    longer one matches. It has no secret: certificates say who such principals are.
 5. It is changed by one command, whole or not at all, and only by who knows the revision it changes. A change never
    leaves the service without an administrator, so nobody can be locked out by a slip.
-6. Secrets are here as salted hashes only. They are opaque to the machine.
+6. Secrets are here as salted hashes only, tokens as hashes. They are opaque to the machine, but for this: a
+   session that was opened with a token ends with it. When a token expires is a matter of the time of day, which
+   the machine does not know: that is asked where somebody logs in.
 """
 
+import re
 from enum import Enum
 from operator import itemgetter
 from typing import Literal, TypeVar
@@ -31,8 +34,13 @@ TEXT_BYTES_MAX = 256
 """Of the name of a user, a role or a quota, and of a name or a prefix in a rule."""
 SECRET_BYTES_MAX = 512
 """Of the hash of one."""
+TOKENS_MAX, TOKENS_PER_USER_MAX = 10_000, 64
+TOKEN_ID_LENGTH = 16
+"""A token is called by so many digits of its hash: who finds one that leaked can work out which it is."""
 
 WILD = "*"
+_DIGEST = re.compile("[0-9a-f]{64}")
+_SECONDS_MAX = 1 << 40
 
 
 class Verb(Enum):
@@ -73,6 +81,17 @@ class Role(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     rules: tuple[Rule, ...] = ()
 
 
+class Token(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A token of a service, as far as it is kept."""
+
+    digest: str
+    """Its SHA-256, in hexadecimal: it has 256 random bits, so there is nothing to be guessed."""
+    made_s: int = 0
+    """In Unix seconds, as is the next; for people."""
+    expires_s: int = 0
+    """From when on it admits nobody; 0: never."""
+
+
 class User(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A principal, or all that begin alike."""
 
@@ -80,6 +99,8 @@ class User(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     disabled: bool = False
     secrets: tuple[str, ...] | None = None
     """Salted hashes, any of which admits. In a change, None leaves those that are there."""
+    tokens: dict[str, Token] | None = None
+    """By id, any of which admits; None: none. In a change, None leaves those that are there."""
 
 
 class Quota(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -123,6 +144,13 @@ class PolicyChange(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     users: dict[str, User | None] = {}
     roles: dict[str, Role | None] = {}
     quotas: dict[str, Quota | None] = {}
+    tokens: dict[str, dict[str, Token | None]] = {}
+    """By user and id; those that are not named stay."""
+
+
+def token_id(digest: str) -> str:
+    """What a token is called, by its hash."""
+    return digest[:TOKEN_ID_LENGTH]
 
 
 def changed(policy: Policy, change: PolicyChange) -> Policy | Refused:
@@ -132,9 +160,15 @@ def changed(policy: Policy, change: PolicyChange) -> Policy | Refused:
         if user is None:
             users.pop(name, None)
         else:
-            before = users.get(name)
-            kept = before.secrets if before is not None else None
-            users[name] = replace(user, secrets=kept or ()) if user.secrets is None else user
+            before = users.get(name) or User()
+            secrets = before.secrets or () if user.secrets is None else user.secrets
+            tokens = before.tokens if user.tokens is None else user.tokens
+            users[name] = replace(user, secrets=secrets, tokens=tokens or None)
+    for name, tokens_of in change.tokens.items():
+        if name not in users:
+            return Refused(Code.USAGE, f"a token is of a user, and {name!r} is none")
+        # None, and not an empty table: a user without tokens has the bytes it always had.
+        users[name] = replace(users[name], tokens=_merged(users[name].tokens or {}, tokens_of) or None)
     after = Policy(
         policy.revision + 1,
         dict(sorted(users.items())),
@@ -173,8 +207,23 @@ def _wrong_users(policy: Policy) -> str:
             return (
                 f"user {name!r} has at most {SECRETS_PER_USER_MAX} secrets, as hashes of {SECRET_BYTES_MAX} bytes"
             )
+        if user.tokens and (wrong := _wrong_tokens(name, user.tokens)):
+            return wrong
         if len(user.roles) > ROLES_PER_USER_MAX:
             return f"user {name!r} has at most {ROLES_PER_USER_MAX} roles, not {len(user.roles)}"
+    return ""
+
+
+def _wrong_tokens(name: str, tokens: dict[str, Token]) -> str:
+    if name.endswith(WILD):
+        return f"user {name!r} stands for many: it has no token"
+    if len(tokens) > TOKENS_PER_USER_MAX:
+        return f"user {name!r} has at most {TOKENS_PER_USER_MAX} tokens, not {len(tokens)}"
+    for key, token in tokens.items():
+        if _DIGEST.fullmatch(token.digest) is None or key != token_id(token.digest):
+            return f"a token is kept as its SHA-256 in hexadecimal, and called by {TOKEN_ID_LENGTH} digits of it"
+        if min(token.made_s, token.expires_s) < 0 or max(token.made_s, token.expires_s) > _SECONDS_MAX:
+            return "the times of a token are Unix seconds"
     return ""
 
 
@@ -223,7 +272,11 @@ def _wrong_quota(quota: Quota) -> str:
 
 
 def _wrong_whole(policy: Policy) -> str:
+    tokens = [key for user in policy.users.values() for key in user.tokens or ()]
+    if len(set(tokens)) < len(tokens):
+        return "two users have the same token: make one for each"
     for what, count, most in (
+        ("tokens", len(tokens), TOKENS_MAX),
         ("users", len(policy.users), USERS_MAX),
         ("roles", len(policy.roles), ROLES_MAX),
         ("quotas", len(policy.quotas), QUOTAS_MAX),

@@ -1,7 +1,8 @@
 """The change of a policy, and what it ends: one step (G13).
 
 1. It is made for one revision, and refused if the policy has another by now: its author has seen what it changes.
-2. Sessions of principals that are no users any more, or are disabled, end in the same step. That is no clean end:
+2. Sessions of principals that are no users any more, or are disabled, end in the same step; so do those that
+   were opened with a token that was revoked. That is no clean end:
    their names stay ungranted for the lock-delay that was asked for.
 3. Waiters whose principal may not acquire all their names any more are refused in the same step, before anything
    that became free is handed on. So all who wait may have what they wait for, and a grant to a waiter need not be
@@ -44,7 +45,7 @@ def enact(state: State, policy: Policy) -> PolicyChanged:
         state.usage = None
         return PolicyChanged(policy.revision, 0, 0)
     state.usage = recounted(state, book)
-    gone = [each for each in state.sessions.values() if book.rights_of(each.principal).user is None]
+    gone = [each for each in state.sessions.values() if not book.rights_of(each.principal).is_there(each.token)]
     freed = [name for session in gone for name in end_session(state, session, Ending.REVOKED)]
     refused = 0
     for waiter in list(state.waiters.values()):

@@ -10,7 +10,7 @@
 from fencehold.core.commands import Acquire, Break, Extend, OpenSession, Release
 from fencehold.core.outcomes import Refused
 from fencehold.core.policy import Verb
-from fencehold.core.rulebook import denied, unknown
+from fencehold.core.rulebook import denied, revoked, unknown
 from fencehold.core.state import Session, State
 
 _OF_ITS_OWN = {Verb.ACQUIRE, Verb.OBSERVE}
@@ -22,12 +22,19 @@ def principal_of(command: OpenSession | Break) -> str:
     return principal
 
 
+def token_of(command: OpenSession) -> str:
+    """With which token of the policy somebody came; empty if with none."""
+    token: str = getattr(command, "token", "")
+    return token
+
+
 def refuse_opener(state: State, command: OpenSession) -> Refused | None:
     """Why somebody gets no session, if so."""
     principal = principal_of(command)
-    if state.rulebook is None or state.rulebook.rights_of(principal).user is not None:
+    rights = None if state.rulebook is None else state.rulebook.rights_of(principal)
+    if rights is None or rights.is_there(token_of(command)):
         return None
-    return unknown(principal)
+    return unknown(principal) if rights.user is None else revoked(principal)
 
 
 def refuse_acquire(state: State, session: Session, command: Acquire | Extend) -> Refused | None:

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fencehold.core.outcomes import Code, Refused
-from fencehold.core.policy import ANY_NAME, WILD, Policy, Quota, Rule, User, Verb
+from fencehold.core.policy import ANY_NAME, WILD, Policy, Quota, Rule, Token, User, Verb
 
 REMEMBERED_MAX = 65_536
 """Names for which is remembered what they allow, of all principals together."""
+SHORT = 4
+"""With so many lengths of prefixes, to look takes no longer than to remember, and nothing has to be forgotten."""
 PRINCIPALS_MAX = 16_384
 """Principals that are remembered: those without a user of their own are as many as come."""
 
@@ -36,6 +38,7 @@ class Rights:
         "_book",
         "_bounds",
         "_exact",
+        "_is_short",
         "_lengths",
         "_prefixes",
         "_remembered",
@@ -58,11 +61,26 @@ class Rights:
             # Nothing is more than something: a rule that allows nothing is there to forbid.
             table[text or ""] = verbs if before is None else (before | verbs if before and verbs else NOTHING)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
+        self._is_short = len(self._lengths) <= SHORT
         self._remembered: dict[str, Verbs] = {}
         self._bounds: list[str] | None = None
 
+    def is_there(self, token: str) -> bool:
+        """Whether it is a user, and has the token that it came with, if it came with one."""
+        return self.user is not None and (not token or token in (self.user.tokens or ()))
+
     def on(self, name: str) -> Verbs:
         """What is allowed on a name."""
+        if self._is_short:
+            verbs = self._exact.get(name)
+            if verbs is not None:
+                return verbs
+            prefixes = self._prefixes
+            for length in self._lengths:
+                verbs = prefixes.get(name[:length])
+                if verbs is not None and len(name) >= length:
+                    return verbs
+            return NOTHING
         verbs = self._remembered.get(name)
         return self._work_out(name) if verbs is None else verbs
 
@@ -146,7 +164,7 @@ def _just_before(text: str) -> str:
 class Rulebook:
     """The rights of everybody, by principal."""
 
-    __slots__ = ("_patterns", "_quotas", "_rights", "policy", "prefix_quotas", "remembered")
+    __slots__ = ("_patterns", "_quotas", "_rights", "_tokens", "policy", "prefix_quotas", "remembered")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -156,6 +174,8 @@ class Rulebook:
         )
         """By name, those of prefixes."""
         self._rights: dict[str, Rights] = {}
+        self._tokens: dict[str, tuple[str, Token]] | None = None
+        """By hash, with whose they are; made when somebody first shows one."""
         self._patterns = sorted((name[:-1] for name in policy.users if name.endswith(WILD)), key=len, reverse=True)
         of_principals = [(name, quota) for name, quota in policy.quotas.items() if quota.principal is not None]
         self._quotas = sorted(of_principals, key=lambda each: _rank(each[1].principal or ""))
@@ -184,6 +204,13 @@ class Rulebook:
             return user
         pattern = next((each for each in self._patterns if principal.startswith(each)), None)
         return None if pattern is None else self.policy.users[pattern + WILD]
+
+    def find_token(self, digest: str) -> tuple[str, Token] | None:
+        """Whose token has this hash, and what is kept of it."""
+        if self._tokens is None:
+            tables = ((name, user.tokens) for name, user in self.policy.users.items() if not user.disabled)
+            self._tokens = {token.digest: (name, token) for name, t in tables for token in (t or {}).values()}
+        return self._tokens.get(digest)
 
     def quota_of(self, principal: str) -> tuple[str, Quota] | None:
         """The quota of a principal, with its name: the most specific."""
@@ -228,3 +255,8 @@ def unknown(principal: str) -> Refused:
     if not principal:
         return Refused(Code.DENIED, "this service has a policy, and this connection has not said who it is")
     return Refused(Code.DENIED, f"{principal!r} is no user here, or is disabled")
+
+
+def revoked(principal: str) -> Refused:
+    """What is said to a user whose token is there no more."""
+    return Refused(Code.DENIED, f"the token that {principal!r} came with was revoked")

@@ -24,7 +24,7 @@ from fencehold.core.queues import end_wait, hand_on, leave
 from fencehold.core.quotas import refuse_opening
 from fencehold.core.release import end_uncleanly
 from fencehold.core.requests import no_session
-from fencehold.core.rights import principal_of, refuse_opener
+from fencehold.core.rights import principal_of, refuse_opener, token_of
 from fencehold.core.shape import refuse_session
 from fencehold.core.state import NOT_DUE, Session, State
 
@@ -56,6 +56,7 @@ def _begin(state: State, command: OpenSession) -> Session:
         state.now_at,
         state.fence,
         principal=principal_of(command),
+        token=token_of(command),
     )
     state.let_live(session, state.now_at + command.ttl_ms)
     if session.principal:
@@ -148,7 +149,10 @@ def pass_time(state: State, elapsed_ms: int, unix_ms: int = 0) -> None:
 
 def _sessions_to_end(state: State) -> list[Session]:
     """Those not renewed in time, by the instant they ran out. A renewed one gets its deadline entered anew."""
-    sessions = [state.sessions[session_id] for session_id in state.sessions_due.due(state.now_at)]
+    due = state.sessions_due.due(state.now_at)
+    if not due:
+        return []
+    sessions = [state.sessions[session_id] for session_id in due]
     until = state.sessions_until
     for session in sessions:
         session.due_at = NOT_DUE

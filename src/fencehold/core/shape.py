@@ -20,11 +20,13 @@ from fencehold.core.commands import (
     Mode,
     OpenSession,
     OpenSessionAs,
+    OpenSessionBy,
     Release,
     Settle,
 )
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Code, Refused
+from fencehold.core.policy import TOKEN_ID_LENGTH
 from fencehold.durations import shown, shown_limit
 
 TEXT_PER_WEIGHT = 256
@@ -137,6 +139,8 @@ def refuse_session(limits: Limits, command: OpenSession) -> Refused | None:
         return Refused(Code.LIMIT, f"meta and secret have at most {limits.meta_bytes_max} bytes each")
     if isinstance(command, OpenSessionAs) and size(command.principal) > limits.meta_bytes_max:
         return Refused(Code.LIMIT, f"a principal has at most {limits.meta_bytes_max} bytes")
+    if isinstance(command, OpenSessionBy) and len(command.token) != TOKEN_ID_LENGTH:
+        return Refused(Code.USAGE, f"a token is called by {TOKEN_ID_LENGTH} digits")
     return None
 
 
@@ -187,6 +191,7 @@ JUDGES: dict[type, Callable[[Limits, Any], Judged]] = {
     BreakAs: _judge_break,
     OpenSession: _judge_opening,
     OpenSessionAs: _judge_opening,
+    OpenSessionBy: _judge_opening,
     Settle: _judge_settling,
 }
 """What is asked of a command before a leader takes it; what is not listed here has one size and no limits."""

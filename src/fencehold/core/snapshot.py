@@ -11,6 +11,7 @@ written only where there are any: all else has the bytes of version 1, and can b
 
 Version 3 has those slices in any case, the policy at the end of the head, and with sessions whose they are. It is
 written only where there is a policy, or a session is somebody's: what knows of neither must not read past them.
+Tokens stand with their user, who has the bytes of before without any; what knows of no tokens refuses them.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from fencehold.core.policy import NO_POLICY, Policy
 from fencehold.core.queues import take_place
 from fencehold.core.quotas import counted
 from fencehold.core.rulebook import Rulebook
-from fencehold.core.snapshot_slices import OwnedImage, SavedSession, Saving
+from fencehold.core.snapshot_slices import SavedSession, Saving, TokenImage
 from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, State, Waiter
 from fencehold.errors import SnapshotUnreadable, UsageError
 
@@ -62,7 +63,7 @@ class _RuledHead(_AnchoredHead, array_like=True):
     policy: Policy = NO_POLICY
 
 
-_ReadSession = tuple[OwnedImage, int, list[Hold]]
+_ReadSession = tuple[TokenImage, int, list[Hold]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(_RuledHead).decode
@@ -225,7 +226,7 @@ def _put_in_order(crowd: Crowd) -> None:
     crowd.holds.update(holds)
 
 
-def _rebuild_session(state: State, image: OwnedImage, until_at: int, holds: list[Hold]) -> None:
+def _rebuild_session(state: State, image: TokenImage, until_at: int, holds: list[Hold]) -> None:
     session = Session(
         image.id,
         image.ttl_ms,
@@ -237,6 +238,7 @@ def _rebuild_session(state: State, image: OwnedImage, until_at: int, holds: list
         image.latest,
         image.answered,
         principal=image.principal,
+        token=image.token,
     )
     session.answers.update(image.answers)
     session.final_answers.update(image.final_answers)

@@ -39,6 +39,12 @@ class OwnedImage(SessionImage, frozen=True, gc=False, array_like=True):
     principal: str = ""
 
 
+class TokenImage(OwnedImage, frozen=True, gc=False, array_like=True):
+    """What is written of a session that was opened with a token."""
+
+    token: str = ""
+
+
 SavedSession = tuple[SessionImage, int, list[Hold]]
 """A session, when it ends unless renewed, and its holds by fence."""
 
@@ -60,6 +66,8 @@ def image_of(session: Session) -> SessionImage:
         list(session.final_answers.items()),
         list(session.lapsed),
     )
+    if session.token:
+        return TokenImage(*fields, session.principal, session.token)
     return OwnedImage(*fields, session.principal) if session.principal else SessionImage(*fields)
 
 

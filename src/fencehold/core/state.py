@@ -137,6 +137,8 @@ class Session(Struct, gc=False):
     """Where its deadline is entered: not after it ends, though it may be renewed to live longer."""
     principal: str = ""
     """Whose it is; empty: nobody was asked."""
+    token: str = ""
+    """With which token of the policy it was opened, if so: it ends with that."""
 
     def holds(self) -> list[Hold]:
         """All it has, in the order of the fences: an order that any replica comes to."""
@@ -255,8 +257,7 @@ class State:
     def next_due_at(self) -> int | None:
         """When anything but a session may end next. Sessions are left out: theirs move all the time."""
         tables = (self.holds_due, self.waiters_due, self.delays_due, self.kept_due)
-        instants = (table.next_at() for table in tables)
-        return min((instant for instant in instants if instant is not None), default=None)
+        return min([at for table in tables if (at := table.next_at()) is not None], default=None)
 
     def tell(self, notice: Notice) -> None:
         """Record what happened besides an outcome, with the index of the command that caused it."""

@@ -72,16 +72,18 @@ class TlsFiles(NamedTuple):
     key: Path | None = None
     verifies: bool = True
     """False: encrypted, but anybody may be at the other end."""
+    crl: Path | None = None
+    """Lists of certificates that were revoked."""
 
     @property
     def paths(self) -> tuple[Path | None, ...]:
         """The files alone."""
-        return self.ca, self.cert, self.key
+        return self.ca, self.cert, self.key, self.crl
 
     def over(self, farther: "TlsFiles") -> "TlsFiles":
         """These, and what is named farther away where these name nothing. A certificate comes with its key."""
         shown_from = self if self.cert or self.key else farther
-        return TlsFiles(self.ca or farther.ca, shown_from.cert, shown_from.key, self.verifies)
+        return TlsFiles(self.ca or farther.ca, shown_from.cert, shown_from.key, self.verifies, self.crl)
 
 
 @dataclass(frozen=True)

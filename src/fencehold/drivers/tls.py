@@ -61,6 +61,8 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.ca is not None:
         load_authorities(context, files.ca)
+    if files.crl is not None:
+        load_revocations(context, files.crl)
     if files.cert is not None:
         load_pair(context, files.cert, files.key or files.cert)
     if not files.verifies:
@@ -81,6 +83,24 @@ def load_authorities(context: ssl.SSLContext, path: Path) -> None:
         raise UsageError(f"{path} holds no certificate of an authority in PEM form") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def load_revocations(context: ssl.SSLContext, path: Path) -> None:
+    """Refuse certificates that are on a list of a file, and those of authorities of which no list is there.
+
+    Raises:
+        UsageError: it cannot be read, or holds none, or something else as well.
+    """
+    try:
+        if b"BEGIN CERTIFICATE" in path.read_bytes():
+            # It would be trusted.
+            raise UsageError(f"{path} is to hold lists of revoked certificates alone, and holds a certificate")
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise UsageError(f"{path} holds no list of revoked certificates (a CRL) in PEM form") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:

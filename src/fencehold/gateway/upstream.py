@@ -4,22 +4,27 @@
 2. Sessions are opened with a grace equal to their ttl: a gateway stands between holder and service like a
    proxy, and if it ends, its clients do not hear of it before they ask. What a gateway ends itself, it closes:
    free at once.
+3. A login is shown to the service again after a minute: a secret that was changed since opens nothing here, as
+   it would not there. What was acquired with it goes on until its time is over.
 """
 
 import asyncio
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from fencehold import aio
-from fencehold.errors import LimitExceeded, PermissionDenied, UsageError
+from fencehold.errors import LimitExceeded, Overloaded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import Credentials, url_with
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, url_with
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.served_client import ServedClient
 
 CLIENT_BYTES_MAX, META_BYTES_MAX = 128, 512
 SHARED_TTL_S = 30.0
+LOGIN_S = 60.0
+"""For so long a login that was right is taken for right; a server remembers it as long (`security.secrets`)."""
 
 
 class Upstream:
@@ -39,7 +44,10 @@ class Upstream:
         self.tls = tls
         self.bounds = bounds
         self.connect_timeout_s = connect_timeout_s
+        self.login_s = LOGIN_S
         self._shared: dict[Credentials, asyncio.Task[ServedClient]] = {}
+        self._shown: dict[Credentials, tuple[float, asyncio.Task[None] | None]] = {}
+        """When each login was last shown to the service, and what it said."""
 
     async def connect(
         self, credentials: Credentials, *, name: str, meta: Mapping[str, object], ttl_s: float
@@ -70,13 +78,41 @@ class Upstream:
             self._make_room()
             # Recorded before anything can interleave: two calls of one login share one connection.
             task = self._shared[credentials] = asyncio.create_task(self._made(credentials))
-        return await asyncio.shield(task)
+            self._shown.pop(credentials, None)
+        client = await asyncio.shield(task)
+        if credentials != ANONYMOUS:
+            await self._show_again(credentials)
+        return client
+
+    async def _show_again(self, credentials: Credentials) -> None:
+        """Have the service look at a login that it has not seen for a while.
+
+        Raises:
+            Unauthenticated: it does not take it any more.
+        """
+        now = asyncio.get_running_loop().time()
+        # The first time it was shown to make the client.
+        shown_at, task = self._shown.setdefault(credentials, (now, None))
+        is_refused = task is not None and task.done() and _has_failed(task)
+        if is_refused or now - shown_at > self.login_s:
+            task = asyncio.create_task(self._show(credentials))
+            self._shown[credentials] = (now, task)
+        if task is not None:
+            await asyncio.shield(task)
+
+    async def _show(self, credentials: Credentials) -> None:
+        # While the service is away nobody is let in, and nobody put out.
+        with suppress(Unavailable, Overloaded):
+            client = await self.connect(credentials, name=f"fencehold-{self.via}", meta={}, ttl_s=SHARED_TTL_S)
+            await client.close()
 
     async def close(self) -> None:
         """End everything."""
         tasks, self._shared = list(self._shared.values()), {}
-        for task in tasks:
+        shown, self._shown = [task for _, task in self._shown.values() if task is not None], {}
+        for task in (*tasks, *shown):
             task.cancel()
+        await asyncio.gather(*shown, return_exceptions=True)
         for made in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(made, ServedClient):
                 await made.close()
@@ -93,6 +129,7 @@ class Upstream:
         for credentials, task in self._shared.items():
             if task.done() and (task.cancelled() or task.exception() is not None or task.result().is_idle):
                 del self._shared[credentials]
+                self._shown.pop(credentials, None)
                 self._close_later(task)
                 return
         raise LimitExceeded(f"this listener serves at most {self.bounds.logins_max} logins at a time")
@@ -101,6 +138,10 @@ class Upstream:
         if not task.cancelled() and task.exception() is None:
             closing = asyncio.create_task(task.result().close())
             closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _has_failed(task: "asyncio.Task[None]") -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 def described(client: str, meta: Mapping[str, str], peer: str) -> dict[str, Any]:

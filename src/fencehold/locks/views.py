@@ -297,10 +297,8 @@ def event(push: dict[bytes, Any]) -> Event:
 def gap(dropped: Sequence[Event], detail: str) -> Event:
     """One event in the place of several that came on end, and are not looked at."""
     first, last = dropped[0], dropped[-1]
-    begins, index = (
-        (first.missing.first, first.missing.index) if first.missing else (first.position, first.index - 1)
-    )
-    missing = Missing(begins, last.position, max(0, index))
+    begins = first.missing or Missing(first.position, 0, max(0, first.index - 1))
+    missing = Missing(begins.first, last.position, begins.after)
     return Event("gap", last.position, last.at_ms, 0, "", (), 0, detail, missing=missing)
 
 

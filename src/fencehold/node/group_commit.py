@@ -5,7 +5,7 @@ and every entry carries half a crowd. An append across a network costs the same 
 crowd is given as much time as the last append took to come together:
 
 1. Only where appends take long; a file is written before anybody could come back.
-2. Only for a crowd. Who is alone, or among few, never waits.
+2. Only for a crowd. Who is alone, or among few, never waits; nor for one of them that asks for much.
 3. No longer than an append, nor than 10 ms, whatever kept that append; and not at all once they are there. Who
    does not come is not expected the next time.
 """

@@ -9,7 +9,10 @@
 3. The budget follows what commands cost. It is so many that the work for one entry takes a quarter of a
    millisecond, or half as long as the append of an entry if that is longer: so long a stranger waits for a flood.
 4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
-5. All that waits has a bound. A lane that has its part of it is *full*: its owner reads no more from its
+5. Who was quiet may come in a burst: once in a while a share may take some more than it is, within a bound for all
+   of them together. So what many ask for at the same moment is journaled in the order in which it came, and
+   nobody who asks a second time is before those whose first is read already. Only a flood loses its place.
+6. All that waits has a bound. A lane that has its part of it is *full*: its owner reads no more from its
    client until there is room.
 
 A command weighs one for each name, and one for each quarter kilobyte of other text; a question, as much as
@@ -30,6 +33,10 @@ ALONE_MAX = 1_024
 ALONE_AFTER_MS = 100.0
 WORK_MS_MIN, WORK_MS_MAX = 0.25, 4.0
 """How long the work for one entry should take, depending on how long an append does."""
+BURST_EVERY_MS = 1_000.0
+BURST_MAX, BURSTS_MAX = 16, 512
+"""What one share, and all of them together, may take beyond their shares in that time: five milliseconds of work
+in a second, so that a crowd that comes in bursts harms fewer than one in a hundred."""
 QUESTION_WEIGHT = 4
 OVERFLOW_MIN, OVERFLOW_MAX = 16, 256
 """What one lane may have waiting, if there is room for it: some shares, so that it is never idle. More of it from
@@ -37,6 +44,7 @@ each of a hundred is objects that the garbage collector goes through, all at onc
 OVERFLOW_SHARES = 4
 
 _SEVERAL = 2
+_CROWD_PER_SHARE = 2
 
 _LEARN = 0.1
 _WORTH_LEARNING = 8
@@ -55,9 +63,12 @@ class Waiting(NamedTuple):
 class Share:
     """What of an entry one principal may take, with however many connections; or one of no principal."""
 
-    __slots__ = ("__weakref__", "batch", "lanes", "taken")
+    __slots__ = ("__weakref__", "batch", "burst", "burst_since_ms", "lanes", "taken")
 
     def __init__(self) -> None:
+        self.burst = 0
+        """What it took beyond its share, since then."""
+        self.burst_since_ms = -BURST_EVERY_MS
         self.batch = -1
         """The last batch it has something in."""
         self.taken = 0
@@ -89,6 +100,8 @@ class Batch(NamedTuple):
     answers: list[Callable[..., None]]
     questions: list[Asked]
     weight: int
+    crowd: int
+    """How many asked, as `Lanes.crowd` counts them."""
 
 
 class Lanes:
@@ -107,6 +120,11 @@ class Lanes:
         self._others_came = False
         """More than one share was seen since the last batch was taken."""
         self._shared_until_ms = 0.0
+        self._now_ms = 0.0
+        """When the last batch was taken."""
+        self._burst = 0
+        """What all of them took beyond their shares, since then."""
+        self._burst_since_ms = -BURST_EVERY_MS
         self._crowded: deque[Share] = deque()
         """Those who want more than their share, in turn."""
         self.overflow = 0
@@ -129,13 +147,23 @@ class Lanes:
         """Commands and questions that no entry has taken."""
         return len(self.commands) + len(self.questions) + self.overflow
 
+    @property
+    def crowd(self) -> int:
+        """How many commands have gathered that are of many: much that a few ask for makes no crowd."""
+        count = len(self.commands)
+        return count if self._share == ALONE_MAX else min(count, _CROWD_PER_SHARE * self._asking)
+
     def put(self, lane: Lane, command: Command, answer: Callable[..., None], weight: int = 1) -> None:
         """Take a command into the batch that gathers, or let it wait in its lane."""
         share = lane.share
         if share.batch != self._batch:
             self._begin(share)
         taken = share.taken
-        if lane.overflow or (taken and (taken >= self._share or self._weight >= self._weight_max)):
+        if lane.overflow or (
+            taken
+            and (taken >= self._share or self._weight >= self._weight_max)
+            and not self._may_burst(share, weight)
+        ):
             self._defer(lane, Waiting(command, None, answer, weight))
         else:
             share.taken = taken + weight
@@ -165,6 +193,24 @@ class Lanes:
         if self._asking == _SEVERAL and self._share == ALONE_MAX:
             self._share_out()
 
+    def _may_burst(self, share: Share, weight: int) -> bool:
+        """Whether it may take more than its share, as one that was quiet lately. What it may is counted."""
+        now_ms = self._now_ms
+        if now_ms - share.burst_since_ms >= BURST_EVERY_MS:
+            share.burst_since_ms, share.burst = now_ms, 0
+        if now_ms - self._burst_since_ms >= BURST_EVERY_MS:
+            self._burst_since_ms, self._burst = now_ms, 0
+        if (
+            share.lanes
+            or self._share == ALONE_MAX
+            or share.burst + weight > BURST_MAX
+            or self._burst + weight > BURSTS_MAX
+        ):
+            return False
+        share.burst += weight
+        self._burst += weight
+        return True
+
     def _defer(self, lane: Lane, waiting: Waiting) -> None:
         share = lane.share
         if not lane.overflow:
@@ -173,7 +219,9 @@ class Lanes:
             share.lanes.append(lane)
         lane.overflow.append(waiting)
         self.overflow += 1
-        lane.is_full = len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2
+        if len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2:
+            # Until its owner is told otherwise: what may wait in it can grow meanwhile, and nobody would tell.
+            lane.is_full = True
 
     def _overflow_max(self, share: Share) -> int:
         """What one lane of a share may have waiting."""
@@ -183,7 +231,8 @@ class Lanes:
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""
-        taken = Batch(self.commands, self.answers, self.questions, self._weight)
+        taken = Batch(self.commands, self.answers, self.questions, self._weight, self.crowd)
+        self._now_ms = now_ms
         if self._others_came:
             self._others_came = False
             self._shared_until_ms = now_ms + ALONE_AFTER_MS

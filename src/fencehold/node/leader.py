@@ -113,6 +113,20 @@ class Bounds(NamedTuple):
     tick_s: float = 0.2
 
 
+class Speech:
+    """Told before an entry's answers and notices are given, and after the last of them."""
+
+    __slots__ = ("begin", "end")
+
+    def __init__(self) -> None:
+        self.begin: Callable[[], None] = _nothing
+        self.end: Callable[[], None] = _nothing
+
+
+def _nothing() -> None:
+    """Nobody gathers what is said."""
+
+
 class Leader:
     """Serves one epoch over one machine, which it alone feeds."""
 
@@ -124,6 +138,7 @@ class Leader:
         clock: Clock,
         *,
         on_durable: Callable[[Entry, Applied, int], None],
+        speech: Speech | None = None,
         bounds: Bounds,
         is_followed: bool = False,
         calendar: Calendar = unix_ms,
@@ -138,6 +153,7 @@ class Leader:
         self._epoch = epoch
         self._clock = clock
         self._on_durable = on_durable
+        self._speech = speech or Speech()
         self._bounds = bounds
         self._pending_max = bounds.pending_max
         self._lanes = Lanes(bounds.pending_max)
@@ -190,7 +206,7 @@ class Leader:
         lanes.put(lane, command, answer, weight)  # type: ignore[arg-type]
         if not self._is_wanted:
             self._want()
-        if self._awaited is not None and len(lanes.commands) >= self._company.expected:
+        if self._awaited is not None and lanes.crowd >= self._company.expected:
             self._awaited.set()
 
     def _want(self) -> None:
@@ -259,7 +275,7 @@ class Leader:
 
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
-        self._pass_over_stall()
+        self._pass_over_stall(self._clock.now_ms())
         if self._clock.goes_by_itself:
             self._tick_due_ms = self._clock.now_ms() + self._bounds.tick_s * 1000
         state = self.machine.state
@@ -278,12 +294,14 @@ class Leader:
         """
         try:
             while not self._stopping or not self._lanes.is_empty or self._renewals:
-                if self._wanted.is_set():
-                    await self._await_company()
+                if self._is_wanted:
+                    wait_s = self._company.wait_s(self._lanes.crowd)
+                    if wait_s and not self._lanes.is_crowded:
+                        await self._await_company(wait_s)
                     self._wanted.clear()
                     self._is_wanted = False
                     await self._commit()
-                    if self._wanted.is_set():
+                    if self._is_wanted:
                         # An append on the event loop awaits nothing, and others are to have their turns, too.
                         await asyncio.sleep(0)
                 else:
@@ -292,20 +310,18 @@ class Leader:
             self._fail(error)
             raise
 
-    async def _await_company(self) -> None:
-        wait_s = 0.0 if self._lanes.is_crowded else self._company.wait_s(len(self._lanes.commands))
-        if wait_s:
-            self._awaited = asyncio.Event()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._awaited.wait()
-            self._awaited = None
+    async def _await_company(self, wait_s: float) -> None:
+        self._awaited = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._awaited.wait()
+        self._awaited = None
 
     async def _commit(self) -> None:
         """One entry: apply, append, answer when it is durable."""
         machine, now_ms = self.machine, self._clock.now_ms
         begun_ms = now_ms()
-        entry, data, weight = self._gather(begun_ms)
+        entry, data, weight, crowd = self._gather(begun_ms)
         position = Position(machine.position + 1)
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
         self._is_ahead = True
@@ -321,10 +337,15 @@ class Leader:
         durable_ms = now_ms()
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
-        self._company.on_append(len(entry.commands) + len(self._lanes.commands), took_s)
+        self._company.on_append(crowd + self._lanes.crowd, took_s)
         self._is_ahead = False
-        self._answer(applied, found)
-        self._on_durable(entry, applied, len(data))
+        speech = self._speech
+        speech.begin()
+        try:
+            self._answer(applied, found)
+            self._on_durable(entry, applied, len(data))
+        finally:
+            speech.end()
         self._lanes.learn(weight, ready_ms - begun_ms + now_ms() - durable_ms, durable_ms - ready_ms)
 
     def _put_questions(self) -> list[Any]:
@@ -355,15 +376,15 @@ class Leader:
         for thing, reply in looked:
             reply(thing)
 
-    def _gather(self, now_ms: float) -> tuple[Entry, bytes, int]:
-        """The next entry: the renewals, then as many commands as one entry takes; and what they weigh."""
+    def _gather(self, now_ms: float) -> tuple[Entry, bytes, int, int]:
+        """The next entry: the renewals, then as many commands as one entry takes; what they weigh; of how many."""
         batch = self._lanes.take(now_ms)
         commands, answers = batch.commands, batch.answers
         if self._held_back is not None:
             commands, answers = self._sift(commands, answers, self._held_back)
         if self._renewals:
             self._renew_first(commands, answers)
-        entry, data = self._fit(self._elapsed_ms(), commands)
+        entry, data = self._fit(self._elapsed_ms(now_ms), commands)
         count = len(entry.commands)
         self._under_way = answers[:count]
         if count < len(commands):
@@ -374,7 +395,7 @@ class Leader:
             self._asked = batch.questions
         if not self._lanes.is_empty:
             self._want()
-        return entry, data, batch.weight
+        return entry, data, batch.weight, batch.crowd
 
     def _sift(
         self, commands: list[Command], answers: list[Answer], refusal: Overloaded
@@ -408,18 +429,17 @@ class Leader:
                 return entry, data
             count //= 2
 
-    def _elapsed_ms(self) -> int:
+    def _elapsed_ms(self, now_ms: float) -> int:
         """Whole milliseconds since the last entry, but for stalls; what is less is told by the next."""
-        self._pass_over_stall()
-        elapsed_ms = int(self._clock.now_ms() - self._told_ms)
+        self._pass_over_stall(now_ms)
+        elapsed_ms = int(now_ms - self._told_ms)
         self._told_ms += elapsed_ms
         return elapsed_ms
 
-    def _pass_over_stall(self) -> None:
+    def _pass_over_stall(self, now_ms: float) -> None:
         """Do not count the time for which the event loop was kept from its next tick."""
         if self._tick_due_ms is None:
             return
-        now_ms = self._clock.now_ms()
         late_ms = now_ms - self._tick_due_ms
         if late_ms > _LATE_MS:
             self._tick_due_ms = now_ms

@@ -34,7 +34,7 @@ from fencehold.errors import (
 from fencehold.journal.port import Journal, Opened, Record
 from fencehold.node.alarm import Alarm
 from fencehold.node.lanes import Lane, Share
-from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply
+from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply, Speech
 from fencehold.node.names import Names
 from fencehold.node.rates import Rates
 from fencehold.node.replica import Replica
@@ -98,7 +98,8 @@ class Node:
         self._calendar = calendar
         self._limits = limits or Limits()
         self._bounds = bounds or Bounds()
-        self._leader: Leader | None = None
+        self.leading: Leader | None = None
+        """What takes commands, while it leads. Asked by connections for each of theirs."""
         self._leading = asyncio.Event()
         self._settled = asyncio.Event()
         self._stopping = False
@@ -126,6 +127,8 @@ class Node:
         """Called when its role, whom it follows, or why it does neither may have changed."""
         self.on_room: Callable[[], None] = _ignore
         """Called when it has begun, or ended, to hold back new work for want of room."""
+        self.speech = Speech()
+        """Called around all that is said of one entry."""
         self.on_policy: list[Callable[[], None]] = []
         """Called when another policy is durable, before anybody is told what it ended."""
         self.rulebook: Rulebook | None = None
@@ -143,7 +146,7 @@ class Node:
 
     @property
     def leads(self) -> bool:
-        return self._leader is not None
+        return self.leading is not None
 
     @property
     def role(self) -> str:
@@ -159,12 +162,12 @@ class Node:
     @property
     def append_times_s(self) -> list[float]:
         """How long the last appends took; none while it does not lead."""
-        return [] if self._leader is None else list(self._leader.append_times_s)
+        return [] if self.leading is None else list(self.leading.append_times_s)
 
     @property
     def pending_commands(self) -> int:
         """What waits for its entry; nothing while it does not lead."""
-        return 0 if self._leader is None else self._leader.pending
+        return 0 if self.leading is None else self.leading.pending
 
     @property
     def followed_s(self) -> float | None:
@@ -178,10 +181,10 @@ class Node:
 
         `lane`: of the connection that asks.
         """
-        if self._leader is None:
+        if self.leading is None:
             answer(self.refusal(), 0)
         else:
-            self._leader.submit(command, answer, lane)
+            self.leading.submit(command, answer, lane)
 
     def share_of(self, principal: str) -> Share:
         """What of an entry all connections of a principal may take together; of nobody, each by itself."""
@@ -194,26 +197,26 @@ class Node:
 
     def logical_ms(self) -> int:
         """The logical time at this moment, between entries, rounded up; 0 if this node does not lead."""
-        return 0 if self._leader is None else self._leader.logical_ms()
+        return 0 if self.leading is None else self.leading.logical_ms()
 
     def renew(self, session: int, answer: Answer) -> None:
         """Have a session renewed with the next entry."""
-        if self._leader is None:
+        if self.leading is None:
             answer(self.refusal(), 0)
         else:
-            self._leader.renew(session, answer)
+            self.leading.renew(session, answer)
 
     def ask(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Put a question to the current state; `reply` may get an error instead."""
-        if self._leader is None:
+        if self.leading is None:
             reply(self.refusal())
         else:
-            self._leader.ask(question, reply, lane)
+            self.leading.ask(question, reply, lane)
 
     def look(self, question: Question, reply: Reply) -> None:
         """Put a question to what is there, without an entry; `reply` may get an error instead."""
-        if self._leader is not None:
-            self._leader.look(question, reply)
+        if self.leading is not None:
+            self.leading.look(question, reply)
         elif self._follows:
             reply(question(self.replica.machine.state))
         else:
@@ -226,7 +229,7 @@ class Node:
 
     def prepare_names(self, then: Callable[[], None]) -> None:
         """Call `then` when a page of the names can be asked for; at once if that is refused anyway."""
-        if self._leader is None and not self._follows:
+        if self.leading is None and not self._follows:
             then()
         else:
             self.names.prepare(self.replica.machine.state, then)
@@ -303,8 +306,8 @@ class Node:
         """Have `run` return when all that was taken is answered."""
         self._stopping = True
         self._stopped.set()
-        if self._leader is not None:
-            self._leader.stop()
+        if self.leading is not None:
+            self.leading.stop()
 
     def _is_mendable(self, error: Exception) -> bool:
         # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
@@ -421,6 +424,7 @@ class Node:
             self._clock,
             on_durable=self._on_durable,
             bounds=self._bounds,
+            speech=self.speech,
             is_followed=self._line is not None,
             calendar=self._calendar,
             names=self.replica.names,
@@ -436,7 +440,7 @@ class Node:
     async def _lead(self, leader: Leader) -> None:
         beside = [asyncio.create_task(self._tick(leader)), asyncio.create_task(self.room.watch())]
         self._due = Alarm(leader.tick)
-        self._leader = leader
+        self.leading = leader
         self._was_admitted = True
         self.on_promoted()
         self._leading.set()
@@ -445,7 +449,7 @@ class Node:
         try:
             await leader.lead()
         finally:
-            self._leader = None
+            self.leading = None
             self._leading.clear()
             if not self._stopping and self._line is not None:
                 # Before anything is awaited: from here on another node may answer.
@@ -480,16 +484,16 @@ class Node:
         refusal = self.room.refusal()
         self._is_held_back = refusal is not None
         self._saver.is_urgent = self.room.level >= Level.SCARCE
-        if self._leader is not None:
-            self._leader.hold_back(refusal, is_spent=self.room.level is Level.SPENT)
+        if self.leading is not None:
+            self.leading.hold_back(refusal, is_spent=self.room.level is Level.SPENT)
         if self._is_held_back != was_held:
             self.on_room()
 
     def _on_looked(self) -> None:
         self._saver.bytes_max = self.room.entries_bytes_max
-        if self._leader is not None and self.room.level >= Level.SCARCE:
+        if self.leading is not None and self.room.level >= Level.SCARCE:
             # An entry, though nobody may have anything to say: a snapshot is begun after one, and gives room back.
-            self._leader.ask(_ignore, _ignore)
+            self.leading.ask(_ignore, _ignore)
 
     async def _tick(self, leader: Leader) -> None:
         while True:
@@ -523,6 +527,9 @@ class Node:
         self.appends += 1
         self.position = applied.position
         self._note_policy()
+        if not applied.notices:
+            # All is said: let the replies go before what nobody waits for.
+            self.speech.end()
         self.ring.add(entry, applied, size_bytes)
         self.replica.on_entry(entry, applied)
         if applied.notices:

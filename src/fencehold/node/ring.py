@@ -15,6 +15,7 @@ is objects of several hundred here, and the end of one session may bring the nam
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from fencehold.core.commands import Acquire, Break, Command, Entry, Extend, OpenSession, Release, Renew, Settle
@@ -42,8 +43,11 @@ _PLAIN_TEXTS = 3
 """Of a command for one name: that, an owner and metadata."""
 _HOLD_BYTES = _LINK_BYTES = 200
 _NUMBER_BYTES = 40
+_SHORT_BYTES = 128
 _LETTER_BYTES_MAX = 4
 """One letter that is not of ASCII may make all of its text as wide as this."""
+_PLAIN_COMMANDS, _PLAIN_OUTCOMES = frozenset({Acquire, Release}), frozenset({Granted, Released})
+_names = attrgetter("names")
 
 
 class Kept(NamedTuple):
@@ -74,7 +78,7 @@ class Ring:
         things = len(entry.commands) + len(applied.notices)
         if not things or applied.position <= self.lost_up_to:
             return
-        size_bytes += _ENTRY_BYTES + _bytes_of_commands(entry, applied)
+        size_bytes += _ENTRY_BYTES + _bytes_of_commands(entry, applied, size_bytes)
         if applied.notices:
             size_bytes += sum(_bytes_of_notice(notice) for _, notice in applied.notices)
             self.ended.update((ended.session, Who(ended.meta, ended.principal)) for ended in _ends(applied))
@@ -133,27 +137,20 @@ def _ends(applied: Applied) -> list[SessionEnded]:
     return [notice for _, notice in applied.notices if isinstance(notice, SessionEnded)]
 
 
-def _bytes_of_commands(entry: Entry, applied: Applied) -> int:
+def _bytes_of_commands(entry: Entry, applied: Applied, journaled_bytes: int) -> int:
     """What commands and outcomes take beside their text, which is as long as in the journal if it is ASCII."""
-    size_bytes = (_COMMAND_BYTES + _PLAIN_TEXTS * _NAME_BYTES) * len(entry.commands)
-    for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
-        kind = type(outcome)
-        # Nearly all are of one name, and need no closer look.
-        if kind is Granted and type(command) is Acquire:
-            if (
-                len(command.names) == 1
-                and command.names[0].isascii()
-                and command.owner.isascii()
-                and not command.meta
-            ):
-                continue
-        elif (
-            kind is Released
-            and type(command) is Release
-            and len(command.names) == 1
-            and command.names[0].isascii()
-        ):
-            continue
+    commands, outcomes = entry.commands, applied.outcomes
+    size_bytes = (_COMMAND_BYTES + _PLAIN_TEXTS * _NAME_BYTES) * len(commands)
+    # Nearly all entries grant and release short names, and need no closer look at each command; their text counts
+    # as if none of it were ASCII.
+    if (
+        journaled_bytes <= _SHORT_BYTES * len(commands)
+        and _PLAIN_COMMANDS.issuperset(map(type, commands))
+        and _PLAIN_OUTCOMES.issuperset(map(type, outcomes))
+    ):
+        names = sum(map(len, map(_names, commands)))
+        return size_bytes + _NAME_BYTES * (names - len(commands)) + _LETTER_BYTES_MAX * journaled_bytes
+    for command, outcome in zip(commands, outcomes, strict=True):
         size_bytes += _bytes_of_more(command, outcome)
     return size_bytes
 

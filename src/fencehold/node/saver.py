@@ -138,7 +138,7 @@ class Saver:
         return self._bytes >= max(least, self._saved_bytes // _FAIR) or (is_smaller and self._saved_bytes > least)
 
     def _is_retrying(self) -> bool:
-        return asyncio.get_running_loop().time() < self._retry_at
+        return bool(self._retry_at) and asyncio.get_running_loop().time() < self._retry_at
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         self._task = asyncio.create_task(work)

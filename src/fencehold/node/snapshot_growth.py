@@ -7,7 +7,9 @@
    count with as much as they may have.
 """
 
-from fencehold.core.commands import Acquire, AcquireAtLeast, Entry
+from operator import attrgetter
+
+from fencehold.core.commands import Acquire, AcquireAtLeast, Entry, Release
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Granted, WaitEnded
 
@@ -15,12 +17,14 @@ _ENTRY_BYTES = 256
 """What any entry may add: that time passes, for one."""
 _HOLD_BYTES = 64
 """What a hold has beside names and words."""
+_PLAIN = frozenset({Acquire, Release})
+_names = attrgetter("names")
 
 
 def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits) -> int:
     """How much larger a snapshot may be by an entry of that size."""
     grown = 2 * size_bytes + _ENTRY_BYTES
-    for command in entry.commands:
+    for command in () if _is_plain(entry) else entry.commands:
         kind = type(command)
         if kind is Acquire and len(command.names) > 1:  # type: ignore[union-attr]
             grown += _copies(command)  # type: ignore[arg-type]
@@ -31,6 +35,12 @@ def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits
             words_max = 3 * limits.meta_bytes_max + limits.owner_bytes_max
             grown += len(notice.answer.names) * (limits.name_bytes_max + words_max + _HOLD_BYTES)
     return grown
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Whether each command is of one name, as nearly all are: then nothing stands in several places."""
+    commands = entry.commands
+    return _PLAIN.issuperset(map(type, commands)) and sum(map(len, map(_names, commands))) == len(commands)
 
 
 def _copies(ask: Acquire) -> int:

@@ -42,6 +42,7 @@ class Life(Node):
         self._store = MemoryStore()
         super().__init__(MemoryJournal(self._store), clock, limits=limits, bounds=bounds, calendar=calendar)
         self._beside = beside
+        self.speech = beside.speech
         self.on_broken = self._tell_beside
         # Between its first entry and its first command the policy may have changed.
         self.on_promoted = self.follow_policy

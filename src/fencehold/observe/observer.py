@@ -220,8 +220,8 @@ class _Handler(logging.Handler):
         event, facts = record.getMessage(), getattr(record, "facts", None)
         if facts is None:
             event, facts = "left_out", {"of": record.name.removeprefix(_PREFIX), "note": event}
-        shown = {
-            key: value if isinstance(value, str | int | float) else str(value) for key, value in facts.items()
+        shown: dict[str, str | int | float | None] = {
+            str(key): value if isinstance(value, str | int | float) else str(value) for key, value in facts.items()
         }
         self._node.sendall(framed(Noted(record.levelno, event, shown)))
 

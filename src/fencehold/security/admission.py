@@ -1,6 +1,7 @@
 """Admission: who asks, by a certificate, a user with a secret, or a token. One function for all listeners.
 
-1. A certificate was checked by the handshake; a token is checked by its hash; a secret by `check_user`, which is
+1. A certificate was checked by the handshake; a token is checked by its hash, which the policy has, or a file of
+   the node; a secret by `check_user`, which is
    slow on purpose and sees to it that the event loop is not.
 2. Nothing else is an identity: no address, no name that a client gives itself, no header.
 3. Failures cost time (`throttle`), and are told in the same words whatever was wrong: not whether there is such a
@@ -8,21 +9,27 @@
 4. What was shown is in no message, log or `repr`.
 """
 
+import math
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from fencehold.core.policy import Token, token_id
 from fencehold.errors import PermissionDenied
-from fencehold.security.certificates import TOKEN_USER, principal_of
+from fencehold.security.certificates import TOKEN_USER, principal_of, read_der
 from fencehold.security.listener import network_of
 from fencehold.security.throttle import Throttle
-from fencehold.security.tokens import Tokens
+from fencehold.security.tokens import TOKEN_BYTES_MAX, Tokens, digest_of
 
 CheckUser: TypeAlias = Callable[[str, str], Awaitable[bool]]
 """Whether a user has this secret. It takes its time, on a thread of its own."""
 Recall: TypeAlias = Callable[[str, str], bool]
 """Whether a user was found to have this secret a moment ago, and has it still."""
+
+FindToken: TypeAlias = Callable[[str], tuple[str, Token] | None]
+"""Whose token of the policy has this hash."""
 
 SECRET_BYTES_MAX = 1_024
 
@@ -41,6 +48,17 @@ class Known(NamedTuple):
 
     principal: str = ""
     how: How = How.NOT
+    token: str = ""
+    """What the token is called, if it was one of the policy."""
+    digest: str = ""
+    """The hash of the token, if it was one of a file."""
+    certificate: bytes = b""
+    """What tells the certificate from others, if it was one (`certificates.key_of`)."""
+    expires_s: float = math.inf
+    """Until when that is so, in Unix seconds: the connection ends then."""
+
+    def __repr__(self) -> str:
+        return f"Known({self.principal!r}, {self.how.name})"
 
 
 NOBODY = Known()
@@ -78,6 +96,7 @@ class Admission:
     ) -> None:
         self.tokens = tokens
         self.check_user = check_user
+        self.find_token: FindToken = lambda _digest: None
         self.recall = recall
         """Who reconnects with what was right before need not wait for a turn behind those who guess."""
         self.throttle = throttle or Throttle()
@@ -109,12 +128,28 @@ class Admission:
     async def _known(self, shown: Shown) -> Known:
         token = shown.token or (shown.secret if shown.user == TOKEN_USER else "")
         if token:
-            principal = self.tokens.principal_of(token) if self.tokens is not None else ""
-            return Known(principal, How.TOKEN) if principal else NOBODY
+            return self._by_token(token)
         if self.check_user is None or len(shown.secret.encode(errors="replace")) > SECRET_BYTES_MAX:
             return NOBODY
         is_right = await self.check_user(shown.user, shown.secret)
         return Known(shown.user, How.SECRET) if is_right else NOBODY
+
+    def _by_token(self, token: str) -> Known:
+        """Who has this token: by the policy, or else by the file of this node."""
+        if not 0 < len(token) <= TOKEN_BYTES_MAX:
+            return NOBODY
+        digest = digest_of(token)
+        found = self.find_token(digest)
+        if found is not None:
+            principal, kept = found
+            expires_s = kept.expires_s or math.inf
+            is_valid = time.time() < expires_s
+            return Known(principal, How.TOKEN, token_id(digest), expires_s=expires_s) if is_valid else NOBODY
+        line = self.tokens.find(digest) if self.tokens is not None else None
+        if line is None:
+            return NOBODY
+        expires_s = math.inf if line.expires_at is None else line.expires_at.timestamp()
+        return Known(line.principal, How.TOKEN, digest=digest, expires_s=expires_s)
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:
@@ -124,4 +159,6 @@ def by_certificate(peer: ssl.SSLObject | None) -> Known:
         NoPrincipal: it showed one that names nobody, or not clearly one.
     """
     principal = principal_of(peer) if peer is not None else ""
-    return Known(principal, How.CERTIFICATE) if principal else NOBODY
+    if not principal or peer is None:
+        return NOBODY
+    return Known(principal, How.CERTIFICATE, certificate=read_der(peer.getpeercert(binary_form=True) or b"").key)

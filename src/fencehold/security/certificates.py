@@ -15,8 +15,10 @@ on a name, it is refused.
 
 import re
 import ssl
+from base64 import b64decode
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from fencehold.errors import PermissionDenied
@@ -121,6 +123,8 @@ class Read(NamedTuple):
     is_authority: bool
     common_names: tuple[str, ...]
     uris: tuple[str, ...]
+    key: bytes = b""
+    """What tells it from all others: who signed it, and the number it has there (`key_of`)."""
 
 
 def read_pem(text: str) -> Read:
@@ -156,10 +160,55 @@ def read_der(der: bytes) -> Read:
         not_before, not_after = (_instant(*field) for field in _items(fields[3][1]))
         extensions = next((value for tag, value in fields if tag == 0xA3), b"")
         return Read(
-            not_before, not_after, _is_authority(extensions), _common_names(fields[4][1]), _uris(extensions)
+            not_before,
+            not_after,
+            _is_authority(extensions),
+            _common_names(fields[4][1]),
+            _uris(extensions),
+            key_of(fields[2][1], fields[0][1]),
         )
     except (ValueError, IndexError):
         raise NoPrincipal("the certificate cannot be read") from None
+
+
+def key_of(issuer: bytes, serial: bytes) -> bytes:
+    """A certificate by who signed it and its number, both as they stand in DER."""
+    return blake2b(len(issuer).to_bytes(4) + issuer + serial, digest_size=16).digest()
+
+
+def revoked_in(der: bytes) -> tuple[frozenset[bytes], datetime | None]:
+    """The keys of the certificates on a list of revoked ones (RFC 5280, 5.1), and when the next list is due.
+
+    Raises:
+        NoPrincipal: it is no such list.
+    """
+    try:
+        ((_, signed),) = _items(der)
+        (_, tbs), *_ = _items(signed)
+        fields = list(_items(tbs))
+        if fields[0][0] == 0x02:
+            # The version.
+            fields = fields[1:]
+        issuer, rest = fields[1][1], fields[3:]
+        is_due = bool(rest) and rest[0][0] in (0x17, 0x18)
+        next_at = _instant(*rest.pop(0)) if is_due else None
+        entries = rest[0][1] if rest and rest[0][0] == 0x30 else b""
+        return frozenset(key_of(issuer, next(_items(each))[1]) for _, each in _items(entries)), next_at
+    except (ValueError, IndexError, StopIteration):
+        raise NoPrincipal("the list of revoked certificates cannot be read") from None
+
+
+def pem_blocks(text: str, kind: str) -> list[bytes]:
+    """The DER form of all blocks of a kind in a PEM file.
+
+    Raises:
+        NoPrincipal: one is not in PEM form.
+    """
+    begin, end = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
+    try:
+        return [b64decode("".join(part.partition(end)[0].split())) for part in text.split(begin)[1:]]
+    except ValueError:
+        raise NoPrincipal(f"a block of {kind} is not in PEM form") from None
 
 
 def _common_names(subject: bytes) -> tuple[str, ...]:

@@ -27,6 +27,9 @@ NODE = "fencehold-node"
 """The common name of all nodes."""
 CA_DAYS = 3_650
 DAYS = 365
+CRL = "crl.pem"
+"""The list of revoked certificates. It is valid as long as an authority is: nobody makes one every week, and
+one that has expired would shut everybody out."""
 _BACKDATED = timedelta(minutes=5)
 """For clocks that are a little behind."""
 
@@ -132,6 +135,44 @@ class Issuer:
         subject = str(common[0].value) if common else ""
         self._issue(pair, subject, names, days, serves=ExtendedKeyUsageOID.SERVER_AUTH in uses)
         return pair
+
+    def revoke(self, *names: str) -> Path:
+        """Add certificates to the list of revoked ones, which is made if there is none; returns its file.
+
+        Raises:
+            UsageError: there is no certificate of that name, or the list cannot be read or written.
+        """
+        from cryptography import x509  # noqa: PLC0415
+        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+
+        path = self.folder / CRL
+        now = datetime.now(UTC)
+        serials = {entry.serial_number: entry.revocation_date_utc for entry in self._revoked(path)}
+        for name in names:
+            if name == "ca":
+                raise UsageError("an authority revokes what it signed, not itself: trust it no more, see the docs")
+            serials.setdefault(_read_certificate(pair_in(self.folder, name).cert).serial_number, now)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
+        builder = builder.last_update(now - _BACKDATED).next_update(now + timedelta(days=CA_DAYS))
+        for serial, at in serials.items():
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(at).build()
+            builder = builder.add_revoked_certificate(entry)
+        made = builder.sign(self._key, hashes.SHA256())
+        try:
+            _put(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        return path
+
+    def _revoked(self, path: Path) -> "x509.CertificateRevocationList | tuple[()]":
+        from cryptography import x509  # noqa: PLC0415
+
+        if not path.exists():
+            return ()
+        try:
+            return x509.load_pem_x509_crl(path.read_bytes())
+        except (OSError, ValueError):
+            raise UsageError(f"{path} is no list of revoked certificates") from None
 
     def names(self) -> list[str]:
         """Of all certificates here but its own."""
@@ -262,6 +303,17 @@ def _alternatives(names: Sequence[str]) -> "x509.SubjectAlternativeName":
             raise UsageError(f"{name!r} is no host name in plain ASCII") from None
 
     return x509.SubjectAlternativeName([each(name) for name in names])
+
+
+def _read_certificate(path: Path) -> "x509.Certificate":
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{path} is no certificate") from None
 
 
 def _read(pair: Pair) -> "tuple[x509.Certificate, EllipticCurvePrivateKey]":

@@ -4,7 +4,9 @@
    be signed by an authority of the file that is named for that, and by no other.
 2. Certificates are read again when a file changes, or when asked to. What is new is for those who connect from
    then on; nobody is dropped. If it cannot be used, the old one stays, and that is said.
-3. A certificate that has expired is not started with.
+3. A certificate that has expired is not started with, nor a list of revoked ones that has.
+4. A list of revoked certificates is looked at in every handshake, and connections that are open when a certificate
+   of theirs comes onto it are ended (`Certificates.revoked`).
 """
 
 import asyncio
@@ -18,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.drivers.address import TlsFiles
-from fencehold.drivers.tls import load_authorities, load_pair, stamp_of
+from fencehold.drivers.tls import load_authorities, load_pair, load_revocations, stamp_of
 from fencehold.errors import UsageError
-from fencehold.security.certificates import NoPrincipal, Read, principal_in, read_pem
+from fencehold.security.certificates import NoPrincipal, Read, pem_blocks, principal_in, read_pem, revoked_in
 
 WATCH_S = 1.0
 """How often it is looked whether a file has changed."""
@@ -49,6 +51,8 @@ class _SslObject(ssl.SSLObject):
     def _create(cls, *args: Any, **options: Any) -> Any:
         made = super()._create(*args, **options)  # type: ignore[misc]
         made._on_failure = on_failure.get()
+        # What the loop calls for every message goes to OpenSSL's own, without a call in Python between.
+        made.read, made.write = made._sslobj.read, made._sslobj.write
         return made
 
     def do_handshake(self) -> None:
@@ -86,6 +90,8 @@ class ServerTls(NamedTuple):
     ca: Path | None = None
     """Who signed the certificates of clients and of other nodes."""
     clients: Clients = Clients.NONE
+    crl: Path | None = None
+    """Which of those were revoked: a list by each of their authorities."""
 
     def checked(self) -> "ServerTls":
         """The same, if it makes sense.
@@ -97,12 +103,14 @@ class ServerTls(NamedTuple):
             raise UsageError(
                 f"--tls-clients {self.clients.value} needs --tls-ca FILE: who signs the certificates of clients"
             )
+        if self.clients is Clients.NONE and self.crl is not None:
+            raise UsageError("--tls-crl is about certificates of clients: say --tls-clients and --tls-ca, too")
         return self
 
     @property
     def own(self) -> TlsFiles:
         """What a node shows others when it connects to them."""
-        return TlsFiles(self.ca, self.cert, self.key)
+        return TlsFiles(self.ca, self.cert, self.key, crl=self.crl if self.ca is not None else None)
 
 
 def server_context(tls: ServerTls) -> ssl.SSLContext:
@@ -131,7 +139,27 @@ def server_context(tls: ServerTls) -> ssl.SSLContext:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN if hasattr(ssl, "VERIFY_X509_PARTIAL_CHAIN") else 0
         required = tls.clients is Clients.REQUIRED
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        if tls.crl is not None:
+            load_revocations(context, tls.crl)
     return context
+
+
+def read_revoked(path: Path) -> frozenset[bytes]:
+    """The keys of the certificates that a file of lists names.
+
+    Raises:
+        UsageError: it cannot be read, or is none, or a list of it has expired: nobody would be let in.
+    """
+    try:
+        lists = [revoked_in(der) for der in pem_blocks(path.read_text(errors="replace"), "X509 CRL")]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except NoPrincipal as error:
+        raise UsageError(f"{path}: {error}") from None
+    due_at = min((at for _, at in lists if at is not None), default=None)
+    if due_at is not None and due_at <= datetime.now(UTC):
+        raise UsageError(f"the list of revoked certificates in {path} expired at {due_at:%Y-%m-%d %H:%M} UTC")
+    return frozenset().union(*(keys for keys, _ in lists))
 
 
 def expiry_of(cert: Path) -> datetime:
@@ -188,7 +216,11 @@ class Certificates:
         Raises:
             UsageError: as `server_context`.
         """
-        self.tls = tls
+        self.tls = tls.checked()
+        self.revoked = read_revoked(tls.crl) if tls.crl is not None else frozenset()
+        """The keys of certificates that are taken no more (`certificates.key_of`)."""
+        self.on_revoked: Callable[[], None] = _ignore
+        """Called when there are others."""
         self.context = server_context(tls)
         self.principal = principal_of_file(tls.cert)
         """Whom its own certificate names: other nodes show the same."""
@@ -204,12 +236,16 @@ class Certificates:
         """Read them again. If they cannot be used, what was there stays; says whether they can."""
         self._stamp = self._stamped()
         try:
+            revoked = read_revoked(self.tls.crl) if self.tls.crl is not None else frozenset()
             self.context = server_context(self.tls)
         except UsageError as error:
             self.on_reloaded(f"the old certificate stays in use, as the new one cannot be: {error}", True)
             return False
         self.principal = principal_of_file(self.tls.cert)
         self.on_reloaded(f"a new certificate is in use, valid until {self.expires_at:%Y-%m-%d %H:%M} UTC", False)
+        if revoked != self.revoked:
+            self.revoked = revoked
+            self.on_revoked()
         return True
 
     async def watch(self) -> None:
@@ -220,7 +256,11 @@ class Certificates:
                 self.reload()
 
     def _stamped(self) -> object:
-        return stamp_of(self.tls.cert, self.tls.key, self.tls.ca)
+        return stamp_of(self.tls.cert, self.tls.key, self.tls.ca, self.tls.crl)
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
 
 
 def _log(words: str, is_trouble: bool) -> None:

@@ -1,9 +1,10 @@
-"""Bearer tokens of services: random, kept as hashes in a file of the node, compared in constant time.
+"""Bearer tokens of services: random, kept as hashes; here those in a file of one node, beside those of the policy.
 
 1. A token has 256 random bits, so a plain hash keeps it: there is nothing to be guessed.
 2. The file has a line for each: the principal, `sha256:` and the hash in hexadecimal, and when it expires, if so.
    What is not such a line is refused when the file is read, and a comment begins with #.
-3. It is read again when it changes. While it cannot be read, or is wrong, what was read last holds.
+3. It is read again when it changes; who came with a token that is gone is disconnected. While it cannot be read,
+   or is wrong, what was read last holds.
 4. Every token of the file is looked at, also after one fits, and each in the same time.
 """
 
@@ -23,7 +24,7 @@ PREFIX = "fht_"
 """What each begins with, so that one that leaked is found by those who search for such."""
 TOKENS_MAX = 4_096
 _FILE_BYTES_MAX = 1 << 20
-_TOKEN_BYTES_MAX = 256
+TOKEN_BYTES_MAX = 256
 
 
 class Line(NamedTuple):
@@ -107,17 +108,20 @@ class Tokens:
         self._stamp = stamp_of(path)
         self._lines = read(path)
 
-    def principal_of(self, token: str) -> str:
-        """Whose token that is; empty if it is none, or has expired."""
+    def find(self, digest: str) -> Line | None:
+        """The token with this hash; None if there is none, or it has expired."""
         self._refresh()
-        if not 0 < len(token) <= _TOKEN_BYTES_MAX:
-            return ""
-        digest, now, found = digest_of(token), datetime.now(UTC), ""
+        now, found = datetime.now(UTC), None
         for line in self._lines:
             is_valid = line.expires_at is None or now < line.expires_at
             if hmac.compare_digest(line.digest, digest) and is_valid:
-                found = line.principal
+                found = line
         return found
+
+    def digests(self) -> frozenset[str]:
+        """The hashes of all that are in the file now."""
+        self._refresh()
+        return frozenset(line.digest for line in self._lines)
 
     def _refresh(self) -> None:
         stamp = stamp_of(self.path)

@@ -1,6 +1,6 @@
 """CloudEvents 1.0: how an event is written where others read it.
 
-The id, the source and the sequence are made of the place of the event and nothing else, so that whoever is told
+The id, the source and the sequence are made of the place of the event and nothing else, so that who is told
 twice can see it. What is not known is left out, as the specification asks for.
 """
 

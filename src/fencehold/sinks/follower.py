@@ -143,7 +143,13 @@ class Follower:
             reader, writer = await asyncio.open_connection(where.host, where.port, ssl=self._tls)
             line = Line(reader, writer)
             try:
-                words = ("HELLO", 3, *words_of(self._login), "SETNAME", f"fencehold-sink/{__version__}")
+                words: tuple[str | int, ...] = (
+                    "HELLO",
+                    3,
+                    *words_of(self._login),
+                    "SETNAME",
+                    f"fencehold-sink/{__version__}",
+                )
                 line.hello = await line.call(*words)
                 facts = await line.call("NODE.LIST")
             except PermissionDenied:

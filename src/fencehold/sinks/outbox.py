@@ -65,7 +65,8 @@ class Outbox:
 
     def batch(self) -> list[Record]:
         """The next records to deliver; none if there are none."""
-        found, size_bytes = [], 0
+        found: list[Record] = []
+        size_bytes = 0
         for record in islice(self._records, self._bounds.batch_max):
             size_bytes += len(record.body)
             if found and size_bytes > self._bounds.batch_bytes_max:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from fencehold.errors import FenceholdError
 
 Cursor: TypeAlias = tuple[int, int]
@@ -42,7 +44,7 @@ class Declared(NamedTuple):
     """Where it keeps its cursor, for people."""
 
 
-class Record(NamedTuple):
+class Record(Struct, frozen=True):
     """One event, as it is delivered."""
 
     shard: int

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import abuse, neighbour, wild
+from bench import abuse, neighbour, wild, wild_principal
 from bench.children import ChildFailed, Talk, running
 from bench.contest import Contest
 from bench.samples import Results, Sample
@@ -58,7 +58,7 @@ def test_figures_are_of_the_slowest_too() -> None:
 def test_every_kind_has_its_phase_at_every_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them by default; some, by parts of their names, if so asked."""
     monkeypatch.delenv("BENCH_PHASES", raising=False)
-    assert len(abuse.build(True).contestants) == len(abuse.SUBJECTS) * len(wild.KINDS)
+    assert len(abuse.build(True).contestants) == 2 * len(wild.KINDS) + len(wild_principal.KINDS)
     monkeypatch.setenv("BENCH_PHASES", "etcd: random; etcd: mutated")
     assert [each.name for each in abuse.build(True).contestants] == ["etcd: mutated frames", "etcd: random bytes"]
 

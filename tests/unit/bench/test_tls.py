@@ -13,4 +13,4 @@ def test_every_shape_is_there_with_and_without_tls() -> None:
     }
     assert len(set(names)) == len(names) == 4 * len(tls.CONNECTIONS) + 2
     assert contest.reference in names
-    assert [must.bar for must in contest.musts] == [1.3, 1.3]
+    assert [must.bar for must in contest.musts] == [1.3] * 4

@@ -180,7 +180,9 @@ def test_the_files_of_tls_come_from_the_nearest_that_names_them(
 def files(url: str, **said: Any) -> tuple[Path | None, ...]:
     tls = plan(url, **said).first.tls
     assert isinstance(tls, ClientTls)
-    return tls.files.paths
+    ca, cert, key, crl = tls.files.paths
+    assert crl is None
+    return ca, cert, key
 
 
 def test_a_login_that_cannot_be_read_is_refused_before_anything_happens(

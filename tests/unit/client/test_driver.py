@@ -8,6 +8,7 @@ from fencehold import State, aio
 from fencehold.client import endpoints
 from fencehold.client.aio import watch as watching
 from fencehold.client.driver import PARKED_MAX, Driver
+from fencehold.drivers.resp.wire import command
 from fencehold.locks.views import Event
 from tests.unit.client.service import Cable, service, until
 
@@ -62,6 +63,16 @@ async def test_a_node_that_cannot_be_found_is_passed_over() -> None:
         nodes = f"fencehold://no-such-host.invalid:1,127.0.0.1:1,127.0.0.1:{port}"
         async with aio.connect(nodes) as client, client.lock("a") as hold:
             hold.check()
+
+
+async def test_a_watch_is_asked_for_again_from_the_middle_of_an_entry() -> None:
+    """Of an entry that was told in part when the connection was lost, the rest comes, and nothing twice."""
+    async with service() as url, aio.connect(url) as client, client.watch("a") as watch:
+        told = {b"kind": b"acquired", b"position": 1 << 40, b"names": [b"a1"]}
+        for index in (2, 5, 5, 2):
+            watch._watches._on_event({**told, b"index": index})
+        assert [event.index for event in watch._events] == [2, 5]
+        assert watch._watches._subscriptions() == [command("LOCK.WATCH", "a", "FROM", 1 << 40, "INDEX", 5)]
 
 
 async def test_a_watcher_that_falls_behind_is_told_of_the_gap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,9 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, url: str) -> Iterator[Client]:
-    """One whose calls go to the session protocol directly, or one whose calls are tasks on its loop."""
+def client(request: pytest.FixtureRequest, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """One whose callers send and receive by themselves, whatever came before, or one whose calls are tasks."""
+    monkeypatch.setattr("fencehold.client.direct.exchange.COMPANY", 0)
     routed = None if request.param == "service" else url
     with fencehold.connect(None if routed else url, correctness=routed, efficiency=routed) as client:
         yield client

@@ -12,6 +12,7 @@ from fencehold.core.commands import (
     FollowPolicy,
     OpenSession,
     OpenSessionAs,
+    OpenSessionBy,
 )
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Code, Opened, Outcome, PolicyChanged, Refused
@@ -22,12 +23,14 @@ from fencehold.core.policy import (
     Quota,
     Role,
     Rule,
+    Token,
     User,
     Verb,
     changed,
     for_efficiency,
+    token_id,
 )
-from fencehold.core.rulebook import REMEMBERED_MAX, Rulebook
+from fencehold.core.rulebook import REMEMBERED_MAX, SHORT, Rulebook
 from fencehold.errors import SnapshotUnreadable
 from fencehold.journal.codec import decode, encode
 
@@ -43,6 +46,20 @@ OLDER_ENTRY = (
     "dWlyZQGRoWICAKChWAD/zQOEAKCUpWJyZWFroWIAo29wcw=="
 )
 OLDER_HASH = "19c177754aa953ad8ecf3647baa638b691a05954c689bba4626590e0ba28d1ed"
+
+RULED_SNAPSHOT = (
+    "RkVOQ0VIT0xEAwAAANmbAQABAAGdzQEAzIDNBABAzScQzQPozgABhqDNEADOAA9CQM4FJlwAziQMhADOADbugM0H0JCgoJCEqHJl"
+    "dmlzaW9uAaV1c2Vyc4KjYW5ugqVyb2xlc5Gkc29tZadzZWNyZXRzkKNzeXOCpXJvbGVzkaRyb290p3NlY3JldHORoWilcm9sZXOC"
+    "pHJvb3SBpXJ1bGVzkYKlYWxsb3eRpWFkbWlupnByZWZpeKCkc29tZYGlcnVsZXORgqVhbGxvd5GnYWNxdWlyZaZwcmVmaXihYaZx"
+    "dW90YXOAAAAAKJGTngHNIygAoKAAAAAAkJCQkKNhbm7NIyiRmqJhMQGgAQAAoVgAAKAAAAAAAAAAAPeIGARSq2ZEEIVHBr3i6hCG"
+    "fO7/+k25RLa3XFCHHjY1"
+)
+"""A snapshot with a policy, as it was written before there were tokens in one."""
+RULED_ENTRY = (
+    "AZIAk5anb3Blbl9hc80jKACgoKNhbm6UpnBvbGljeQCCpXVzZXJzgqNzeXOCpXJvbGVzkaRyb290p3NlY3JldHORoWijYW5ugaVy"
+    "b2xlc5Gkc29tZaVyb2xlc4Kkcm9vdIGlcnVsZXORgqVhbGxvd5GlYWRtaW6mcHJlZml4oKRzb21lgaVydWxlc5GCpWFsbG93kadh"
+    "Y3F1aXJlpnByZWZpeKFhoJynYWNxdWlyZQGRomExAACgoVgA/wAAoA=="
+)
 
 ACQUIRE, OBSERVE, EVENTS = Verb.ACQUIRE, Verb.OBSERVE, Verb.EVENTS
 ROOT = Role((Rule((Verb.ADMIN,), prefix=""),))
@@ -111,13 +128,29 @@ def test_a_rule_of_one_tier_is_no_right_on_the_other() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """Names that are asked for in vain fill no memory."""
-    book = Rulebook(policy({"ann": User(("r",))}, r=Role((Rule((ACQUIRE,), prefix="a"),))))
-    rights = book.rights_of("ann")
-    for number in range(REMEMBERED_MAX + 10):
-        rights.on(f"n{number}")
-    assert book.remembered <= REMEMBERED_MAX
-    assert len(rights._remembered) <= REMEMBERED_MAX
+    """Names that are asked for in vain fill no memory; where rules are few, nothing is remembered at all."""
+    for lengths in (1, SHORT, SHORT + 1):
+        rules = tuple(Rule((ACQUIRE,), prefix="a" * length) for length in range(1, lengths + 1))
+        book = Rulebook(policy({"ann": User(("r",))}, r=Role(rules)))
+        rights = book.rights_of("ann")
+        for number in range(REMEMBERED_MAX + 10):
+            rights.on(f"n{number}")
+        assert (book.remembered > 0) is (lengths > SHORT)
+        assert book.remembered <= REMEMBERED_MAX
+        assert len(rights._remembered) <= REMEMBERED_MAX
+
+
+@pytest.mark.parametrize("lengths", range(1, SHORT + 3))
+def test_the_most_specific_rule_decides_however_many_there_are(lengths: int) -> None:
+    """Few rules are looked at, many remembered: what they say is the same, to the last letter of a prefix."""
+    rules = [Rule((ACQUIRE,) if length % 2 else (), prefix="a" * length) for length in range(1, lengths + 1)]
+    rights = Rulebook(policy({"ann": User(("r",))}, r=Role((*rules, Rule((OBSERVE,), "aab"))))).rights_of("ann")
+    for _ in range(2):
+        assert rights.on("aab") == {OBSERVE}
+        assert rights.on("b") == rights.on("") == frozenset()
+        for length in range(1, lengths + 2):
+            longest = min(length, lengths)
+            assert rights.on("a" * length) == ({ACQUIRE} if longest % 2 else frozenset())
 
 
 def test_a_bound_tells_of_rules_and_never_of_names() -> None:
@@ -217,6 +250,53 @@ def test_what_was_written_before_there_were_policies_is_read_and_written_the_sam
     assert machine.state.policy is NO_POLICY or machine.state.policy == NO_POLICY
     assert machine.state.rulebook is None
     assert feed(machine, OpenSession(9_000)) == [Opened(2, 5, 9_000, 0)]
+
+
+@pytest.mark.guarantee("G12")
+def test_a_policy_of_before_there_were_tokens_has_the_same_bytes() -> None:
+    """In a snapshot and in an entry, read and written."""
+    machine, replayed = Machine.restore(b64decode(RULED_SNAPSHOT)), Machine()
+    assert b"".join(machine.snapshot()) == b64decode(RULED_SNAPSHOT)
+    replayed.apply(1, decode(b64decode(RULED_ENTRY)))
+    assert encode(decode(b64decode(RULED_ENTRY))) == b64decode(RULED_ENTRY)
+    assert replayed.state_hash() == machine.state_hash()
+
+
+@pytest.mark.guarantee("G13")
+def test_a_token_that_was_revoked_ends_what_it_opened_on_every_replica() -> None:
+    """In the same entry; restored from a snapshot, or fed the same bytes; in the tier without a journal, too."""
+    kept = Token("ab" * 32, 1, 2)
+    key, machine, replica = token_id(kept.digest), Machine(), Machine()
+    first = PolicyChange({"sys": User(("root",)), "ci": User()}, {"root": ROOT}, tokens={"ci": {key: kept}})
+    opening = OpenSessionBy(9_000, principal="ci", token=key)
+    entry = Entry(0, (ChangePolicy(0, first), opening, OpenSessionAs(9_000, principal="ci")))
+    outcomes = machine.apply(1, entry).outcomes
+    assert replica.apply(1, decode(encode(entry))).outcomes == outcomes
+    restored = Machine.restore(b"".join(machine.snapshot()))
+    assert restored.state.sessions[1].token == key
+    assert restored.state_hash() == machine.state_hash() == replica.state_hash()
+    beside = Machine()
+    feed(beside, FollowPolicy(for_efficiency(machine.state.policy)), opening)
+    revoke = ChangePolicy(1, PolicyChange(tokens={"ci": {key: None}}), "sys")
+    for each in (machine, replica, restored):
+        assert feed(each, revoke) == [PolicyChanged(2, 1, 0)]
+        assert list(each.state.sessions) == [2]
+        assert each.state.policy.users["ci"].tokens is None
+        (refused,) = feed(each, opening)
+        assert isinstance(refused, Refused)
+        assert "revoked" in refused.detail
+    assert feed(beside, FollowPolicy(for_efficiency(machine.state.policy))) == [PolicyChanged(2, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [Token("ab"), Token("AB" * 32), Token("zz" * 32), Token("cd" * 32), Token("ab" * 32, -1)],
+    ids=["short", "capitals", "no digits", "another's id", "before time"],
+)
+def test_what_is_no_hash_of_a_token_is_refused(token: Token) -> None:
+    """Nothing is kept that could not be one."""
+    change = PolicyChange({"sys": User(("root",))}, {"root": ROOT}, tokens={"sys": {("ab" * 32)[:16]: token}})
+    assert isinstance(changed(NO_POLICY, change), Refused)
 
 
 def test_the_other_tier_follows_a_policy_whole() -> None:

@@ -158,7 +158,8 @@ def test_hashes_go_in_and_never_come_out() -> None:
         await apply(admin, users={"ann": {"roles": ["root"]}})
         shown = await admin.map("POLICY.GET")
         assert HASH not in str(shown)
-        assert json.loads(shown["policy"])["users"]["ann"] == {"roles": ["root"], "disabled": False, "secrets": 1}
+        told = {"roles": ["root"], "disabled": False, "secrets": 1, "tokens": {}}
+        assert json.loads(shown["policy"])["users"]["ann"] == told
         assert await (await box.client(2)).call("AUTH", "ann", "s3cret") == "OK"
 
     serve(scenario)

@@ -5,11 +5,20 @@ from typing import Any, cast
 
 import pytest
 
-from fencehold.doors.resp.backlog import ALONE_AFTER_MS, ALONE_COMMANDS, QUANTUM, Backlog, Turns
+from fencehold.doors.resp.backlog import (
+    ALONE_AFTER_MS,
+    ALONE_COMMANDS,
+    BURST_EVERY_MS,
+    BURSTS_MAX,
+    QUANTUM,
+    Backlog,
+    Turns,
+)
 from fencehold.doors.resp.door import Bounds
 from fencehold.doors.resp.traffic import Flood, Traffic
 from fencehold.node.lanes import BUDGET_MAX
 from tests.unit.doors.box import Box, Client, frame, serving
+from tests.unit.doors.policies import as_somebody
 from tests.unit.doors.test_hostile import Loop, loops
 from tests.unit.node.doubles import HandClock, until
 
@@ -50,6 +59,25 @@ async def test_a_principal_has_one_turn_with_however_many_connections() -> None:
     assert turns == list("axbxcxabc")
 
 
+async def test_while_a_connection_of_a_principal_waits_for_its_turn_its_others_do() -> None:
+    """Else hundreds of connections would have hundreds of first commands handled before anybody's turn."""
+    async with serving() as box:
+        clients = [await as_somebody(box, who) for who in ("ann", "ann", "bob")]
+        one, other, bobs = sorted(box.server.door.connections, key=lambda each: each.number)
+        # As if the first had more to handle than it may at once, and its turn had not come.
+        one.turns.senders.append(one)
+        before = other.commands, bobs.commands
+        for connection in (other, bobs):
+            connection.data_received(frame("ECHO", "x"))
+        assert (other.commands, bobs.commands) == (before[0], before[1] + 1)
+        assert list(one.turns.senders) == [one, other]
+        one.turns.senders.popleft()
+        for client in clients[1:]:
+            assert await client.reply() == "x"
+        for client in clients:
+            await client.close()
+
+
 async def test_others_are_looked_after_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each slice of time the event loop goes round: what else is due is not kept waiting by a backlog."""
     monkeypatch.setattr("fencehold.doors.resp.backlog.SLICE_MS", 0.0)
@@ -82,6 +110,24 @@ async def test_who_is_alone_may_have_more_at_once() -> None:
     hear(backlog, other)
     hear(backlog, one)
     assert backlog.allowance(one)[0] == QUANTUM
+
+
+async def test_who_comes_with_a_little_now_and_then_is_before_those_that_wait() -> None:
+    """Once in a while, and not more than a few of them: hundreds that come at once wait for their turns."""
+    clock = HandClock()
+    backlog, senders = Backlog(clock), [_Sender("a", 1, []) for _ in range(2 * BURSTS_MAX)]
+    backlog.join(_Sender("flood", 1, []))
+
+    def allowed() -> list[int]:
+        for sender in senders:
+            hear(backlog, sender)
+        return [backlog.allowance(sender)[0] for sender in senders]
+
+    assert allowed() == [QUANTUM] * BURSTS_MAX + [0] * BURSTS_MAX
+    assert allowed() == [0] * 2 * BURSTS_MAX
+    clock.advance(BURST_EVERY_MS)
+    assert sum(allowed()) == QUANTUM * BURSTS_MAX
+    await until(lambda: not backlog)
 
 
 async def _replies(client: Client, count: int) -> list[Any]:

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
+from fencehold.core.commands import ChangePolicy
+from fencehold.core.outcomes import PolicyChanged
+from fencehold.core.policy import PolicyChange, Role, Rule, User, Verb
 from fencehold.errors import LimitExceeded, SessionExpired, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions, place_of
 from fencehold.gateway.sessions import Sessions, Stream
 from fencehold.gateway.upstream import Upstream, host_of
+from fencehold.security.secrets import hashed
+from fencehold.security.throttle import Throttle
 from fencehold.server import Config, Server
 from fencehold.types import CORRECTNESS
 
@@ -111,6 +117,36 @@ def test_one_login_shares_one_connection() -> None:
             assert first is second
 
     run(scene)
+
+
+def test_a_secret_that_was_changed_opens_nothing_more() -> None:
+    """A login is shown to the service again after a while; what it was taken for until then does not last."""
+
+    async def scene() -> None:
+        async with gateway() as (_, upstream, server):
+            upstream.login_s = 0.0
+            server.door.admission.throttle = Throttle(sleep=lambda _: None)
+            roles: dict[str, Role | None] = {"all": Role((Rule(tuple(Verb), prefix=""),))}
+            first = PolicyChange({"ann": User(("all",), secrets=(hashed("old"),))}, roles)
+            await changed(server, 0, first)
+            old = Credentials("ann", "old")
+            client = await upstream.shared(old)
+            assert await upstream.shared(old) is client
+            await changed(server, 1, PolicyChange({"ann": User(("all",), secrets=(hashed("new"),))}))
+            for _ in range(2):
+                with pytest.raises(Unauthenticated):
+                    await upstream.shared(old)
+            assert await upstream.shared(Credentials("ann", "new")) is not client
+
+    run(scene)
+
+
+async def changed(server: Server, revision: int, change: PolicyChange) -> None:
+    """Change the policy of a server, as its administrator."""
+    done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    command = ChangePolicy(revision, change, "ann")
+    server.node.submit(command, lambda outcome, _: done.set_result(outcome))
+    assert isinstance(await done, PolicyChanged)
 
 
 def test_watches_are_bounded() -> None:

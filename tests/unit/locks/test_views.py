@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencehold.locks.views import Holder, event, explanation, party, time_of
+from fencehold.locks.views import WHOLE, Holder, Missing, event, explanation, gap, party, time_of
 
 SDK = {"client": "billing", "host": "h1", "pid": 7}
 CLI = {"client": "fencehold run", "user": "alice", "host": "h1", "pid": 7}
@@ -85,3 +85,14 @@ def test_an_older_server_tells_less() -> None:
     told = event({b"kind": b"acquired", b"position": 4, b"at": 7, b"session": 3, b"owner": b"t", b"names": [b"a"]})
     assert (str(told.party), told.time, told.by) == ("session 3, t", None, None)
     assert event({b"kind": b"gap", b"position": 4}).party is None
+
+
+def test_a_gap_stands_for_what_was_dropped() -> None:
+    """From the first of the events on, or what that had missed itself, to the last."""
+    told = [event({b"kind": b"acquired", b"position": 4 + at, b"index": 3}) for at in range(3)]
+    missed = gap(told, "fell behind")
+    assert (missed.missing, missed.place) == (Missing(4, 6, 2), (6, WHOLE))
+    again = gap([missed, event({b"kind": b"released", b"position": 9, b"index": 1})], "fell behind")
+    assert again.missing == Missing(4, 9, 2)
+    pushed = {b"kind": b"gap", b"position": 9, b"index": 0, b"from": 5, b"from_index": 1, b"to": 9}
+    assert event(pushed).missing == Missing(5, 9, 1)

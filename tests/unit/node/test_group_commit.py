@@ -4,6 +4,7 @@ import pytest
 
 from fencehold.core.commands import Break
 from fencehold.node.group_commit import Company
+from fencehold.node.lanes import Lane
 from tests.unit.node.doubles import settle, until
 from tests.unit.node.test_leader import leading
 
@@ -44,17 +45,17 @@ async def test_the_leader_appends_when_the_crowd_is_there() -> None:
     """After a slow append of a crowd the next waits until most of it is back, and then waits no more."""
     async with leading() as scene:
         for number in range(40):
-            scene.submit(f"first {number}", Break("a"))
+            scene.leader.submit(Break("a"), scene.told.by(f"first {number}"), Lane())
         await settle()
         begun = len(scene.journal.begun)
         scene.clock.advance(60_000)
         await scene.journal.complete()
         for number in range(30):
-            scene.submit(f"second {number}", Break("a"))
+            scene.leader.submit(Break("a"), scene.told.by(f"second {number}"), Lane())
         await settle()
         assert len(scene.journal.begun) == begun
         for number in range(10):
-            scene.submit(f"third {number}", Break("a"))
+            scene.leader.submit(Break("a"), scene.told.by(f"third {number}"), Lane())
         await settle()
         assert scene.journal.commands[-1] >= 36
         await scene.journal.complete()
@@ -64,7 +65,7 @@ async def test_the_leader_does_not_wait_for_ever() -> None:
     """Those who come alone after a crowd are appended when the time of an append has passed."""
     async with leading() as scene:
         for number in range(40):
-            scene.submit(f"first {number}", Break("a"))
+            scene.leader.submit(Break("a"), scene.told.by(f"first {number}"), Lane())
         await settle()
         scene.clock.advance(5)
         await scene.journal.complete()
@@ -72,3 +73,21 @@ async def test_the_leader_does_not_wait_for_ever() -> None:
         await until(lambda: scene.journal.commands[-1] == 1)
         await scene.journal.complete()
         assert "alone" in scene.told.names
+
+
+async def test_the_leader_waits_for_nobody_who_asks_for_much() -> None:
+    """Much that one client asks for beside others is no crowd: the next of another is appended at once."""
+    async with leading() as scene:
+        flood, other = Lane(), Lane()
+        for number in range(100):
+            scene.leader.submit(Break("a"), scene.told.by(f"flood {number}"), flood)
+        scene.leader.submit(Break("a"), scene.told.by("other"), other)
+        await settle()
+        scene.clock.advance(5)
+        await scene.journal.complete()
+        begun = len(scene.journal.begun)
+        scene.leader.submit(Break("a"), scene.told.by("again"), other)
+        await settle()
+        assert len(scene.journal.begun) == begun + 1
+        await scene.journal.complete()
+        assert scene.told.names[-1] == "again"

@@ -9,6 +9,9 @@ from fencehold.node.lanes import (
     ALONE_MAX,
     BUDGET_MAX,
     BUDGET_MIN,
+    BURST_EVERY_MS,
+    BURST_MAX,
+    BURSTS_MAX,
     OVERFLOW_MAX,
     SHARE_MIN,
     WORK_MS_MIN,
@@ -99,7 +102,7 @@ def test_a_lane_that_is_full_says_so_and_when_there_is_room() -> None:
     lane, other = Lane(lambda: told.append("room")), Lane()
     _put(lanes, other, 1)
     lanes.take(0.0)
-    _put(lanes, lane, 2 * OVERFLOW_MAX)
+    _put(lanes, lane, 2 * OVERFLOW_MAX + BURST_MAX)
     assert lane.is_full
     while not told:
         _put(lanes, other, 1)
@@ -215,3 +218,66 @@ def test_the_connections_of_a_principal_take_turns() -> None:
         lanes.take(float(now_ms))
     found = [lanes.take(3.0 + number).commands for number in range(4)]
     assert sum(Renew((7,)) in commands for commands in found) >= 1
+
+
+def _quiet(count: int) -> tuple[Lanes, list[Lane]]:
+    """So many lanes that were heard before, where an entry takes little."""
+    lanes, each = Lanes(PENDING_MAX), [Lane() for _ in range(count)]
+    lanes.budget = float(BUDGET_MIN)
+    for lane in each:
+        _put(lanes, lane, 1)
+    lanes.take(0.0)
+    return lanes, each
+
+
+def test_who_asks_again_is_behind_those_who_asked_at_once() -> None:
+    """Twenty ask for ten things each; the first to be answered asks again, and is last in the journal."""
+    lanes, each = _quiet(20)
+    for number, lane in enumerate(each):
+        _put(lanes, lane, 10, what=f"{number}-")
+    taken = _names(lanes.take(1.0))
+    _put(lanes, each[0], 1, what="again")
+    while not lanes.is_empty:
+        taken += _names(lanes.take(2.0))
+    assert len(taken) == 201
+    assert taken[-1] == "again0"
+
+
+def test_bursts_have_a_bound_and_are_rare() -> None:
+    """A crowd that comes in bursts gets so much beyond its shares in a second, all of it together."""
+    lanes, each = _quiet(200)
+    taken = 0
+    for now_ms in range(0, int(BURST_EVERY_MS), 50):
+        for lane in each:
+            _put(lanes, lane, 1 if lane.overflow else BURST_MAX)
+        taken += len(lanes.take(float(now_ms)).commands)
+    entries = int(BURST_EVERY_MS) // 50
+    assert taken <= entries * (BUDGET_MIN + SHARE_MIN + len(each)) + BURSTS_MAX
+    while not lanes.is_empty:
+        lanes.take(2 * BURST_EVERY_MS)
+    _put(lanes, each[0], BURST_MAX)
+    _put(lanes, each[1], BURST_MAX)
+    assert len(lanes.take(2 * BURST_EVERY_MS).commands) >= 2 * BURST_MAX
+
+
+def test_a_lane_that_is_full_stays_so_until_its_owner_is_told() -> None:
+    """Though it may have more waiting by now: what comes for it from elsewhere must not end that unnoticed."""
+    told: list[str] = []
+    lanes = Lanes(PENDING_MAX)
+    lane, others = Lane(lambda: told.append("room")), [Lane() for _ in range(29)]
+    lanes.budget = float(BUDGET_MIN)
+    for each in (*others, lane):
+        _put(lanes, each, 1)
+    lanes.take(0.0)
+    for each in (*others, lane):
+        while not each.is_full:
+            _put(lanes, each, 1, weight=1 if each is lane else 8)
+    # Shares are larger from here on, and so is what may wait in a lane; but the others use up the next entry.
+    lanes.budget = float(BUDGET_MAX)
+    lanes.take(0.0)
+    assert told == []
+    _put(lanes, lane, 1)
+    assert lane.is_full
+    while not lanes.is_empty:
+        lanes.take(0.0)
+    assert (told, lane.is_full) == (["room"], False)

@@ -24,7 +24,7 @@ from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, 
 from fencehold.core.state import State
 from fencehold.errors import NotLeader, OutcomeUnknown, Overloaded, Sealed, Unavailable
 from fencehold.journal.codec import encode
-from fencehold.node.lanes import ALONE_MAX, BUDGET_MAX, BUDGET_MIN, Lane
+from fencehold.node.lanes import ALONE_MAX, BUDGET_MAX, BUDGET_MIN, BURST_MAX, Lane
 from fencehold.node.leader import Bounds, Leader
 from fencehold.types import Epoch
 from tests.unit.node.doubles import NOON, HandClock, HandJournal, Told, settle
@@ -244,7 +244,7 @@ async def test_beyond_the_bound_nothing_is_taken() -> None:
     async with leading(Bounds(pending_max=3)) as scene:
         scene.submit("under way", Break("a"))
         await settle()
-        share = BUDGET_MAX // 2
+        share = BUDGET_MAX // 2 + BURST_MAX
         for number in range(share + 5):
             scene.submit(str(number), Break("a"))
         scene.leader.ask(_fence, scene.told.reply("asked"))

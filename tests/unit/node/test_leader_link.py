@@ -35,8 +35,8 @@ def test_a_node_that_does_not_lead_says_so_to_who_follows_it() -> None:
         assert await nobody.refusal("NODE.FOLLOW", "n", "h:1", 1) == "NOAUTH"
         assert isinstance(await client.call("NODE.FOLLOW", "n", "h:1", 1), int)
         node = box.server.node
-        leader, node._leader = node._leader, None
+        leader, node.leading = node.leading, None
         assert await nobody.refusal("NODE.FOLLOW", "n", "h:1", 1) == "UNAVAILABLE"
-        node._leader = leader
+        node.leading = leader
 
     serve(scenario)

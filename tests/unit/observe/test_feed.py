@@ -13,11 +13,16 @@ from fencehold import aio
 from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable, UsageError
+from fencehold.node.suspicion import Patience
 from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
 from fencehold.observe.history.store import position_in
 from fencehold.server import Config, Server
-from tests.unit.node.test_cluster import QUICK, said, until
+from tests.unit.node.doubles import until
+from tests.unit.node.test_cluster import said
+
+PATIENT = Patience(leader_timeout_s=30.0)
+"""A leader that stops says so; one that is slow is left alone."""
 
 
 def config(folder: Path, **more: Any) -> Config:
@@ -123,8 +128,11 @@ async def test_an_observer_that_does_not_keep_up_holds_nobody_up(
         assert (await figures(server))["fencehold_observer_gaps_total",] == 1
 
 
-async def test_a_server_that_stops_at_once_needs_no_observer(tmp_path: Path) -> None:
+async def test_a_server_that_stops_at_once_needs_no_observer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is started a moment after the first entry; what it would have been told, the journal tells the next."""
+    monkeypatch.setattr(feeds, "_START_S", 600.0)
     async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
         async with client.lock("a"):
             pass
@@ -147,7 +155,9 @@ async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_pa
 
     def node(name: str) -> Server:
         observing = Observing(tmp_path / name)
-        return Server(Config(node=name, port=0, patience=QUICK, observing=observing), journal=MemoryJournal(store))
+        return Server(
+            Config(node=name, port=0, patience=PATIENT, observing=observing), journal=MemoryJournal(store)
+        )
 
     first, second = node("a"), node("b")
     await first.start()

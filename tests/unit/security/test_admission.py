@@ -289,9 +289,11 @@ def test_a_token_expires(tmp_path: Path) -> None:
     """When its line says so."""
     file, token = tmp_path / "tokens", new_token()
     file.write_text(f"ci sha256:{digest_of(token)} 2020-01-01T00:00:00Z\n")
-    assert Tokens(file).principal_of(token) == ""
+    assert Tokens(file).find(digest_of(token)) is None
     file.write_text(f"ci sha256:{digest_of(token)} 2999-01-01T00:00:00Z\n")
-    assert Tokens(file).principal_of(token) == "ci"
+    line = Tokens(file).find(digest_of(token))
+    assert line is not None
+    assert line.principal == "ci"
 
 
 def test_what_is_shown_is_in_no_repr() -> None:

@@ -13,7 +13,7 @@ from fencehold.cli.app import build
 from fencehold.security.certificates import principal_in
 from fencehold.security.issuer import NODE, Issuer
 from fencehold.security.tls import Clients, ServerTls, principal_of_file, read_file
-from fencehold.security.tokens import Tokens
+from fencehold.security.tokens import Tokens, digest_of
 from fencehold.server import Config, Server
 
 
@@ -32,9 +32,11 @@ def test_a_first_cluster_is_a_command_away(tmp_path: Path) -> None:
     assert f"FENCEHOLD_CERT={folder}/admin.pem FENCEHOLD_KEY={folder}/admin.key" in said
     assert {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077} == {
         "ca.pem",
+        "crl.pem",
         "server.pem",
         "admin.pem",
     }
+    assert f"--tls-crl {folder}/crl.pem" in said
     tls = ServerTls(folder / "server.pem", folder / "server.key", folder / "ca.pem", Clients.REQUIRED)
 
     async def scenario() -> None:
@@ -94,4 +96,6 @@ def test_a_token_is_shown_once_and_kept_hashed(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     made = json.loads(ran("security", "token", "ci", "--tokens", str(file), "--expires", "1h", "--json"))
     assert made["token"] not in file.read_text()
-    assert Tokens(file).principal_of(made["token"]) == "ci"
+    line = Tokens(file).find(digest_of(made["token"]))
+    assert line is not None
+    assert line.principal == "ci"

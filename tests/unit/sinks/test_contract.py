@@ -96,6 +96,10 @@ async def _is_there(target: Any, events: list[Event], runner: Runner) -> None:
     assert read(target) == expected(events)
 
 
+async def _got_to(runner: Runner, place: tuple[int, int]) -> None:
+    await until(lambda: (runner.outbox.cursor or (0, 0)) >= place)
+
+
 @pytest.mark.parametrize("target", ALL, indirect=True)
 async def test_all_of_it_arrives_in_order_gaps_too(target: Any) -> None:
     """What is told is there, in the order of places, each once; a gap with the positions that are missing."""
@@ -115,8 +119,7 @@ async def test_a_sink_that_is_started_again_goes_on_where_the_target_is(target: 
     events, chance = story(240), random.Random(7)
     for stop_at in sorted(chance.sample(range(1, 240), 3)):
         async with carrying(target, Told(events), QUICK._replace(batch_max=17)) as runner:
-            wanted = events[stop_at].place
-            await until(lambda place=wanted, runner=runner: (runner.outbox.cursor or (0, 0)) >= place)
+            await _got_to(runner, events[stop_at].place)
     async with carrying(target, Told(events)) as runner:
         await _is_there(target, events, runner)
 

@@ -22,7 +22,6 @@ from fencehold.errors import FenceholdError, LockTimeout, NotOwner, UsageError
 from fencehold.locks import meter as metering
 from fencehold.locks import views
 from fencehold.locks.hold import Body
-from fencehold.locks.identity import Who
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
 
@@ -260,12 +259,13 @@ def lock_on(
     # BLOCKING: return kind(route, terms, held)
 
 
-async def asked(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
-    """Ask for names, and let what came of it be counted."""
+async def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) -> Grant | None:
+    """Ask for names, and let what came of it be counted. `who` is a task, or a thread."""
     meter = metering.meter
     if meter is None:
         return await carrier.acquire(terms, who, owner)
-    began_at, grant = meter.now(), None
+    began_at = meter.now()
+    grant: Grant | None = None
     try:
         grant = await carrier.acquire(terms, who, owner)
         meter.on_answered(terms, grant, began_at)

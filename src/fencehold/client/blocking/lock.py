@@ -22,7 +22,6 @@ from fencehold.errors import FenceholdError, LockTimeout, NotOwner
 from fencehold.locks import meter as metering
 from fencehold.locks import views
 from fencehold.locks.hold import Body
-from fencehold.locks.identity import Who
 from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
 
@@ -243,12 +242,13 @@ def lock_on(
     return kind(route, terms, held)
 
 
-def asked(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
-    """Ask for names, and let what came of it be counted."""
+def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) -> Grant | None:
+    """Ask for names, and let what came of it be counted. `who` is a thread, or a thread."""
     meter = metering.meter
     if meter is None:
         return carrier.acquire(terms, who, owner)
-    began_at, grant = meter.now(), None
+    began_at = meter.now()
+    grant: Grant | None = None
     try:
         grant = carrier.acquire(terms, who, owner)
         meter.on_answered(terms, grant, began_at)

@@ -1,8 +1,11 @@
-"""Portals: the ways of a blocking client to its sources, each on a thread of its own.
+"""Portals: the ways of a blocking client to its sources, each with a thread of its own, on which a loop runs.
 
-1. To the service there is a short one: what a thread wants is handed to the session protocol as it is.
-2. To anything else, a carrier is asked by a task.
-3. A caller that stops waiting (a KeyboardInterrupt) has what it asked for withdrawn.
+1. To the service, the calling thread sends and receives by itself what is asked most: to acquire and to release
+   (`DirectPortal`). The loop's thread keeps the session alive, makes connections, and hears what nobody waits for.
+2. Where an application's threads are greenlets, which must not block, or the system lacks what that needs, what a
+   thread wants is handed to the session protocol on the loop's thread, as it is (`ServicePortal`).
+3. To anything else, and where a circuit breaker is on the way, a carrier is asked by a task (`CarrierPortal`).
+4. A caller that stops waiting (a KeyboardInterrupt) has what it asked for withdrawn.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -11,12 +14,17 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.client.aio.channel import Channel
 from fencehold.client.connect import Source, carrier_of
-from fencehold.client.threads.kinds import Threads
+from fencehold.client.direct.driver import LineDriver
+from fencehold.client.direct.exchange import Exchange
+from fencehold.client.direct.line import IS_KNOWN_HERE
+from fencehold.client.direct.turns import Call
+from fencehold.client.protocol.requests import Acquire, Release
+from fencehold.client.threads.kinds import Threads, are_real
 from fencehold.client.threads.loop import LoopThread, Slip
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.clock import clock
-from fencehold.locks.identity import Owners, ThreadIdentity
+from fencehold.locks.identity import Owners, Who
 from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
@@ -37,7 +45,7 @@ class Portal(Protocol):
     def threads(self) -> Threads:
         """What the application's threads are."""
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for the calling thread, or for an owner made `anew`. An interrupt leaves nothing behind."""
 
     def release(self, grant: Grant) -> None:
@@ -77,17 +85,19 @@ class Portal(Protocol):
 class CarrierPortal(LoopThread):
     """The portal to any source: each call is a task on the loop."""
 
+    is_direct = False
+
     def __init__(self, source: Source) -> None:
         super().__init__()
         try:
-            self.channel: Carrier = self.run(_made(source))
+            self.channel: Carrier = self.run(_made(source, self.is_direct))
         except BaseException:
             self.loop.call_soon_threadsafe(self._stop)
             self._join()
             raise
         self.owners = self.channel.owners
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         at_once = self.channel.at_once
         if at_once is not None and not self._closing:
             answer = at_once.acquire(terms, who)
@@ -145,7 +155,7 @@ class ServicePortal(CarrierPortal):
         self.protocol = self.channel.protocol
         self._driver = self.channel.driver
 
-    def acquire(self, terms: Terms, who: ThreadIdentity, owner: bytes | None = None) -> Grant | None:
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         slip = self.slip()
         try:
             # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
@@ -194,13 +204,85 @@ class ServicePortal(CarrierPortal):
             slip.set_exception(error)
 
 
+class DirectPortal(ServicePortal):
+    """The portal to the service where threads are threads: who acquires and releases does so by itself."""
+
+    is_direct = True
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._turns = cast("LineDriver", self._driver).turns
+        self._ask = Exchange(cast("LineDriver", self._driver), super().post).ask
+        self._clock = self.channel.clock
+
+    def post(self, call: Callable[..., object], *args: Any) -> None:
+        if hasattr(self, "_turns"):
+            # Who posts something may wait for it.
+            self._turns.leave_own()
+        super().post(call, *args)
+
+    def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
+        call = Call()
+        try:
+            now = self._clock()
+            call.request = Acquire(terms, owner or self.owners.of(who), call, now)
+            self._ask(call, now)
+            return call.wait()  # type: ignore[no-any-return]
+        except BaseException:
+            self._turns.leave(call)
+            with suppress(UsageError):
+                super().post(self._withdraw, call)
+            raise
+
+    def release(self, grant: Grant) -> None:
+        call = Call()
+        try:
+            now = self._clock()
+            call.request = Release(grant, call, now)
+            self._ask(call, now)
+            call.wait()
+        except BaseException:
+            self._turns.leave(call)
+            with suppress(UsageError):
+                super().post(self._look)
+            raise
+
+    def release_soon(self, grant: Grant) -> None:
+        # Nobody is to rely on it, nor to be warned that it was forgotten, until the loop's thread gets to it.
+        grant.ending = grant.ending or "released"
+        with suppress(UsageError):
+            super().post(self._release_granted, grant)
+
+    # On the loop's thread.
+
+    def _withdraw(self, slip: Slip) -> None:
+        # First, as what was left may be asked anew.
+        self._look()
+        if hasattr(slip, "request"):
+            super()._withdraw(slip)
+
+    def _drain(self) -> None:
+        if not hasattr(self, "_turns"):
+            super()._drain()
+            return
+        # One turn for all that was handed over at once.
+        with self._turns:
+            super()._drain()
+
+    def _look(self) -> None:
+        with self._turns:
+            pass
+
+
 def portal_to(source: Source) -> Portal:
     """The shortest portal to a source."""
-    return ServicePortal(source) if source.is_service else CarrierPortal(source)
+    if not source.is_service:
+        return CarrierPortal(source)
+    return DirectPortal(source) if IS_KNOWN_HERE and are_real() else ServicePortal(source)
 
 
-async def _made(source: Source) -> Carrier:
-    return carrier_of(source)
+async def _made(source: Source, is_direct: bool) -> Carrier:
+    return carrier_of(source, is_direct=is_direct)
 
 
 async def _awaited(call: Callable[[Grant], Any], grant: Grant) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 NO_PROTOCOL = "it does not speak this protocol: is it a Fencehold server, and does it want TLS (fenceholds://)?"
 HUNG_UP = "it closed the connection before it answered: does it want TLS (fenceholds://)?"
 LOST = "the connection was lost"
+UNCERTAIN = "a call was interrupted while it was sent or answered"
 WINDOW = 1024
 """Requests on the wire at once: a quarter of what the server remembers for a session."""
 
@@ -311,6 +312,12 @@ class Pipeline:
             self._quiet_since = now
         self.expected.append(entry)
         self.outbox.append(words)
+
+    def adopt(self, request: Request, now: float) -> None:
+        """Wait for the reply to a request that its caller has put on the wire."""
+        if not self.expected:
+            self._quiet_since = now
+        self.expected.append(request)
 
     def pump(self, session: Session, now: float) -> None:
         """Send what waited for its turn, as far as there is room."""

@@ -93,6 +93,11 @@ class Session:
             self.answered_id = request_id
             self.answered = encoded
 
+    def unacknowledge(self, request_id: int) -> None:
+        """The reply to the last request has not arrived after all. Nobody was told that it had."""
+        self.answered_id = request_id - 1
+        self.answered = number(self.answered_id)
+
     def keep(self, request_id: int) -> None:
         """Acknowledge nothing from this id on, until it is let go."""
         if request_id <= self.answered_id or request_id in self.kept:
@@ -149,8 +154,9 @@ class Session:
             return
         if len(self.ends) > 2 * len(self.holds) + ENDS_SPARE:
             # Most are of holds that were released long before their end.
-            self.ends = [(held.own_end, fence) for fence, held in self.holds.items() if held.own_end < inf]
-            heapify(self.ends)
+            ends = [(held.own_end, fence) for fence, held in self.holds.items() if held.own_end < inf]
+            heapify(ends)
+            self.ends = ends
         heappush(self.ends, (grant.own_end, grant.fence))
 
     def next_end(self) -> float:

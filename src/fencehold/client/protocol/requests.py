@@ -252,6 +252,11 @@ class Acquire(Numbered):
             prefix = self.terms.encode(max(0.0, self.asked_at + timeout - now))
         return b"%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % (prefix, self.owner, self.number, session.answered)
 
+    def renewed(self) -> "Acquire":
+        """The same, as it was first asked."""
+        assert self.promise is not None
+        return Acquire(self.terms, self.owner, self.promise, self.asked_at)
+
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         if self.stage == DONE:
             # Withdrawn meanwhile, or pushed before its repetition was answered.
@@ -346,6 +351,10 @@ class Release(Numbered):
             return b"*7\r\n$12\r\nLOCK.RELEASE\r\n%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % rest
         head = b"*%d\r\n$13\r\nLOCK.MRELEASE\r\n%b" % (7 + many, number(many))
         return head + b"%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % rest
+
+    def renewed(self) -> "Release":
+        """The same, as it was first asked."""
+        return Release(self.grant, self.promise, self.asked_at)
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         if protocol.session.returning:

@@ -22,8 +22,8 @@ The shell calls `on_…` for what happened, the verbs for what it wants, and aft
 pipeline's `outbox`, carries out the `orders` of the connection, and sets its timer to `wake_at`.
 
 Of this object, `requests` are what is sent and to be answered (laws 4, 5, 6), `connection` is which node is talked
-to, and what is on the wire (5, 7, 9), `ledger` what one session holds and waits for (5, 8). They are parts of it,
-and reach into it; nothing else does.
+to, and what is on the wire (5, 7, 9), `ledger` what one session holds and waits for (5, 8), `lone` what a caller
+may do by itself. They are parts of it, and reach into it; nothing else does.
 """
 
 from collections.abc import Callable
@@ -134,9 +134,7 @@ class SessionProtocol:
     def acquire(self, terms: Terms, owner: bytes, promise: Promise, now: float) -> Acquire:
         """Ask for names. Keep what is returned: it is what `withdraw` takes."""
         self._now = now
-        session = self.session
-        if session.overdue or (session.ends and session.ends[0][0] <= now):
-            self._release_overdue()
+        self._make_way()
         request = Acquire(terms, owner, promise, now)
         self._submit(request)
         return request
@@ -631,11 +629,14 @@ class SessionProtocol:
         if self._now >= self._close_by:
             self._on_closed()
 
-    def _release_overdue(self) -> None:
+    def _make_way(self) -> None:
         """Release what has run out here, before the server counts it against its owner who asks again.
 
         Not sooner: if nobody asks, it is to be seen that it ran out.
         """
+        session = self.session
+        if not session.overdue and not (session.ends and session.ends[0][0] <= self._now):
+            return
         self._lose_due()
         for grant in self.session.take_overdue():
             self._submit(Release(grant, None, self._now))

@@ -92,6 +92,11 @@ def threads() -> Threads:
     return _REAL
 
 
+def are_real() -> bool:
+    """Whether the threads of this application are real ones now."""
+    return threads() is _REAL
+
+
 class GreenletExecutor(ThreadPoolExecutor):
     """For the loop of a portal, which resolves names by it: each call is a greenlet beside the loop.
 

@@ -22,25 +22,25 @@ Result = TypeVar("Result")
 class Slip:
     """A promise that a thread waits for."""
 
-    __slots__ = ("_done", "_error", "_gate", "_result", "request")
+    __slots__ = ("_error", "_gate", "is_done", "request", "result")
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._done = False
-        self._result: Any = None
+        self.is_done = False
+        self.result: Any = None
         self._error: BaseException | None = None
         self.request: Acquire | None = None
         """What is to be withdrawn if nobody waits any more."""
 
     def done(self) -> bool:
-        return self._done
+        return self.is_done
 
     def set_result(self, result: Any, /) -> None:
-        self._result, self._done = result, True
+        self.result, self.is_done = result, True
         self._gate.open()
 
     def set_exception(self, error: BaseException, /) -> None:
-        self._error, self._done = error, True
+        self._error, self.is_done = error, True
         self._gate.open()
 
     def wait(self) -> Any:
@@ -48,7 +48,7 @@ class Slip:
         self._gate.wait()
         if self._error is not None:
             raise self._error
-        return self._result
+        return self.result
 
 
 class LoopThread:

@@ -7,7 +7,7 @@ import { usePreferences } from "./preferences.js";
 // A name as it can be read: what is invisible, or would break the line, is shown as its code.
 export function visible(text) {
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, (letter) =>
-    ({ "\n": "␊", "\r": "␍", "\t": "␉" })[letter] ?? `\\u${letter.codePointAt(0).toString(16).padStart(4, "0")}`);
+    ({ "\n": "\\n", "\r": "\\r", "\t": "\\t" })[letter] ?? `\\u${letter.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
 export const nameLink = (name, tier) => link("name", { name, tier });

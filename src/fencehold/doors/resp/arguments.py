@@ -1,6 +1,7 @@
 """Arguments: the words of a command, read strictly. What is wrong is said in one sentence."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Mode
@@ -28,6 +29,10 @@ def number(word: bytes, what: str) -> int:
     if word.isdigit() and len(word) <= 16 and (value := int(word)) <= INTEGER_MAX:
         return value
     raise Wrong(f"{what} must be a whole number from 0 to {INTEGER_MAX}, not {shown(word)}")
+
+
+often = lru_cache(maxsize=256)(number)
+"""The same, of what is mostly one of a few: how long somebody waits, or holds."""
 
 
 def shown(word: bytes) -> str:
@@ -132,8 +137,8 @@ def _mode(word: bytes, what: str) -> Mode:
 REQUEST = kinds(REQUEST=("request", number), ANSWERED=("answered", number))
 
 _ACQUIRE = REQUEST | kinds(
-    WAIT=("wait_ms", number),
-    TTL=("ttl_ms", number),
+    WAIT=("wait_ms", often),
+    TTL=("ttl_ms", often),
     MODE=("mode", _mode),
     LIMIT=("limit", number),
     DELAY=("lock_delay_ms", number),

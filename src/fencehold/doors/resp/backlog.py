@@ -5,8 +5,10 @@
 2. Who sends more is read from no further, and goes to the end of the backlog. In each turn of the event loop
    those in it share a *slice* of time, round robin; then the sockets are looked at again. The connections of one
    principal have one turn among them: who has a thousand has no more turns than who has one.
-3. Who has been alone for a while may take longer: nobody waits for it.
-4. A connection whose lane at the leader is full, or whose client does not read, is not in the backlog: it comes
+3. Who comes with a few commands now and then has them handled at once though others wait, within a bound for all
+   of them together: it keeps its place before those who ask again meanwhile. Only a flood loses it.
+4. Who has been alone for a while may take longer: nobody waits for it.
+5. A connection whose lane at the leader is full, or whose client does not read, is not in the backlog: it comes
    back when there is room. A flood waits for itself.
 """
 
@@ -24,14 +26,19 @@ ALONE_COMMANDS = 1_024
 ALONE_MS = 4.0
 """How many, and for how long, one may have handled at once that is alone."""
 ALONE_AFTER_MS = 100.0
+BURST_EVERY_MS = 1_000.0
+BURSTS_MAX = 32
+"""How many may have a quantum handled before those that wait, in that time; each of them once."""
 
 
 class Turns:
     """The senders of one principal that are in the backlog, in turn; or one of no principal."""
 
-    __slots__ = ("__weakref__", "is_waiting", "senders")
+    __slots__ = ("__weakref__", "burst_at_ms", "is_waiting", "senders")
 
     def __init__(self) -> None:
+        self.burst_at_ms = -BURST_EVERY_MS
+        """When one of them was handled before others that waited."""
         self.senders: deque[Sender] = deque()
         self.is_waiting = False
 
@@ -58,6 +65,9 @@ class Backlog:
         comes is one short command, and a call for it would be too much."""
         self.others_came = False
         self._shared_until_ms = 0.0
+        self._bursts = 0
+        """Since then."""
+        self._bursts_since_ms = -BURST_EVERY_MS
 
     def __len__(self) -> int:
         return sum(len(turns.senders) for turns in self._waiting)
@@ -68,12 +78,22 @@ class Backlog:
         if self.others_came:
             self.others_came = False
             self._shared_until_ms = now_ms + ALONE_AFTER_MS
-        if self._waiting:
+        if self._waiting and not self._may_burst(sender.turns, now_ms):
             # It goes to their end: hundreds that come at once must not have a quantum each before the next turn.
             return 0, now_ms
         if now_ms >= self._shared_until_ms:
             return ALONE_COMMANDS, now_ms + ALONE_MS
         return QUANTUM, now_ms + SLICE_MS
+
+    def _may_burst(self, turns: Turns, now_ms: float) -> bool:
+        """Whether one that was quiet lately may be handled before those that wait. Once said, it is counted."""
+        if now_ms - self._bursts_since_ms >= BURST_EVERY_MS:
+            self._bursts_since_ms, self._bursts = now_ms, 0
+        if turns.senders or self._bursts >= BURSTS_MAX or now_ms - turns.burst_at_ms < BURST_EVERY_MS:
+            return False
+        turns.burst_at_ms = now_ms
+        self._bursts += 1
+        return True
 
     def join(self, sender: Sender) -> None:
         """Let a sender go on when it is its turn."""

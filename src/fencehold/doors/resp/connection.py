@@ -34,6 +34,7 @@ from fencehold.security.admission import NOBODY, Known
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
+    from fencehold.doors.resp.guard import Guard
     from fencehold.doors.resp.member import Member
     from fencehold.doors.resp.watch_commands import Watching
     from fencehold.node.node import Node
@@ -85,6 +86,11 @@ class Slot(Struct, eq=False, gc=False):
 class Connection(asyncio.Protocol):
     """One client's connection."""
 
+    known: Known = NOBODY
+    """All that is known of who asks."""
+    admitted_by: "Guard | None" = None
+    """Which guard found that it is a user without a quota of commands."""
+
     def __init__(self, door: "Door") -> None:
         self.door = door
         self.node: Node = door.node
@@ -94,7 +100,7 @@ class Connection(asyncio.Protocol):
         """Of those that came through the door, from 1."""
         self.name = self.library = ""
         """What it calls itself, and what it says it is made with (CLIENT SETINFO)."""
-        self.principal, self.known_by = NOBODY
+        self.principal, self.known_by = NOBODY[:2]
         """Who asks; empty: nobody was asked, or did not say so yet."""
         self.handlers = door.handlers_of(self)
         """The commands it may give."""
@@ -153,17 +159,25 @@ class Connection(asyncio.Protocol):
         backlog, inbox = self._backlog, self._inbox
         if backlog.last is not self:
             backlog.last, backlog.others_came = self, True
+        if self.turns.senders:
+            # Another connection of its principal, or itself, waits for its turn: so does this one. Else who has
+            # hundreds of connections would have hundreds of first commands handled before anybody's turn.
+            inbox.keep(data)
+            self._note(True)
+            self._go_on_later()
+            return
         try:
             words = inbox.first(data)
             if words is not None:
                 self._handle(words)
-            # Nearly always that was all.
             if inbox.was_all and not (
                 self.lane.is_full or self._has_more or self._is_admitting or self.partial_since is not None
             ):
-                has_more = False
-            else:
-                has_more = self._handle_more()
+                # Nearly always that was all.
+                if len(self._slots) > self._in_flight_max:
+                    self._look_at_bounds()
+                return
+            has_more = self._handle_more()
         except _NO_COMMANDS as error:
             if data.startswith(_CLIENT_HELLO):
                 self.door.refuse(self.peer, "it speaks TLS, and this listener does not")
@@ -324,7 +338,9 @@ class Connection(asyncio.Protocol):
 
     def admit(self, known: Known) -> None:
         """It is known now who asks."""
-        self.principal, self.known_by = known
+        self.known = known
+        self.principal, self.known_by = known[:2]
+        self.admitted_by = None
         self.handlers = self.door.handlers_of(self)
         self.take_place()
 
@@ -337,7 +353,11 @@ class Connection(asyncio.Protocol):
 
     def submit(self, command: Command, answer: Answer) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
-        self.node.submit(command, answer, self.lane)
+        leader = self.node.leading
+        if leader is None:
+            answer(self.node.refusal(), 0)
+        else:
+            leader.submit(command, answer, self.lane)
 
     def ask(self, question: Question, reply: Reply) -> None:
         """Put a question to the current state, after all that was asked for before."""
@@ -347,20 +367,20 @@ class Connection(asyncio.Protocol):
 
     def on_filled(self, slot: Slot) -> None:
         """Send what has its turn, now that this slot has its reply."""
-        slots = self._slots
-        if self.ending or self._outbox is None:
+        slots, outbox = self._slots, self._outbox
+        if self.ending or outbox is None:
             slots.clear()
             return
         if slots[0] is not slot:
             self._held_bytes += len(slot.data or b"")
             self._look_at_unsent()
             return
-        write = self._outbox.send
-        write(slots.popleft().data)  # type: ignore[arg-type]
+        slots.popleft()
+        outbox.send(slot.data)  # type: ignore[arg-type]
         while slots and (data := slots[0].data) is not None:
             slots.popleft()
             self._held_bytes -= len(data)
-            write(data)
+            outbox.send(data)
         if self._full:
             self._look_at_unsent()
 

@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
@@ -61,6 +62,7 @@ ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY")
 """What only administrators should do: that it was asked for is always in the audit log."""
 
 _DENIALS = Teller("fencehold.server.denied")
+_REVOKED = "the client certificate was revoked"
 _REFUSED_MAX = 10
 """Between two sweeps so many are told of that were not let in."""
 
@@ -125,6 +127,7 @@ class Door:
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
         self.turn = Turn()
+        node.speech.begin, node.speech.end = self.turn.hold, self.turn.end
         self.clock = clock or MonotonicClock()
         self.backlog = Backlog(self.clock)
         self.traffic = Traffic()
@@ -212,6 +215,7 @@ class Door:
             on_trouble=self.refuse,
         )
         port = await self._listener.open(host, port)
+        certificates.on_revoked = self._end_revoked_certificates
         self._watching = asyncio.create_task(certificates.watch(), name="fencehold certificates")
         return port
 
@@ -282,6 +286,36 @@ class Door:
         if self._has_users_of_policy:
             self.admission.check_user = None if book is None else self._check_user
             self.admission.recall = self._recall
+        self.admission.find_token = book.find_token if book is not None else lambda _digest: None
+        if any(connection.known.token for connection in self.connections):
+            # In the next turn: who is concerned is told first what became of its session.
+            asyncio.get_running_loop().call_soon(self._end_revoked)
+
+    def _end_revoked_certificates(self) -> None:
+        """End the connections whose certificates have come onto a list."""
+        revoked = self.certificates.revoked if self.certificates is not None else frozenset()
+        for connection in tuple(self.connections):
+            if connection.known.certificate in revoked and not connection.ending:
+                self.refuse(connection.peer, _REVOKED)
+                self.on_denied(connection, _REVOKED)
+                connection.end("DENIED", _REVOKED)
+
+    def _end_revoked(self) -> None:
+        """End the connections of tokens that admit nobody any more."""
+        tokens = [each for each in self.connections if each.known_by is How.TOKEN and not each.ending]
+        if not tokens:
+            return
+        book, now_s = self.node.rulebook, time.time()
+        in_file = self.admission.tokens.digests() if self.admission.tokens is not None else frozenset()
+        for connection in tokens:
+            known = connection.known
+            if known.token:
+                is_there = book is not None and book.rights_of(known.principal).is_there(known.token)
+            else:
+                is_there = known.digest in in_file
+            if not is_there or now_s >= known.expires_s:
+                self.on_denied(connection, "a token that was revoked, or has expired")
+                connection.end("NOAUTH", "the token of this connection was revoked, or has expired")
 
     def _recall(self, user: str, secret: str) -> bool:
         return self.secrets.recall(user, secret, self._user(user))
@@ -358,7 +392,11 @@ class Door:
     def _know(self, connection: Connection) -> None:
         """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
         try:
-            connection.admit(by_certificate(connection.ssl_object))
+            known = by_certificate(connection.ssl_object)
+            if self.certificates is not None and known.certificate in self.certificates.revoked:
+                # No handshake lets it pass; but one that takes up a session of TLS 1.2 does not look again.
+                raise NoPrincipal(_REVOKED)
+            connection.admit(known)
         except NoPrincipal as error:
             self.refuse(connection.peer, str(error))
             self.on_denied(connection, str(error))
@@ -392,6 +430,7 @@ class Door:
             self._end_what_hangs()
             self._end_what_never_reads()
             self._end_round()
+            self._end_revoked()
             self.traffic.look(self.connections, self.now())
             if self.now() >= next_keep_alive:
                 next_keep_alive = self.now() + keep_alive_s

@@ -21,6 +21,8 @@ WHO = "this Fencehold server wants to know who asks: show a client certificate, 
 
 _FOLLOW = b"NODE.FOLLOW"
 _NEEDS = {command.encode(): need for command, need in NEEDS.items()}
+_ORDINARY = frozenset(command for command, need in _NEEDS.items() if need.about is not About.SERVICE)
+"""What every user may say, unless it has a quota of commands."""
 
 
 class NotAuthenticated(Wrong):
@@ -51,6 +53,9 @@ class Guard:
 
     def admit(self, connection: "Connection", command: bytes) -> None:
         """Raise what is to be said to one who may not say this, now."""
+        if connection.admitted_by is self and command in _ORDINARY:
+            # Nearly always: found out before, by the same policy.
+            return
         need = _NEEDS[command]
         if need.about is About.CONNECTION or (command == _FOLLOW and self._may_follow(connection)):
             return
@@ -63,7 +68,10 @@ class Guard:
         if need.about is About.SERVICE and Verb.ADMIN not in rights.everywhere:
             raise Denied(denied(principal, Verb.ADMIN, "").detail)
         quota = rights.quota
-        if need.is_counted and quota is not None and quota[1].commands_per_s:
+        if quota is None or not quota[1].commands_per_s:
+            connection.admitted_by = self
+            return
+        if need.is_counted:
             wait_ms = self._door.node.rates.wait_ms(principal, quota, self._now_ms())
             if wait_ms:
                 most = quota[1].commands_per_s

@@ -100,6 +100,11 @@ class Inbox:
             raise NotFlat
         return words
 
+    def keep(self, data: bytes) -> None:
+        """Take what came, and handle none of it yet."""
+        self.was_all = False
+        self._put(data)
+
     def _put(self, data: bytes) -> None:
         if self._rest:
             self._rest = self._rest[self._fed :] + data
@@ -135,7 +140,9 @@ class Inbox:
 
     def _next_portion(self) -> bytes:
         start = self._fed
-        self._fed = start + _PORTION
+        # Cut between two commands, if that can be seen: then none is there in part, and nothing has to be walked.
+        between = self._rest.rfind(b"\r\n*", start, start + _PORTION) if len(self._rest) - start > _PORTION else -1
+        self._fed = start + _PORTION if between < 0 else between + 2
         portion = self._rest[start : self._fed]
         if self._fed >= len(self._rest):
             self._rest = b""

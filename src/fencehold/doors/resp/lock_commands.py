@@ -74,7 +74,9 @@ def _acquire_later(connection: Connection, command: Acquire, told: Callable[[Mem
 def _acquired(slot: Slot, in_background: bool, version: int, member: Member, outcome: Told, at_ms: int) -> None:
     kind = type(outcome)
     if kind is Granted:
-        slot.fill(replies.grant(outcome, member.lasts_ms(outcome.ttl_ms), version))  # type: ignore[union-attr, arg-type]
+        own_ttl_ms = outcome.ttl_ms  # type: ignore[union-attr]
+        ttl_ms = member.lasts_ms(own_ttl_ms) if own_ttl_ms else member.ttl_ms
+        slot.fill(replies.grant(outcome, ttl_ms, version))  # type: ignore[arg-type]
     elif kind is Busy or kind is TimedOut or kind is Cancelled:
         slot.fill(replies.NULL[version])
     elif not isinstance(outcome, Queued):

@@ -18,6 +18,7 @@ from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import holding_of, holds_after, sessions_after, waiters_after
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.brief_names import brief
+from fencehold.doors.resp.replies import Encoded, Form, bulk, number_or_null
 from fencehold.node.names import NamePage, Names
 
 REPLY_BYTES_MAX = 256 << 10
@@ -54,7 +55,8 @@ def info_page(
     told = (_hold(state, hold) for hold in holds.items)
     held, hold_count = replies.fitted(told, version, half_bytes)
     places = enumerate(waiters.items, waiters.ahead)
-    awaited, waiter_count = replies.fitted((_waiter(state, rights, *each) for each in places), version, half_bytes)
+    lined_up = (_waiter(state, rights, version, *each) for each in places)
+    awaited, waiter_count = replies.fitted(lined_up, version, half_bytes)
     holding, kept = holding_of(state, name), state.kept.get(name)
     return {
         "name": name,
@@ -100,27 +102,50 @@ def _hold(state: State, hold: Hold) -> dict[str, object]:
 
 def _dated(state: State, since_at: int, since_unix_ms: int | None) -> dict[str, object]:
     """Since when, by the time of day; and for how long, with the time nobody led, if that is known."""
+    return {"since_unix_ms": since_unix_ms, "age_ms": _age_ms(state, since_at, since_unix_ms)}
+
+
+def _age_ms(state: State, since_at: int, since_unix_ms: int | None) -> int:
     now_unix_ms, age_ms = unix_ms_now(state), state.now_at - since_at
-    if now_unix_ms is not None and since_unix_ms is not None:
-        # A clock that was set back makes nothing younger than the service has counted.
-        age_ms = max(age_ms, now_unix_ms - since_unix_ms)
-    return {"since_unix_ms": since_unix_ms, "age_ms": age_ms}
+    if now_unix_ms is None or since_unix_ms is None:
+        return age_ms
+    # A clock that was set back makes nothing younger than the service has counted.
+    return max(age_ms, now_unix_ms - since_unix_ms)
 
 
-def _waiter(state: State, rights: Rights | None, ahead: int, waiter: Waiter) -> dict[str, object]:
-    ask = waiter.ask
-    return {
-        "session": ask.session,
-        "owner": ask.owner,
-        "ticket": waiter.ticket,
-        "ahead": ahead,
-        "mode": ask.mode.value,
-        "names": list(ask.names if rights is None else rights.seen(ask.names)),
-        "waited_ms": state.now_at - waiter.since_at,
-        "left_ms": waiter.until_at - state.now_at if waiter.until_at else -1,
-        "session_meta": state.sessions[ask.session].meta,
-        **_dated(state, waiter.since_at, queued_unix_ms(state, waiter)),
-    }
+_WAITER = Form(
+    session=int,
+    owner=str,
+    ticket=int,
+    ahead=int,
+    mode=str,
+    names=list,
+    waited_ms=int,
+    left_ms=int,
+    session_meta=str,
+    since_unix_ms=object,
+    age_ms=int,
+)
+
+
+def _waiter(state: State, rights: Rights | None, version: int, ahead: int, waiter: Waiter) -> Encoded:
+    ask, since_at = waiter.ask, waiter.since_at
+    since_unix_ms = queued_unix_ms(state, waiter)
+    names = ask.names if rights is None else rights.seen(ask.names)
+    return _WAITER.filled(
+        version,
+        ask.session,
+        bulk(ask.owner),
+        waiter.ticket,
+        ahead,
+        bulk(ask.mode.value),
+        replies.reply(names, version),
+        state.now_at - since_at,
+        waiter.until_at - state.now_at if waiter.until_at else -1,
+        bulk(state.sessions[ask.session].meta),
+        number_or_null(since_unix_ms, version),
+        _age_ms(state, since_at, since_unix_ms),
+    )
 
 
 def names_page(
@@ -203,7 +228,7 @@ def sessions_page(
     if rights is not None and Verb.OBSERVE not in rights.everywhere:
         sessions = [session for session in sessions if session.principal == principal]
     sessions = sessions[:count]
-    told = (_session(state, session, is_connected(session.id)) for session in sessions)
+    told = (_session(state, version, session, is_connected(session.id)) for session in sessions)
     items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
     if told_count < len(sessions) or (rights is not None and len(sessions) == count):
         return [sessions[told_count - 1].id, items]
@@ -211,15 +236,32 @@ def sessions_page(
     return [page.items[-1].id if page.has_more(looked) else 0, items]
 
 
-def _session(state: State, session: Session, connected: bool) -> dict[str, object]:
-    return {
-        "session": session.id,
-        "connected": int(connected),
-        "opened_ms_ago": state.now_at - session.opened_at,
-        "expires_in_ms": state.sessions_until[session.id] - state.now_at,
-        "holds": len(session.held) + len(session.shares),
-        "waits": len(session.waiters),
-        "meta": session.meta,
-        "principal": session.principal,
-        **_dated(state, session.opened_at, opened_unix_ms(state, session)),
-    }
+_SESSION = Form(
+    session=int,
+    connected=int,
+    opened_ms_ago=int,
+    expires_in_ms=int,
+    holds=int,
+    waits=int,
+    meta=str,
+    principal=str,
+    since_unix_ms=object,
+    age_ms=int,
+)
+
+
+def _session(state: State, version: int, session: Session, connected: bool) -> Encoded:
+    since_unix_ms = opened_unix_ms(state, session)
+    return _SESSION.filled(
+        version,
+        session.id,
+        connected,
+        state.now_at - session.opened_at,
+        state.sessions_until[session.id] - state.now_at,
+        len(session.held) + len(session.shares),
+        len(session.waiters),
+        bulk(session.meta),
+        bulk(session.principal),
+        number_or_null(since_unix_ms, version),
+        _age_ms(state, session.opened_at, since_unix_ms),
+    )

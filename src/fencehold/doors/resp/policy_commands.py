@@ -1,6 +1,7 @@
 """The policy on the wire: POLICY.GET, POLICY.APPLY, WHOAMI and CAN.
 
-Hashes of secrets go in and never come out. What is about names is answered for the tier of the connection.
+Hashes of secrets and tokens go in and never come out. What is about names is answered for the tier of the
+connection.
 """
 
 import json
@@ -49,9 +50,17 @@ def _shown(too_fast: dict[str, int], state: State) -> dict[str, object]:
 
 
 def plain(policy: Policy) -> dict[str, Any]:
-    """A policy as it is shown: how many secrets a user has, and not one of them."""
+    """A policy as it is shown: how many secrets a user has, what its tokens are called, and not one of them."""
     users = {
-        name: {"roles": list(user.roles), "disabled": user.disabled, "secrets": len(user.secrets or ())}
+        name: {
+            "roles": list(user.roles),
+            "disabled": user.disabled,
+            "secrets": len(user.secrets or ()),
+            "tokens": {
+                key: {"made_s": token.made_s, "expires_s": token.expires_s}
+                for key, token in (user.tokens or {}).items()
+            },
+        }
         for name, user in policy.users.items()
     }
     return {

@@ -20,9 +20,8 @@ _LIST_FLAGS = _STALE | {b"HOLD", b"BRIEF"}
 _INFO = kinds(HOLDS=("holds", number), WAITERS=("waiters", number), COUNT=("count", number))
 _SESSIONS = kinds(CURSOR=("cursor", number), COUNT=("count", number))
 _RETRY_AFTER_S = 0.5
-_COUNT, _COUNT_MAX = 100, 1_000
-_COUNT_WITH_HOLDS_MAX = 250
-"""Each brings metadata of up to 2 KiB with it."""
+_COUNT, _COUNT_MAX = 100, 250
+"""So many take half a millisecond to tell: nobody else is served meanwhile."""
 
 _ATTEMPTS_MAX = 5
 """How often names are prepared for one list: what was prepared is gone if the machine was replaced meanwhile."""
@@ -34,14 +33,14 @@ def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
     holds, waiters = found.get("holds"), found.get("waiters")
     if holds is None and waiters is None:
         holds = waiters = 0
-    question = partial(info_page, name, holds, waiters, _count(found, _COUNT_MAX), *_who(connection))
+    question = partial(info_page, name, holds, waiters, _count(found), *_who(connection))
     _ask(connection, slot, question, "STALE" in found)
 
 
 def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
     found = options(words, 1, _LIST, _LIST_FLAGS)
     with_hold = "HOLD" in found
-    count = _count(found, _COUNT_WITH_HOLDS_MAX if with_hold else _COUNT_MAX)
+    count = _count(found)
     prefix, cursor = found.get("prefix", ""), found.get("cursor", "")
     page = partial(names_page, in_brief="BRIEF" in found)
     question = partial(page, connection.node.names, prefix, cursor, count, with_hold, *_who(connection))
@@ -51,7 +50,7 @@ def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
 def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> None:
     found = options(words, 1, _SESSIONS, _STALE)
     is_connected = connection.node.routes.is_attached
-    cursor, count = found.get("cursor", 0), _count(found, _COUNT_MAX)
+    cursor, count = found.get("cursor", 0), _count(found)
     question = partial(sessions_page, is_connected, cursor, count, *_who(connection))
     _ask(connection, slot, question, "STALE" in found)
 
@@ -61,8 +60,8 @@ def _who(connection: Connection) -> tuple[int, str]:
     return connection.version, connection.principal
 
 
-def _count(found: dict[str, Any], count_max: int) -> int:
-    return min(found.get("count", _COUNT), count_max) or 1
+def _count(found: dict[str, Any]) -> int:
+    return min(found.get("count", _COUNT), _COUNT_MAX) or 1
 
 
 def _ask(connection: Connection, slot: Slot, question: Question, stale: bool) -> None:

@@ -14,16 +14,7 @@ from fencehold.core.outcomes import Granted
 OK = b"+OK\r\n"
 NULL = {2: b"$-1\r\n", 3: b"_\r\n"}
 
-_GRANT = (
-    b"$5\r\nnames\r\n%b$4\r\nname\r\n%b$5\r\nfence\r\n:%d\r\n$6\r\nttl_ms\r\n:%d\r\n"
-    b"$2\r\nat\r\n:%d\r\n$7\r\nown_ttl\r\n:%d\r\n"
-)
-_MAP_OF_SIX = {2: b"*12\r\n", 3: b"%6\r\n"}
-_GRANT_OF_ONE = {
-    version: head.replace(b"%", b"%%")
-    + _GRANT.replace(b"%b", b"*1\r\n$%d\r\n%b\r\n", 1).replace(b"name\r\n%b", b"name\r\n$%d\r\n%b\r\n")
-    for version, head in _MAP_OF_SIX.items()
-}
+_MAP_OF_SIX = {2: "*12", 3: "%6"}
 
 _EVENT = (
     b">2\r\n$5\r\nevent\r\n%%16\r\n$4\r\nkind\r\n%b$8\r\nposition\r\n:%d\r\n$5\r\nindex\r\n:%d\r\n$5\r\nshard\r\n:%d\r\n$2\r\nat\r\n:%d\r\n"
@@ -49,15 +40,19 @@ def bulk(text: str) -> bytes:
 
 def grant(granted: Granted, ttl_ms: int, version: int) -> bytes:
     """A grant that lasts so long; of its own `ttl_ms` it is told only that it has one."""
-    names, own_ttl = granted.names, 1 if granted.ttl_ms else 0
+    names = granted.names
+    name = names[0]
+    size = len(name) if name.isascii() else len(name.encode())
     if len(names) == 1:
-        name = names[0].encode()
-        size = len(name)
-        return _GRANT_OF_ONE[version] % (size, name, size, name, granted.fence, ttl_ms, granted.at_ms, own_ttl)
-    listed = b"*%d\r\n%b" % (len(names), b"".join(map(bulk, names)))
-    return _MAP_OF_SIX[version] + _GRANT % (
-        *(listed, bulk(names[0]), granted.fence, ttl_ms, granted.at_ms, own_ttl),
-    )
+        listed = f"*1\r\n${size}\r\n{name}\r\n"
+    else:
+        listed = f"*{len(names)}\r\n{''.join([bulk(each).decode() for each in names])}"
+    # As text, encoded once: that takes a third less than putting bytes together.
+    return (
+        f"{_MAP_OF_SIX[version]}\r\n$5\r\nnames\r\n{listed}$4\r\nname\r\n${size}\r\n{name}\r\n"
+        f"$5\r\nfence\r\n:{granted.fence}\r\n$6\r\nttl_ms\r\n:{ttl_ms}\r\n$2\r\nat\r\n:{granted.at_ms}\r\n"
+        f"$7\r\nown_ttl\r\n:{1 if granted.ttl_ms else 0}\r\n"
+    ).encode()
 
 
 def error(code: str, message: str) -> bytes:
@@ -117,12 +112,33 @@ def _key(word: str) -> bytes:
     return bulk(word)
 
 
+class Form:
+    """A map with the same keys each time, of which a page has hundreds: only its values are put together.
+
+    Each key has a kind: an integer; a text, given as bytes of `bulk`; or anything, given as bytes of `reply`.
+    """
+
+    __slots__ = ("_by_version",)
+
+    def __init__(self, **kinds: type) -> None:
+        body = b"".join(bulk(key) + (b":%d\r\n" if kind is int else b"%b") for key, kind in kinds.items())
+        self._by_version = {3: b"%%%%%d\r\n%b" % (len(kinds), body), 2: b"*%d\r\n%b" % (2 * len(kinds), body)}
+
+    def filled(self, version: int, *values: int | bytes) -> Encoded:
+        """With these values, in the order of the keys."""
+        return Encoded(self._by_version[version] % values)
+
+
+def number_or_null(value: int | None, version: int) -> bytes:
+    return NULL[version] if value is None else b":%d\r\n" % value
+
+
 def fitted(items: Iterable[object], version: int, bytes_max: int) -> tuple[Encoded, int]:
     """An array of as many of the items as fit into so many bytes, of one at the least; and how many these are."""
     parts: list[bytes] = []
     left = bytes_max
     for item in items:
-        part = reply(item, version)
+        part = item.data if type(item) is Encoded else reply(item, version)
         left -= len(part)
         if left < 0 and parts:
             break

@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec.structs import asdict
 
-from fencehold.core.commands import CloseSession, OpenSession, OpenSessionAs, Renew
+from fencehold.core.commands import CloseSession, OpenSession, OpenSessionAs, OpenSessionBy, Renew
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
 from fencehold.core.state import Session, State
 from fencehold.doors.resp.answers import done, ignore, refuse
@@ -35,7 +35,9 @@ def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None
 
 def _owned(connection: Connection, command: OpenSession) -> OpenSession:
     """A session is whose the connection is. What is nobody's is written as it was before there were principals."""
-    principal = connection.principal
+    principal, token = connection.principal, connection.known.token
+    if token:
+        return OpenSessionBy(**asdict(command), principal=principal, token=token)
     return OpenSessionAs(**asdict(command), principal=principal) if principal else command
 
 

@@ -110,7 +110,7 @@ def _tls(said: ParsedUrl) -> dict[str, str]:
     theirs = [name for name in said.others if name.startswith("ssl")]
     if theirs:
         raise said.refusal(f"tls= and {theirs[0]}= both say how TLS is used: leave one of them out")
-    ca, cert, key, verifies = said.tls
+    ca, cert, key, verifies, _ = said.tls
     files = {"sslcert": cert, "sslkey": key or cert}
     words = {name: str(path) for name, path in files.items() if path is not None}
     if not verifies:

@@ -220,12 +220,12 @@ class _Running:
         return self._appender.do(work, *args)
 
     async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
-        if not (self._appender.is_idle and self._pace.allows(len(entry))):
-            await self.on_appender(self.log.append, entry, epoch, position)
-            return
         began = perf_counter()
         try:
-            self._appender.do_here(self.log.append, entry, epoch, position)
+            if self._appender.is_idle and self._pace.allows(len(entry)):
+                self._appender.do_here(self.log.append, entry, epoch, position)
+            else:
+                await self.on_appender(self.log.append, entry, epoch, position)
         finally:
             self._pace.took(perf_counter() - began)
 

@@ -12,8 +12,9 @@ costs 290 µs with a sync inside where `ThreadPoolExecutor` costs 350. The rules
 costs two switches between threads, which on a quick disk is as much as the sync itself: a lone client waits for
 them, and a crowd of small batches pays them over and over. So while the disk is quick, small entries are written
 and synced where they are; nobody could be answered meanwhile anyway. Large ones go to the thread, since the loop
-has much to do while they are synced. One sync that is not quick sends the next few hundred to the thread, too: a
-slow or stuck disk holds up the loop only now and then, for one sync.
+has much to do while they are synced. Which it is, the last dozen appends say, on the loop or on the thread: one
+that was slow because a neighbour used the disk changes nothing; where several are, the thread makes them until
+they are quick again. So a slow disk holds up the loop for a few syncs, and a stuck one for one.
 
 Figures: docs/decisions/0005-the-hot-path.md.
 """
@@ -29,8 +30,11 @@ T = TypeVar("T")
 
 _Work = tuple["asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
 SMALL_BYTES_MAX = 4 << 10
-QUICK_S_MAX = 0.002
-THREADED_AFTER_SLOW = 500
+QUICK_S_MAX = 0.001
+"""What appends may take on the average, so that the loop makes them."""
+_COUNTED_S_MAX = 0.008
+"""What one append counts for at the most: two of them at a time are too slow on the average, one is not."""
+_LEARN = 1 / 12
 
 
 class FileWorker:
@@ -106,22 +110,18 @@ def _outcome(work: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, B
 class AppendPace:
     """What the last syncs were like."""
 
-    __slots__ = ("_threaded",)
+    __slots__ = ("_average_s",)
 
     def __init__(self) -> None:
-        self._threaded = 0
+        self._average_s = 0.0
 
     def allows(self, size_bytes: int) -> bool:
         """Whether an entry of this size may be appended on the event loop now."""
-        if self._threaded:
-            self._threaded -= 1
-            return False
-        return size_bytes <= SMALL_BYTES_MAX
+        return size_bytes <= SMALL_BYTES_MAX and self._average_s <= QUICK_S_MAX
 
     def took(self, seconds: float) -> None:
-        """An append on the event loop took so long."""
-        if seconds > QUICK_S_MAX:
-            self._threaded = THREADED_AFTER_SLOW
+        """An append took so long, wherever it was made."""
+        self._average_s += _LEARN * (min(seconds, _COUNTED_S_MAX) - self._average_s)
 
 
 class ThreadedPace(AppendPace):

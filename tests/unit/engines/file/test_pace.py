@@ -4,13 +4,13 @@ import threading
 from pathlib import Path
 
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, THREADED_AFTER_SLOW, AppendPace
+from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, AppendPace
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
 
 
 def test_small_appends_are_made_on_the_loop_while_the_disk_is_quick() -> None:
-    """The size decides, until a sync is slow."""
+    """The size decides, as long as syncs are quick."""
     pace = AppendPace()
     assert pace.allows(1)
     assert pace.allows(SMALL_BYTES_MAX)
@@ -19,11 +19,25 @@ def test_small_appends_are_made_on_the_loop_while_the_disk_is_quick() -> None:
     assert pace.allows(1)
 
 
-def test_after_one_slow_sync_the_next_hundreds_go_to_the_thread() -> None:
-    """A slow disk holds up the loop once in so many appends, not each time."""
+def test_one_slow_sync_changes_nothing() -> None:
+    """A neighbour made the disk slow once: the next appends are made on the loop as before."""
     pace = AppendPace()
-    pace.took(QUICK_S_MAX * 1.1)
-    assert [pace.allows(1) for _ in range(THREADED_AFTER_SLOW + 1)] == [False] * THREADED_AFTER_SLOW + [True]
+    pace.took(QUICK_S_MAX / 4)
+    pace.took(10.0)
+    assert pace.allows(1)
+
+
+def test_appends_of_a_slow_disk_go_to_the_thread_until_they_are_quick_again() -> None:
+    """It holds up the loop for a few syncs, and then no more, however long it is slow."""
+    pace = AppendPace()
+    on_loop = 0
+    for _ in range(1_000):
+        on_loop += pace.allows(1)
+        pace.took(0.01)
+    assert on_loop <= 2
+    for _ in range(50):
+        pace.took(QUICK_S_MAX / 4)
+    assert pace.allows(1)
 
 
 class WatchedDisk(Disk):

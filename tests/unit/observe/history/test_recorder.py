@@ -30,7 +30,7 @@ def tell(recorder: Recorder, story: Story, *, since: int = 0) -> None:
 
 
 def past(recorder: Recorder, name: str, **asked: Any) -> dict[str, Any]:
-    terms = {"since": None, "until": None, "count": 100, **asked}
+    terms: dict[str, Any] = {"since": None, "until": None, "count": 100, **asked}
     return history(recorder.store, name, **terms)
 
 
