@@ -119,8 +119,10 @@ class Reader:
     async def is_known(self) -> bool:
         """Whether the login is still one: every user may ask for figures."""
         try:
-            await self.ask("INFO")
-        except PermissionDenied:
+            await self._read_facts()
+        except Unauthenticated as gone:
+            # Known from here on: who asks next who is signed in must not be told that nothing happened.
+            self.picture.refuse(gone)
             return False
         return True
 

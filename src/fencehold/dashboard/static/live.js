@@ -47,6 +47,8 @@ export function follow(view, params, onView, onProblem) {
     source.addEventListener("over", () => {
       close();
       signedOut.on();
+      // If somebody is signed in all the same, this page is still there then, and goes on.
+      timer = setTimeout(find, 1000);
     });
     source.onerror = () => {
       // The browser tries again by itself, unless it was answered with an error: then it is asked what that is.
