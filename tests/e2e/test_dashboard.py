@@ -20,7 +20,7 @@ NASTY = "<script>document.title='taken'</script>\r\n<img src=x onerror=alert(1)>
 NAME = "name?name=jobs%3Anightly"
 PAGES = {
     "light": ("", "names", "sessions", "waits", "events", "nodes", NAME),
-    "dark": ("", "names", "waits", NAME),
+    "dark": ("", "waits", NAME),
     "phone": ("", "names", NAME),
 }
 

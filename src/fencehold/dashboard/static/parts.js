@@ -65,7 +65,7 @@ export function Empty({ title, children }) {
 
 export function Trouble({ problem }) {
   const hints = {
-    DENIED: "Ask whoever administers the policy for the right to observe; `fencehold policy can` shows what is allowed.",
+    DENIED: "Ask an administrator of the policy for the right to observe this name.",
     LIMIT: "Close other dashboards that use this listener, or use another listener.",
     UNREACHED: "",
   };
