@@ -44,7 +44,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-LIVE_S = 0.5
+LIVE_S = 0.3
 """How often a stream tells its view at the most."""
 TICK_S = 1.0
 ROWS_MAX = 200
