@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What the tests start as servers of their own. No service of these is ever started.
-DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper mariadb-server gcc libc6-dev iproute2 systemd \
+DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper mariadb-server gcc libc6-dev iproute2 systemd chromium fonts-dejavu-core \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql) $(if $(shell command -v npm),,nodejs npm)
 ENGINE_PACKAGE_zookeeper := zookeeper
 ENGINE_PACKAGE_postgres := postgresql
@@ -74,6 +74,11 @@ cluster: setup ## three etcd members and three nodes on this machine, to play wi
 	@scripts/packages $(or $(ENGINE_PACKAGE_$(ENGINE)),etcd-server)
 	@$(BIN)/python -m rig.cluster $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
+.PHONY: demo
+demo: setup ## three nodes with a lively, made-up load, and the dashboard to look at it; ARGS='--pace 3' for more
+	@scripts/packages etcd-server || true
+	@$(BIN)/python -m rig.demo $(ARGS)
+
 .PHONY: simulate
 simulate: setup ## the whole service on virtual time, faults and all; SEEDS=1000 FIRST=1, MINUTES=5 to stop earlier
 	@$(BIN)/python -m tests.simulation --jobs 2 --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(MINUTES),--minutes $(MINUTES))
@@ -107,6 +112,11 @@ stubs: setup ## the messages of the gRPC interface, made anew of proto/
 reference: setup ## the pages of gRPC, HTTP and metrics, made anew of what they describe
 	@$(BIN)/python scripts/reference
 
+.PHONY: pictures
+pictures: setup ## the pictures of the dashboard in docs/pictures, taken anew of the demo
+	@scripts/packages chromium fonts-dejavu-core
+	@$(BIN)/python scripts/pictures
+
 .PHONY: setup
 setup: $(VENV)/.installed ## the virtual environment; does nothing unless pyproject.toml changed
 
@@ -130,7 +140,7 @@ $(NODE_CLIENT): tests/e2e/node/package-lock.json
 
 .PHONY: clean
 clean: ## remove what is made again by itself; the environment and bench/results stay
-	@rm -rf .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .hypothesis dist
+	@rm -rf .artefacts .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .hypothesis dist
 	@find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of `check` and `test`: one line each, and what they say only when they fail.

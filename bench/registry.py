@@ -11,6 +11,7 @@ MODULES = (
     "bench.embedded",
     "bench.idle",
     "bench.watchers",
+    "bench.dashboard",
     "bench.restart",
     "bench.calls",
     "bench.cluster",

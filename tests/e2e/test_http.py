@@ -63,6 +63,15 @@ def test_a_script_holds_a_lock_over_several_calls(port: int, lock: str) -> None:
     assert curl(url)["is_taken"] is False
 
 
+def test_a_name_may_have_slashes_and_line_ends(http: httpx.Client) -> None:
+    """All of it is the name."""
+    path = "/v1/locks/a%2Fb%0D%0Ac%0A"
+    hold = acquired(http, path)
+    assert hold["names"] == ["a/b\r\nc\n"]
+    assert http.get(path).json()["is_taken"]
+    assert http.delete(path, params={"fence": hold["fence"]}).status_code == 204
+
+
 def test_not_acquired_in_time_says_who_has_it(http: httpx.Client, lock: str) -> None:
     """As a conflict, with a reason; nothing waits behind it."""
     acquired(http, lock)

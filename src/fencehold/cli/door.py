@@ -125,12 +125,17 @@ def http(
     as_json: LogJson = False,
     traces: Traces = False,
     with_parent: WithParent = False,
+    trace_url: Annotated[
+        str,
+        typer.Option("--trace-url", metavar="URL", help="Where the dashboard links traces to; {trace} is the id."),
+    ] = "",
 ) -> None:
     """Listen for HTTP, and carry what is asked to the service at --url."""
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
-    door = HttpDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file))
+    shown = _trace_url(trace_url)
+    door = HttpDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file), trace_url=shown)
     with _traced("http", traces):
         Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
 
@@ -143,6 +148,17 @@ def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> Li
     place_of(url)
     check_listener(host, tls, insecure=insecure)
     return tls
+
+
+def _trace_url(url: str) -> str:
+    """An address in which a trace's id has a place.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if url and not (url.startswith(("https://", "http://")) and "{trace}" in url):
+        raise UsageError(f"--trace-url is like https://traces.example/trace/{{trace}}, not {url!r}")
+    return url
 
 
 @contextlib.contextmanager

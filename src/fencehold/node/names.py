@@ -41,6 +41,9 @@ slice in each of them."""
 LOOKED_MAX = 4_096
 """How many names one page looks at, in use or not."""
 
+_SPARED_MS = 500
+"""For how long it is kept after a list in brief was read to its end."""
+
 IDLE_MS = 60_000
 """For how long of logical time an index is kept that nobody reads."""
 
@@ -110,6 +113,10 @@ class Names:
             return None
         self._read_at = state.now_at
         return self.index.page(prefix, after, count)
+
+    def spare(self, state: State) -> None:
+        """Who has read all of it keeps what was read: unless somebody else reads on, the index is not needed."""
+        self._read_at = state.now_at - IDLE_MS + _SPARED_MS
 
     def feed(self, entry: Entry, applied: Applied) -> None:
         """Be told of an entry that was just applied. Only if there is an index."""

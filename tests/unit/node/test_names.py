@@ -149,6 +149,22 @@ async def test_an_index_that_nobody_reads_is_dropped() -> None:
     assert await fed.all() == names_in_use(fed.machine.state)
 
 
+async def test_an_index_is_let_go_of_soon_by_who_has_read_all_of_it() -> None:
+    """Unless somebody else reads on."""
+    fed = Fed()
+    fed.hold(f"n{number}" for number in range(MANY))
+    await fed.page()
+    fed.names.spare(fed.machine.state)
+    fed.apply(elapsed_ms=100)
+    assert fed.is_indexed()
+    await fed.page()
+    fed.apply(elapsed_ms=1_000)
+    assert fed.is_indexed()
+    fed.names.spare(fed.machine.state)
+    fed.apply(elapsed_ms=1_000)
+    assert not fed.is_indexed()
+
+
 @pytest.mark.guarantee("G11")
 async def test_an_index_follows_what_is_in_use() -> None:
     """Names that come and go leave nothing behind, be they many or one; if all are gone, so is the index."""

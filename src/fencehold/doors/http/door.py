@@ -20,8 +20,10 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from fencehold.dashboard import paths as paths  # noqa: PLC0414 - it registers `anything`
+from fencehold.dashboard.routes import Dashboard
 from fencehold.doors.http.bounded_protocol import bounded
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
@@ -62,6 +64,7 @@ class HttpDoor:
         upstream_tls: ssl.SSLContext | None = None,
         voucher: Voucher | None = None,
         gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
+        trace_url: str = "",
     ) -> None:
         self.host = host
         self.port = port
@@ -69,6 +72,7 @@ class HttpDoor:
         self._upstream = Upstream(url, via="http", tls=upstream_tls, bounds=gateway, voucher=voucher)
         self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
         self._handlers = Handlers(self._upstream, self._questions)
+        self._dashboard = Dashboard(self._upstream, self._questions, problem, trace_url)
         self._server: _Server
         self._serving: asyncio.Task[None]
         self._renewing: asyncio.Task[None] | None = None
@@ -83,10 +87,11 @@ class HttpDoor:
             (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
         )
         self.port = listening.getsockname()[1]
-        served = SameSite(application(self._handlers), self.host)
+        served = SameSite(application(self._handlers, self._dashboard), self.host)
         self._server = _Server(uvicorn.Config(served, **_options(self._tls)))
         self._serving = asyncio.create_task(self._server.serve([listening]))
         await self._server.is_taking.wait()
+        self._dashboard.start()
         if self._tls is not None:
             self._renewing = asyncio.create_task(self._renew(self._tls))
 
@@ -96,6 +101,7 @@ class HttpDoor:
             self._renewing.cancel()
         self._server.should_exit = True
         await self._serving
+        await self._dashboard.close()
         await self._questions.close()
         await self._upstream.close()
 
@@ -138,18 +144,21 @@ class _Server(uvicorn.Server):
         yield
 
 
-def application(handlers: Handlers) -> Starlette:
-    """The application that is made of the table."""
-    routes = [
+def application(handlers: Handlers, dashboard: Dashboard | None = None) -> Starlette:
+    """The application that is made of the table, with the dashboard beside it."""
+    routes: list[BaseRoute] = [
         Route(_path(operation), _endpoint(operation, handlers), methods=[operation.method])
         for operation in OPERATIONS
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _not_a_route})
+    made = Starlette(routes=routes, exception_handlers={HTTPException: _not_a_route})
+    if dashboard is not None:
+        made.router.routes.append(dashboard.mount(made))
+    return made
 
 
 def _path(operation: Operation) -> str:
-    # A name may have slashes.
-    return operation.path.replace("{name}", "{name:path}")
+    # A name may have slashes, and line ends.
+    return operation.path.replace("{name}", "{name:anything}")
 
 
 def _endpoint(operation: Operation, handlers: Handlers) -> Any:

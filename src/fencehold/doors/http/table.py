@@ -166,7 +166,8 @@ def page(version: str) -> str:
         "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
         "code{background:#8882;padding:.1em .3em}dt{margin-top:1.2rem;font-weight:600}</style>"
         f"<h1>Fencehold {version} over HTTP</h1>"
-        "<p>The same for programs: <a href='/openapi.json'>openapi.json</a>.</p>"
+        "<p>The same for programs: <a href='/openapi.json'>openapi.json</a>. "
+        "For people: <a href='/dashboard/'>the dashboard</a>.</p>"
         f"<dl>{rows}</dl></html>"
     )
 

@@ -18,6 +18,7 @@ from fencehold.core.shards import refuse_unknown
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
 from fencehold.core.views import holding_of, holds_after, sessions_after, waiters_after
 from fencehold.doors.resp import replies
+from fencehold.doors.resp.brief_names import brief
 from fencehold.doors.resp.replies import Encoded, Form, bulk, number_or_null
 from fencehold.node.names import NamePage, Names
 
@@ -159,6 +160,8 @@ def names_page(
     version: int,
     principal: str,
     state: State,
+    *,
+    in_brief: bool = False,
 ) -> list[object] | None:
     """A page of names; None: they are not in order now."""
     rights = rights_in(state, principal)
@@ -167,8 +170,13 @@ def names_page(
         page = _seen_page(names, prefix, count, rights, state, page)
     if page is None:
         return None
-    told = (_summary(state, name, with_hold) for name in page.names)
-    items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
+    if in_brief:
+        items, told_count = brief(state, page.names, _ITEMS_BYTES_MAX)
+        if not page.cursor and told_count == len(page.names):
+            names.spare(state)
+    else:
+        told = (_summary(state, name, with_hold) for name in page.names)
+        items, told_count = replies.fitted(told, version, _ITEMS_BYTES_MAX)
     return [page.cursor if told_count == len(page.names) else page.names[told_count - 1], items]
 
 

@@ -16,7 +16,7 @@ from fencehold.node.leader import Question
 
 _LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
 _STALE = frozenset({b"STALE"})
-_LIST_FLAGS = _STALE | {b"HOLD"}
+_LIST_FLAGS = _STALE | {b"HOLD", b"BRIEF"}
 _INFO = kinds(HOLDS=("holds", number), WAITERS=("waiters", number), COUNT=("count", number))
 _SESSIONS = kinds(CURSOR=("cursor", number), COUNT=("count", number))
 _RETRY_AFTER_S = 0.5
@@ -42,7 +42,8 @@ def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
     with_hold = "HOLD" in found
     count = _count(found)
     prefix, cursor = found.get("prefix", ""), found.get("cursor", "")
-    question = partial(names_page, connection.node.names, prefix, cursor, count, with_hold, *_who(connection))
+    page = partial(names_page, in_brief="BRIEF" in found)
+    question = partial(page, connection.node.names, prefix, cursor, count, with_hold, *_who(connection))
     _ask_prepared(connection, slot, question, "STALE" in found, _ATTEMPTS_MAX)
 
 

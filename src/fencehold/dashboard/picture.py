@@ -1,0 +1,297 @@
+"""A picture of the service: what one login was told of one tier, kept up to date by what it is fed.
+
+1. It is fed, and asks nothing: pages of lists, looks at single names, events, figures. `reader` does the asking.
+2. Events keep it up to date. What they do not tell (queues, several holders) is noted in `dirty`, to be looked up.
+3. Late news do no harm: an event about a grant that is known, or about the end of one that is not the newest, is
+   of a past that a list has already told of. Whether a list or an event that came meanwhile is newer nobody knows:
+   such names are looked up, too.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fencehold.dashboard.rates import Rates
+from fencehold.dashboard.roll import Roll, Row
+from fencehold.errors import FenceholdError
+from fencehold.locks.views import Event, Explanation, Party, party
+
+EVENTS_MAX = 5_000
+LOOKS_MAX = 500
+"""Awaited names of which holders and queue are kept."""
+PARTIES_MAX = 50_000
+DIRTY_MAX = 10_000
+_VIEWS_MAX = 256
+_STALE_AFTER_S = 3.0
+
+
+class Picture:
+    """What was told to one login of one tier. Times of day are milliseconds since 1970."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.roll = Roll()
+        self.loading: Roll | None = None
+        """The list that is being read, if it is to replace the one that is shown."""
+        self.rates = Rates()
+        self.events: deque[tuple[int, Event]] = deque(maxlen=EVENTS_MAX)
+        """With their index within their position."""
+        self.sessions: dict[int, dict[str, Any]] = {}
+        self.looks: OrderedDict[str, Explanation] = OrderedDict()
+        self.facts: dict[str, str] = {}
+        """What INFO says."""
+        self.nodes: dict[str, Any] | None = None
+        """What NODE.LIST says; None: that is for administrators."""
+        self.health: dict[str, Any] | None = None
+        self.sinks: list[dict[str, Any]] = []
+        """Those that run on the machine of the listener; shown to administrators."""
+        self.principal = ""
+        self.roles: list[str] = []
+        self.position = 0
+        self.version = 0
+        """Grows with every change."""
+        self.is_loaded = False
+        self.is_sampled = False
+        """Whether lists are read instead of events."""
+        self.listed_ms = 0
+        """When the list was read that is shown."""
+        self.gap: tuple[int, int] | None = None
+        """The last positions of which the events were missed."""
+        self.trouble = ""
+        """Why the service is not reached, while it is not."""
+        self.refused: FenceholdError | None = None
+        """Why this login is told nothing any more."""
+        self.heard_at = now()
+        self.dirty: OrderedDict[str, None] = OrderedDict()
+        """Names to be looked up."""
+        self._parties: dict[int, Party] = {}
+        self._waiting: dict[tuple[int, str], tuple[str, ...]] = {}
+        self._touched: set[str] = set()
+        """Names of which something was told while a page was on its way."""
+        self._changed = asyncio.Event()
+        self._views: dict[Any, tuple[int, Any]] = {}
+
+    # Looking at it.
+
+    async def changed(self, since: int, timeout_s: float) -> None:
+        """Until it differs from a version, or for so long."""
+        if self.version == since:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
+
+    def view(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What is made of it for one view: once for all who look at the same."""
+        known = self._views.get(key)
+        if known is None or known[0] != self.version:
+            if len(self._views) >= _VIEWS_MAX:
+                self._views.clear()
+            known = self._views[key] = (self.version, make())
+        return known[1]
+
+    def stale_s(self) -> float:
+        """For how long nothing was heard of the service; 0: it is heard."""
+        quiet_s = self._now() - self.heard_at
+        return quiet_s if self.trouble or quiet_s > _STALE_AFTER_S else 0.0
+
+    def events_of(self, name: str, count: int) -> list[tuple[int, Event]]:
+        """The last events of a name, or of all if it is empty, newest first."""
+        found: list[tuple[int, Event]] = []
+        for index, seen in reversed(self.events):
+            if not name or name in seen.names or seen.kind == "gap":
+                found.append((index, seen))
+                if len(found) == count:
+                    break
+        return found
+
+    def party_of(self, session: int) -> Party | None:
+        return self._parties.get(session)
+
+    def sessions_like(self, text: str) -> frozenset[int]:
+        """Sessions whose client, host or principal has this text."""
+        by_party = {each for each, known in self._parties.items() if text in known.client or text in known.host}
+        return frozenset(by_party | {each for each, row in self.sessions.items() if text in row["principal"]})
+
+    # Feeding it.
+
+    def change(self) -> None:
+        """Wake those who look at it."""
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def heard(self) -> None:
+        """The service is there."""
+        self.heard_at = self._now()
+        self.trouble = ""
+
+    def refuse(self, why: FenceholdError) -> None:
+        """Nothing of this is for this login any more."""
+        self.refused = why
+        self.roll, self.loading, self.sessions, self.looks = Roll(), None, {}, OrderedDict()
+        self.events.clear()
+        self.change()
+
+    def meet(self, session: int, meta: bytes | str) -> Party:
+        """The client of a session, by what it said of itself when it opened it."""
+        known = self._parties.get(session)
+        if known is None:
+            while len(self._parties) >= PARTIES_MAX:
+                del self._parties[next(iter(self._parties))]
+            known = self._parties[session] = party(session, "", meta)
+        return known
+
+    def begin_list(self) -> Roll:
+        """A list of all names is about to be read."""
+        roll = Roll()
+        if self.is_loaded:
+            self.loading = roll
+        else:
+            # What is there so far is shown.
+            self.roll = roll
+        return roll
+
+    def begin_page(self) -> None:
+        """A page of a list is asked for."""
+        self._touched.clear()
+
+    def take_page(self, roll: Roll, items: Sequence[Sequence[Any]], now_ms: int) -> None:
+        """Names in brief, as LOCK.LIST tells them."""
+        for name, mode, holders, waiters, fence, session, owner, since_ms, left_ms in items:
+            until_ms = now_ms + left_ms if left_ms >= 0 else 0
+            row = Row(
+                name.decode(),
+                fence,
+                holders,
+                waiters,
+                mode.decode(),
+                session,
+                owner.decode(),
+                since_ms,
+                until_ms,
+                is_whole=True,
+            )
+            known = roll.get(row.name)
+            if row.name in self._touched:
+                self.soil(row.name)
+            elif known is None or known.fence <= fence:
+                roll.put(row)
+        self.change()
+
+    def end_list(self, roll: Roll, began_ms: int) -> None:
+        """All pages of a list were read."""
+        roll.settle()
+        self.roll, self.loading = roll, None
+        self.is_loaded, self.listed_ms = True, began_ms
+        awaited = roll.awaited_names()
+        for name in set(self.looks).difference(awaited):
+            del self.looks[name]
+        self.soil(*awaited[:LOOKS_MAX])
+        self.change()
+
+    def take_look(self, seen: Explanation, now_ms: int) -> None:
+        """Who holds a name and who waits for it."""
+        self.dirty.pop(seen.name, None)
+        if not seen.holders and not seen.queue:
+            self._drop(seen.name)
+            return
+        row = Row(seen.name, holders=seen.holder_count, waiters=seen.waiter_count, is_whole=True)
+        if seen.holders:
+            first = seen.holders[0]
+            row.fence, row.mode = max(each.fence for each in seen.holders), first.mode
+            row.session, row.owner = first.party.session, first.party.owner
+            row.since_ms = ms_of(first.since)
+            row.until_ms = 0 if first.left is None else now_ms + round(1000 * first.left)
+        for known in (*(hold.party for hold in seen.holders), *(waiting.party for waiting in seen.queue)):
+            self._parties.setdefault(known.session, known._replace(owner=""))
+        for waiting in seen.queue:
+            self._waiting[waiting.party.session, waiting.party.owner] = waiting.names
+        self._put(row)
+        self.looks.pop(seen.name, None)
+        if seen.queue:
+            self.looks[seen.name] = seen
+            while len(self.looks) > LOOKS_MAX:
+                self.looks.popitem(last=False)
+
+    def hear(self, index: int, seen: Event, now_s: float, *, is_past: bool = False) -> None:
+        """Something happened; in the past: before the lists were read."""
+        self.events.append((index, seen))
+        self.rates.count(seen.kind, int(seen.time.timestamp() if seen.time else now_s))
+        if not is_past:
+            self.heard_at = self._now()
+            if seen.missing is not None:
+                self.gap = (seen.missing.first, seen.missing.last)
+            else:
+                self._touched.update(seen.names)
+                self._apply(seen)
+            self.position = max(self.position, seen.position)
+        self.change()
+
+    def soil(self, *names: str) -> None:
+        """What is known of these names may be wrong: look them up."""
+        for name in names:
+            if len(self.dirty) < DIRTY_MAX:
+                self.dirty[name] = None
+
+    def _apply(self, seen: Event) -> None:
+        if seen.party is not None:
+            self._parties.setdefault(seen.session, seen.party._replace(owner=""))
+        who = seen.session, seen.owner
+        match seen.kind:
+            case "acquired":
+                for name in seen.names:
+                    self._granted(name, seen)
+                self.soil(*self._waiting.pop(who, ()))
+            case "released" | "expired" | "broken" | "revoked":
+                for name in seen.names:
+                    self._ended(name, seen.fence)
+            case "queued":
+                self._waiting[who] = seen.names
+                self.soil(*seen.names)
+            case "extended":
+                self.soil(*(name for name in seen.names if name in self.looks))
+                for name in seen.names:
+                    if (row := self.roll.get(name)) is not None:
+                        row.is_whole = False
+            case "timed_out" | "cancelled" | "denied" | "session_ended":
+                self.soil(*seen.names, *self._waiting.pop(who, ()))
+            case _:
+                pass
+
+    def _granted(self, name: str, seen: Event) -> None:
+        row = self.roll.get(name)
+        if row is not None and row.fence >= seen.fence:
+            return
+        if row is not None:
+            # It has several holders, or somebody waits.
+            self.soil(name)
+        new = Row(name, seen.fence, 1 + (row.holders if row else 0), max(0, row.waiters - 1) if row else 0)
+        new.mode, new.session, new.owner, new.since_ms = seen.mode, seen.session, seen.owner, ms_of(seen.time)
+        self._put(new)
+
+    def _ended(self, name: str, fence: int) -> None:
+        row = self.roll.get(name)
+        if row is None or (row.holders == 1 and row.fence != fence):
+            return
+        if row.holders == 1 and not row.waiters:
+            self._drop(name)
+        else:
+            self.soil(name)
+
+    def _put(self, row: Row) -> None:
+        self.roll.put(row)
+        if self.loading is not None:
+            self.loading.put(row)
+
+    def _drop(self, name: str) -> None:
+        self.looks.pop(name, None)
+        self.roll.drop(name)
+        if self.loading is not None:
+            self.loading.drop(name)
+
+
+def ms_of(at: Any) -> int:
+    """A time of day in milliseconds; 0: not known."""
+    return 0 if at is None else round(at.timestamp() * 1000)

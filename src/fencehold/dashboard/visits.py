@@ -1,0 +1,112 @@
+"""Visits: who is signed in at this listener's dashboard, and that nobody else acts in their name.
+
+1. A visit is a cookie that scripts cannot read and other sites cannot send (HttpOnly, SameSite=Strict), for the
+   dashboard's paths only. What was signed in with stays in this process; it is never sent to the browser again.
+2. What changes something needs the token of the visit in a header, too, which no other site can read or set.
+3. A visit ends `IDLE_S` after it was last used, `LASTS_S` after it began, or with the process. How many there are
+   is bounded; the one that was used least lately ends first.
+"""
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fencehold.errors import PermissionDenied
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, read_authorization
+
+VISITS_MAX = 1_000
+IDLE_S, LASTS_S = 3_600.0, 43_200.0
+TOKEN_HEADER = "x-fencehold-token"
+PATH = "/dashboard"
+
+
+@dataclass(slots=True)
+class Visit:
+    """Somebody who signed in; or who says nothing of themselves, and needs no cookie for that."""
+
+    credentials: Credentials
+    token: str
+    """What changes something must say."""
+    began_at: float = 0.0
+    used_at: float = 0.0
+    cookie: str = ""
+
+
+class Visits:
+    """All of this process."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._visits: OrderedDict[str, Visit] = OrderedDict()
+        self._nobody = Visit(ANONYMOUS, secrets.token_urlsafe(24))
+
+    def begin(self, credentials: Credentials) -> Visit:
+        """Somebody has signed in."""
+        while len(self._visits) >= VISITS_MAX:
+            self._visits.popitem(last=False)
+        now = self._now()
+        cookie = secrets.token_urlsafe(24)
+        visit = Visit(credentials, secrets.token_urlsafe(24), now, now, cookie)
+        self._visits[cookie] = visit
+        return visit
+
+    def of(self, request: Request) -> Visit:
+        """Who asks: by the cookie, or by an Authorization header, as scripts do."""
+        said = request.headers.get("authorization", "")
+        if said:
+            return Visit(read_authorization(said), secrets.token_urlsafe(24))
+        cookie = request.cookies.get(_cookie_name(request), "")
+        visit = self._visits.get(cookie)
+        if visit is None:
+            return self._nobody
+        now = self._now()
+        if now - visit.used_at > IDLE_S or now - visit.began_at > LASTS_S:
+            del self._visits[cookie]
+            return self._nobody
+        visit.used_at = now
+        self._visits.move_to_end(cookie)
+        return visit
+
+    def check(self, request: Request, visit: Visit) -> None:
+        """See that a change was asked for by the dashboard, and not by another site in somebody's browser.
+
+        Raises:
+            PermissionDenied: it cannot be told.
+        """
+        site = request.headers.get("sec-fetch-site", "same-origin")
+        said = request.headers.get(TOKEN_HEADER, "")
+        if site != "same-origin" or not hmac.compare_digest(said.encode(), visit.token.encode()):
+            raise PermissionDenied("this did not come from the dashboard, or the visit is over: reload the page")
+
+    def end(self, visit: Visit) -> bool:
+        """Somebody signs out. Whether nobody else is signed in by the same login."""
+        self._visits.pop(visit.cookie, None)
+        return all(other.credentials != visit.credentials for other in self._visits.values())
+
+
+def set_cookie(request: Request, response: Response, visit: Visit | None) -> None:
+    """Give the browser its cookie; None: take it away."""
+    is_tls = request.url.scheme == "https"
+    if visit is None:
+        response.delete_cookie(_cookie_name(request), PATH, secure=is_tls, httponly=True, samesite="strict")
+        return
+    response.set_cookie(
+        _cookie_name(request),
+        visit.cookie,
+        max_age=int(LASTS_S),
+        path=PATH,
+        secure=is_tls,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _cookie_name(request: Request) -> str:
+    # Cookies do not tell ports apart: three listeners on one machine must not end each other's visits.
+    return f"fencehold_{request.url.port or 0}"
