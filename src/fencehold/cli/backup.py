@@ -30,18 +30,19 @@ def backup(file: File, force: Force = False, url: Url = URL, as_json: Json = Fal
     check_output(file, as_json)
     with wired(url) as wire:
         placed = map_of(wire)
-    if placed is None:
-        _back_up(file, force, url, as_json, None)
-        return
+        if placed is None:
+            _back_up(file, force, wire, as_json)
+            return
     if file == STANDARD:
         raise UsageError(f"this service has {placed.shards} shards, each with a backup of its own: name a file")
     for shard in range(placed.shards):
         each = file.with_name(f"{file.stem}.shard-{shard:04d}{file.suffix}")
-        _back_up(each, force, url, as_json, shard)
+        with closing(connect(url, shard=shard)) as wire:
+            _back_up(each, force, wire, as_json)
 
 
-def _back_up(file: Path, force: bool, url: str, as_json: bool, shard: int | None) -> None:
-    with closing(connect(url, shard=shard)) as wire, written(file, force=force) as sink:
+def _back_up(file: Path, force: bool, wire: Wire, as_json: bool) -> None:
+    with written(file, force=force) as sink:
         # Before the server is asked: fences after a restore go by how long ago this was.
         asked_at_us = now_us()
         begun, snapshot = fetched(wire)
