@@ -220,6 +220,11 @@ class Feed:
 
     # Questions.
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether there is a past to ask for; what is counted is, in any case."""
+        return self._observing.history is not None
+
     def ask_history(
         self, state: State | None, name: str, since: int | None, until: int | None, count: int, reply: Reply
     ) -> None:

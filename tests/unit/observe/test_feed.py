@@ -149,6 +149,13 @@ async def test_without_an_observer_the_past_is_not_known(tmp_path: Path) -> None
             await client.history("a")
 
 
+async def test_where_no_history_is_kept_that_is_said_at_once() -> None:
+    """It is no outage that would pass: nobody tries again."""
+    async with Server(Config(port=0, observing=Observing())) as server, aio.connect(url(server)) as client:
+        with pytest.raises(UsageError, match="keeps no history"):
+            await client.history("a")
+
+
 async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_path: Path) -> None:
     """It is asked for what it knows itself, says how far behind it is, and counts from when it leads."""
     store = MemoryStore()

@@ -32,8 +32,8 @@ def history(connection: Connection, words: list[bytes], slot: Slot) -> None:
         raise Wrong("say AT, or SINCE and UNTIL")
     since, until = (found["at"],) * 2 if "at" in found else (found.get("since"), found.get("until"))
     observer, node = connection.door.observer, connection.door.node
-    if observer is None:
-        raise Wrong("this server keeps no history: start it with `fencehold serve --data DIRECTORY`")
+    if observer is None or not observer.keeps_history:
+        raise Wrong("this server keeps no history: start it with `--data DIRECTORY`, or `--history-file FILE`")
     state = node.replica.machine.state if node.role != "waiting" else None
     observer.ask_history(state, name, since, until, found.get("count", _COUNT) or 1, partial(_found, slot))
 
