@@ -1,4 +1,4 @@
-"""Names in brief: what is kept of each by those who keep a picture of all of them, as arrays that cost less than maps.
+"""Names in brief: what those keep of each who keep a picture of all, as arrays, which cost less than maps.
 
 An item is an array: name, mode, holders, waiters, the newest fence, and of the oldest hold its session, owner,
 time of day of the grant (0: not known) and milliseconds until it ends by itself (-1: with its session).
