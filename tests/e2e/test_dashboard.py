@@ -115,6 +115,7 @@ def test_names_are_found_as_one_types_filtered_and_sorted(
         expect(page.locator(".table-body .name").last).to_have_text("find:000")
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("k")
+        expect(page.locator(".table-body .is-chosen .name")).to_contain_text("find:")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_contain_text("find:")
         assert not visitor.wrongs

@@ -1,5 +1,5 @@
 // The keyboard: one letter each, never while somebody types.
-import { useEffect } from "./vendor/preact-htm.js";
+import { useLayoutEffect } from "./vendor/preact-htm.js";
 
 const bound = new Map();
 
@@ -15,8 +15,9 @@ export const KEYS = [
   ["Esc", "close"],
 ];
 
+// Bound as soon as it is drawn: a key that follows another at once finds what that one did.
 export function useKey(key, run, deps = []) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     bound.set(key, run);
     return () => {
       if (bound.get(key) === run) bound.delete(key);
