@@ -52,6 +52,8 @@ def seen() -> Iterator[Seen]:
     fencehold.enable_traces(seen.provider)
     yield seen
     fencehold.disable_traces()
+    # The thread that looks who holds what is not left behind.
+    until_true(lambda: all(thread.name != "fencehold-traces" for thread in threading.enumerate()))
 
 
 def _said(span: ReadableSpan) -> dict[str, Any]:

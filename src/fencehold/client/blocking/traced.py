@@ -1,6 +1,6 @@
 """An acquire within a span, in a thread: while it waits, another thread looks who holds what it waits for.
 
-That thread is one for all, and is there from the first acquire on that is traced.
+That thread is one for all, and ends when there is nothing left to look at.
 """
 
 import heapq
@@ -65,8 +65,11 @@ class _Looks:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._due or (left_s := self._due[0][0] - time.monotonic()) > 0:
-                    self._changed.wait(None if not self._due else left_s)
+                while self._due and (left_s := self._due[0][0] - time.monotonic()) > 0:
+                    self._changed.wait(left_s)
+                if not self._due:
+                    self._thread = None
+                    return
                 _, _, asked = heapq.heappop(self._due)
             # Whatever is asked of a client that is closed meanwhile must not end the looking of others.
             with suppress(IndexError, Exception):
