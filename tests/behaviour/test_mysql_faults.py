@@ -80,7 +80,7 @@ async def test_a_grant_whose_reply_is_lost_is_found_by_its_token(server: MariaDB
 
 
 async def test_a_release_whose_reply_is_lost_is_unknown_and_done(server: MariaDB, name: str) -> None:
-    """It is never said to have failed: whoever releases is told that it may have happened, and it does."""
+    """It is never said to have failed: the caller of release is told that it may have happened, and it does."""
     async with (
         Proxy("127.0.0.1", server.port) as proxy,
         aio.connect(server.url(port=proxy.port)) as one,

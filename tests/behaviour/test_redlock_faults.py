@@ -240,7 +240,7 @@ async def test_locks_of_redis_py_on_a_majority_exclude_ours(nodes: Several) -> N
         clients = [redis.asyncio.Redis(port=server.port) for server in nodes.servers[:3]]
         theirs = [each.lock("n", timeout=30, blocking=False) for each in clients]
         async with client.lock("n", tier=EFFICIENCY):
-            # We have it in three at least, whichever they are: three others that are free there are not.
+            # We have it in three at least, of whatever five: three others that are free there are not.
             got = [lock for lock in theirs if await lock.acquire()]
             assert len(got) < len(theirs)
             for lock in got:

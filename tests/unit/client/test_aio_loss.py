@@ -172,7 +172,7 @@ async def test_the_inner_of_two_holds_is_lost() -> None:
         assert _cancellations() == 0
 
 
-async def test_whoever_asked_is_told_of_a_loss() -> None:
+async def test_the_caller_is_told_of_a_loss() -> None:
     """Callbacks run in the loop, once; one that is added late runs, too; one that fails keeps no other from it."""
     async with service() as url, aio.connect(url) as client:
         failures: list[object] = []

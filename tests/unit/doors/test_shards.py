@@ -120,7 +120,7 @@ async def test_what_is_about_no_name_needs_a_shard() -> None:
 
 @pytest.mark.parametrize("led_here", [True, False])
 async def test_lists_go_from_shard_to_shard(led_here: bool) -> None:
-    """By any node every name and every session is told once, whoever leads its shard."""
+    """By any node every name and every session is told once, on whatever node its shard is led."""
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
         server = cluster.servers["a"] if led_here else await cluster.start("b")

@@ -118,7 +118,7 @@ async def test_a_tail_goes_on_when_its_member_hangs(etcd: EtcdCluster) -> None:
     async with opened(EtcdJournal(address._replace(endpoints=endpoints), connect=streams.connect)) as journal:
         follower = Follower(journal)
         await streams.until(1)
-        # It has its watch now, at one of the two: whichever that is, it hangs for a while.
+        # It has its watch now, at one of the two, which hangs for a while.
         for index in followers:
             await worker.append(f"with {index}".encode())
             await follower.until(len(worker.acknowledged))

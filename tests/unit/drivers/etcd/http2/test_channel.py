@@ -236,7 +236,7 @@ async def test_after_closing_nothing_is_called(loop_factory: Any) -> None:
 
 
 async def test_closing_ends_an_attempt_to_connect(loop_factory: Any) -> None:
-    """Whoever waited for the connection is told."""
+    """Those who waited for the connection are told."""
     kept: list[asyncio.StreamWriter] = []
     came = asyncio.Event()
 
