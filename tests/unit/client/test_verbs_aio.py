@@ -418,7 +418,7 @@ async def test_a_watch_that_is_closed_ends_for_those_who_wait() -> None:
 
 
 async def test_two_re_entrant_locks_of_a_name_are_one() -> None:
-    """Levels are counted by client and name, not by the object that goes in or out; other tasks are strangers."""
+    """Levels are counted by client and name, not by the object used; other tasks are strangers."""
     async with service() as url, connect(url) as client:
         one, two = client.rlock("r"), client.rlock("r", timeout=0)
         async with one as outer, two as inner:

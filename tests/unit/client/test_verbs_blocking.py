@@ -417,7 +417,7 @@ def test_a_watch_that_is_closed_ends_for_those_who_wait() -> None:
 
 
 def test_two_re_entrant_locks_of_a_name_are_one() -> None:
-    """Levels are counted by client and name, not by the object that goes in or out; other threads are strangers."""
+    """Levels are counted by client and name, not by the object used; other threads are strangers."""
     with service() as url, connect(url) as client:
         one, two = client.rlock("r"), client.rlock("r", timeout=0)
         with one as outer, two as inner:
