@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from fencehold.locks.templates import template_of
+
 NAMES_MAX = 1_000_000
 """How many are kept. Those beyond are counted, not shown."""
 SORTS = ("age", "name", "queue")
@@ -24,9 +26,6 @@ _REST = 12.0
 _FOUND_MAX = 32
 _TEMPLATES_MAX, _TEMPLATES_S = 24, 10.0
 _PATTERN_CHARS_MAX = 512
-_TEMPLATE = re.compile(
-    r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|[0-9a-fA-F]{8,}|\d+"
-)
 
 
 class Row(Struct, gc=False):
@@ -247,11 +246,6 @@ class Roll:
             names.sort()
             self._sorted, self._changed = names, set()
         return self._sorted
-
-
-def template_of(name: str) -> str:
-    """How a name is built: numbers and ids in it as `*`."""
-    return _TEMPLATE.sub("*", name)
 
 
 def _pattern(search: str) -> "re.Pattern[str]":

@@ -27,6 +27,7 @@ from fencehold.dashboard.reader import Reader
 from fencehold.dashboard.roll import SORTS, Wanted
 from fencehold.dashboard.visits import Visit, Visits, set_cookie
 from fencehold.errors import FenceholdError, PermissionDenied, UsageError
+from fencehold.gateway.bodies import json_object
 from fencehold.gateway.credentials import ANONYMOUS, TOKEN_USER, Credentials
 from fencehold.gateway.problems import Unauthenticated, problem_of
 from fencehold.gateway.questions import Questions
@@ -159,7 +160,7 @@ class Dashboard:
         }
 
     async def _sign_in(self, request: Request) -> Response:
-        said = await _body(request)
+        said = await json_object(request.stream(), _BODY_BYTES_MAX)
         user, secret = said.get("user", ""), said.get("secret", "")
         if not isinstance(user, str) or not isinstance(secret, str) or not secret:
             raise UsageError("say a user and its secret, or a token")
@@ -194,7 +195,7 @@ class Dashboard:
     async def _break(self, request: Request) -> Response:
         visit = self._visits.of(request)
         self._visits.check(request, visit)
-        said = await _body(request)
+        said = await json_object(request.stream(), _BODY_BYTES_MAX)
         name, fence = said.get("name"), said.get("fence", 0)
         if not isinstance(name, str) or not name or not isinstance(fence, int):
             raise UsageError("say which name, and up to which fence")
@@ -336,21 +337,6 @@ def _number(request: Request, key: str, default: int) -> int:
 
 def _tier(request: Request) -> Tier:
     return EFFICIENCY if request.query_params.get("tier") == "efficiency" else CORRECTNESS
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _BODY_BYTES_MAX:
-            raise UsageError(f"a body has at most {_BODY_BYTES_MAX} bytes")
-    try:
-        said = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        raise UsageError("the body is no JSON") from None
-    if not isinstance(said, dict):
-        raise UsageError("the body is a JSON object")
-    return said
 
 
 def _read_files() -> dict[str, bytes]:

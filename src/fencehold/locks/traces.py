@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from fencehold.errors import FenceholdError, StaleFence, UsageError
+from fencehold.locks.templates import template_of
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
 from fencehold.locks.views import Explanation
@@ -26,12 +27,6 @@ LOOK_S = 0.01
 LINKS_MAX = 5
 _META_BYTES_MAX = 1_024
 """As the service has it: metadata that would be longer travel as they are, without the context."""
-_TEMPLATE_LENGTH_MAX = 120
-_VARIABLE = re.compile(
-    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-    r"|(?<![0-9a-zA-Z])(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,}(?![0-9a-zA-Z])"
-    r"|[0-9]+"
-)
 _CONTEXT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 tracer: Any = None
@@ -59,11 +54,6 @@ def disable_traces() -> None:
     """Make no more spans."""
     global tracer  # noqa: PLW0603 - one for the process
     tracer = None
-
-
-def template_of(name: str) -> str:
-    """A name without what changes in it: `order:17` is `order:*`. A span is called by it."""
-    return _VARIABLE.sub("*", name)[:_TEMPLATE_LENGTH_MAX]
 
 
 class AcquireSpan:

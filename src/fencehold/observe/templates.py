@@ -2,8 +2,7 @@
 
 1. Declared ones come first: `order:{id}` stands for every name that begins with `order:` and goes on with anything
    but a colon or a slash. The first that fits is taken.
-2. For other names the parts that change are found: UUIDs, hexadecimal numbers of 8 digits or more, and decimal
-   numbers become `*`.
+2. For other names the parts that change are found (`locks/templates.py`).
 3. There are at most `TEMPLATES_MAX`, in the order they came; all other names are `other`.
 """
 
@@ -11,19 +10,13 @@ import re
 from collections.abc import Iterable
 
 from fencehold.errors import UsageError
+from fencehold.locks.templates import TEMPLATE_LENGTH_MAX, template_of
 
 TEMPLATES_MAX = 200
 OTHER = "other"
-_TEMPLATE_LENGTH_MAX = 120
 _KNOWN_MAX = 20_000
 """Names whose template is remembered, so that names in constant use are looked up and not matched again."""
 _FIELD = re.compile(r"\{[a-zA-Z_][a-zA-Z0-9_]*\}")
-_VARIABLE = re.compile(
-    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-    # Without a digit it may be a word, such as `deadbeef` or `facade`: eight letters of one are no number.
-    r"|(?<![0-9a-zA-Z])(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,}(?![0-9a-zA-Z])"
-    r"|[0-9]+"
-)
 
 
 class Templates:
@@ -49,7 +42,7 @@ class Templates:
         for template, pattern in self._declared:
             if pattern.fullmatch(name):
                 return template
-        return _VARIABLE.sub("*", name)[:_TEMPLATE_LENGTH_MAX]
+        return template_of(name)
 
     def _admitted(self, template: str) -> str:
         if template in self._found:
@@ -61,14 +54,10 @@ class Templates:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    if (
-        not template
-        or len(template) > _TEMPLATE_LENGTH_MAX
-        or template.count("{") != len(_FIELD.findall(template))
-    ):
+    if not template or len(template) > TEMPLATE_LENGTH_MAX or template.count("{") != len(_FIELD.findall(template)):
         raise UsageError(
             f"{template!r} is no template: write a name with fields in braces, such as order:{{id}}, "
-            f"of at most {_TEMPLATE_LENGTH_MAX} characters"
+            f"of at most {TEMPLATE_LENGTH_MAX} characters"
         )
     fixed = _FIELD.split(template)
     return re.compile("[^:/]+".join(map(re.escape, fixed)))

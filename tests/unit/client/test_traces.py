@@ -18,7 +18,7 @@ from fencehold.errors import Deadlock, StaleFence
 from fencehold.guards.offer import Offer
 from fencehold.guards.statements import TABLE, statements
 from fencehold.locks import traces
-from fencehold.locks.traces import template_of
+from fencehold.locks.templates import template_of
 from tests.unit.client.service import service, service_on_a_thread, until, until_true
 
 LINKED: list[object] = []

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from fencehold.dashboard.roll import Roll, Row, Wanted, template_of
+from fencehold.dashboard.roll import Roll, Row, Wanted
+from fencehold.locks.templates import template_of
 
 
 def held(name: str, fence: int, session: int = 1, waiters: int = 0) -> Row:

@@ -3,8 +3,6 @@
 What is not known is refused by its name: a `ttl` that was meant to be `ttl_ms` must not be a hold without an end.
 """
 
-import asyncio
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +11,11 @@ from starlette.requests import Request
 from fencehold.doors.http.bounded_protocol import CERTIFICATE
 from fencehold.doors.http.table import WHOLE, Operation, Parameter
 from fencehold.errors import UsageError
+from fencehold.gateway.bodies import json_object
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 
 BODY_BYTES_MAX = 65_536
-BODY_SECONDS_MAX = 10.0
 
 
 def credentials_of(request: Request) -> Credentials:
@@ -59,26 +57,7 @@ async def said_in(request: Request, operation: Operation) -> dict[str, Any]:
     query = {name: _number(name, value, operation.query) for name, value in request.query_params.items()}
     said = _checked(query, operation.query)
     if operation.body:
-        said |= _checked(await _body(request), operation.body)
-    return said
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    data = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            async for chunk in request.stream():
-                data += chunk
-                if len(data) > BODY_BYTES_MAX:
-                    raise UsageError(f"a body has at most {BODY_BYTES_MAX} bytes")
-    except TimeoutError:
-        raise UsageError(f"a body is sent within {BODY_SECONDS_MAX:g} s") from None
-    try:
-        said = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        raise UsageError("the body is no JSON") from None
-    if not isinstance(said, dict):
-        raise UsageError("the body is a JSON object")
+        said |= _checked(await json_object(request.stream(), BODY_BYTES_MAX), operation.body)
     return said
 
 
