@@ -36,8 +36,8 @@ def browsing() -> Iterator[Browser]:
 class Visitor:
     """Somebody with a window of their own: nobody else's cookies, and a note of all that goes wrong in it."""
 
-    def __init__(self, browser: Browser, port: int, **options: Any) -> None:
-        self.base = f"http://127.0.0.1:{port}/dashboard/"
+    def __init__(self, browser: Browser, port: int, scheme: str = "http", **options: Any) -> None:
+        self.base = f"{scheme}://127.0.0.1:{port}/dashboard/"
         self.context = browser.new_context(**{**DESK, **options})
         self.context.set_default_timeout(PATIENCE_MS)
         self.page: Page = self.context.new_page()

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
+import trustme
 from playwright.sync_api import Browser, Page, expect
 
 import fencehold
+from fencehold.security.tokens import Line, add, digest_of, new_token
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from tests.e2e.browser import PATIENCE_MS, PHONE, Visitor, browsing
@@ -279,6 +282,37 @@ def test_one_signs_in_sees_what_one_may_and_is_asked_again_when_that_is_over(
         assert said.code == 0, said
         expect(page.get_by_label("User")).to_be_visible()
         assert not visitor.wrongs
+
+
+def test_a_certificate_of_the_browser_signs_in(browser: Browser, tmp_path: Path) -> None:
+    """At a listener that may speak for those whose certificates it has checked; without one, one signs in."""
+    authority, token, tokens = trustme.CA(), tmp_path / "listener", tmp_path / "tokens"
+    token.write_text(new_token())
+    add(tokens, Line("listener/edge", digest_of(token.read_text())))
+    for name in ("edge", "ann"):
+        issued = authority.issue_cert("127.0.0.1", common_name=name)
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    files = {"tls-cert": "edge.pem", "tls-key": "edge.key", "tls-ca": "ca.pem", "listener-token-file": "listener"}
+    options = [word for option, file in files.items() for word in (f"--{option}", str(tmp_path / file))]
+    with (
+        serving(tmp_path, "--memory", "--auth", "required", "--tokens", str(tokens)) as served,
+        door(tmp_path, "http", served.url, *options, "--tls-clients", "optional") as port,
+    ):
+        shown = {
+            "origin": f"https://127.0.0.1:{port}",
+            "certPath": tmp_path / "ann.pem",
+            "keyPath": tmp_path / "ann.key",
+        }
+        with Visitor(browser, port, "https", ignore_https_errors=True) as nobody:
+            nobody.page.goto(nobody.base)
+            expect(nobody.page.get_by_label("User")).to_be_visible()
+        with Visitor(browser, port, "https", ignore_https_errors=True, client_certificates=[shown]) as visitor:
+            page = visitor.go("names")
+            expect(page.locator(".who")).to_have_text("ann by certificate")
+            assert page.get_by_role("button", name="sign out").count() == 0
+            assert not visitor.wrongs
 
 
 def sign_in(page: Page, user: str, secret: str) -> None:

@@ -153,6 +153,7 @@ class Dashboard:
             "principal": picture.principal,
             "roles": picture.roles,
             "is_signed_in": visit.credentials != ANONYMOUS,
+            "is_by_certificate": visit.credentials.is_vouched,
             "token": visit.token,
             "trace_url": self._trace_url,
             "version": picture.facts.get("fencehold_version", ""),
@@ -176,7 +177,7 @@ class Dashboard:
     async def _sign_out(self, request: Request) -> Response:
         visit = self._visits.of(request)
         self._visits.check(request, visit)
-        if self._visits.end(visit) and visit.credentials != ANONYMOUS:
+        if self._visits.end(visit) and visit.cookie:
             self._pictures.forget(visit.credentials)
         response = Response(status_code=204)
         set_cookie(request, response, None)
@@ -265,7 +266,8 @@ class _ForLogin:
         credentials = self._visits.of(Request(scope)).credentials
         path = "/v1/" + scope["path_params"]["path"]
         headers = [(key, value) for key, value in scope["headers"] if key not in (b"authorization", b"cookie")]
-        if credentials != ANONYMOUS:
+        # Whom a certificate names is found there by the same certificate.
+        if credentials.secret:
             headers.append((b"authorization", _authorization(credentials)))
         inner = {**scope, "path": path, "raw_path": path.encode(), "root_path": "", "headers": headers}
         for key in ("path_params", "endpoint", "route"):

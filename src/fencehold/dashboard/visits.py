@@ -3,7 +3,9 @@
 1. A visit is a cookie that scripts cannot read and other sites cannot send (HttpOnly, SameSite=Strict), for the
    dashboard's paths only. What was signed in with stays in this process; it is never sent to the browser again.
 2. What changes something needs the token of the visit in a header, too, which no other site can read or set.
-3. A visit ends `IDLE_S` after it was last used, `LASTS_S` after it began, or with the process. How many there are
+3. Who shows a certificate, and has not signed in, is whom it names, for as long as it is shown. A browser shows it
+   to whatever site sends it here, so this visit has a token, too: the same for all windows of that user.
+4. A visit ends `IDLE_S` after it was last used, `LASTS_S` after it began, or with the process. How many there are
    is bounded; the one that was used least lately ends first.
 """
 
@@ -18,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fencehold.errors import PermissionDenied
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, read_authorization
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, read_authorization, shown_in
 
 VISITS_MAX = 1_000
 IDLE_S, LASTS_S = 3_600.0, 43_200.0
@@ -45,6 +47,7 @@ class Visits:
         self._now = now
         self._visits: OrderedDict[str, Visit] = OrderedDict()
         self._nobody = Visit(ANONYMOUS, secrets.token_urlsafe(24))
+        self._key = secrets.token_bytes(32)
 
     def begin(self, credentials: Credentials) -> Visit:
         """Somebody has signed in."""
@@ -57,21 +60,30 @@ class Visits:
         return visit
 
     def of(self, request: Request) -> Visit:
-        """Who asks: by the cookie, or by an Authorization header, as scripts do."""
+        """Who asks: by an Authorization header, as scripts do, by the cookie, or by a certificate."""
         said = request.headers.get("authorization", "")
         if said:
             return Visit(read_authorization(said), secrets.token_urlsafe(24))
-        cookie = request.cookies.get(_cookie_name(request), "")
+        visit = self._signed_in(request.cookies.get(_cookie_name(request), ""))
+        return visit or self._shown(shown_in(request.scope))
+
+    def _signed_in(self, cookie: str) -> Visit | None:
         visit = self._visits.get(cookie)
         if visit is None:
-            return self._nobody
+            return None
         now = self._now()
         if now - visit.used_at > IDLE_S or now - visit.began_at > LASTS_S:
             del self._visits[cookie]
-            return self._nobody
+            return None
         visit.used_at = now
         self._visits.move_to_end(cookie)
         return visit
+
+    def _shown(self, credentials: Credentials) -> Visit:
+        if credentials == ANONYMOUS:
+            return self._nobody
+        # Nothing is kept for it: certificates can be many, and what is made of them is always the same.
+        return Visit(credentials, hmac.digest(self._key, credentials.user.encode(), "sha256").hex())
 
     def check(self, request: Request, visit: Visit) -> None:
         """See that a change was asked for by the dashboard, and not by another site in somebody's browser.

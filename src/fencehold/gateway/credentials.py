@@ -10,11 +10,11 @@
 
 import base64
 import binascii
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fencehold.errors import UsageError
@@ -23,6 +23,8 @@ from fencehold.security.certificates import SPEAKS_FOR, NoPrincipal, Read, princ
 
 TOKEN_USER = "token"
 """The user that a bearer token is shown as: it takes the place of the secret."""
+CERTIFICATE = "certificate"
+"""Under which the state of an HTTP request has the certificate that its client showed, in PEM."""
 _BYTES_MAX = 4_096
 
 
@@ -75,6 +77,12 @@ def named_by(pem: bytes) -> Credentials:
     except NoPrincipal:
         return ANONYMOUS
     return Credentials(principal, is_vouched=True) if read.not_after > datetime.now(UTC) else ANONYMOUS
+
+
+def shown_in(scope: Mapping[str, Any]) -> Credentials:
+    """Who a client is by the certificate of an HTTP request's connection; ANONYMOUS: it showed none."""
+    pem = scope.get("state", {}).get(CERTIFICATE, b"")
+    return named_by(pem) if pem else ANONYMOUS
 
 
 @lru_cache(maxsize=1_024)

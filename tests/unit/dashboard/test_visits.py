@@ -1,18 +1,19 @@
 """Visits: who is signed in, for how long, and that no other site acts for them."""
 
 import pytest
+import trustme
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fencehold.dashboard import visits
 from fencehold.dashboard.visits import IDLE_S, LASTS_S, Visits, set_cookie
 from fencehold.errors import PermissionDenied
-from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.credentials import ANONYMOUS, CERTIFICATE, Credentials
 
 BILL = Credentials("bill", "secret")
 
 
-def request(cookie: str = "", scheme: str = "http", **headers: str) -> Request:
+def request(cookie: str = "", scheme: str = "http", certificate: str = "", **headers: str) -> Request:
     said = {"host": "127.0.0.1:7422", **{key.replace("_", "-"): value for key, value in headers.items()}}
     if cookie:
         said["cookie"] = f"fencehold_7422={cookie}"
@@ -26,6 +27,7 @@ def request(cookie: str = "", scheme: str = "http", **headers: str) -> Request:
             "headers": raw,
             "query_string": b"",
             "server": ("127.0.0.1", 7422),
+            "state": {CERTIFICATE: certificate.encode()},
         }
     )
 
@@ -48,6 +50,24 @@ def test_a_visit_is_found_by_its_cookie_until_it_is_idle_or_old() -> None:
 def test_scripts_may_say_who_they_are_by_a_header() -> None:
     """As everywhere else."""
     assert Visits().of(request(authorization="Bearer abc")).credentials == Credentials("token", "abc")
+
+
+def test_a_certificate_signs_in_whom_it_names_unless_somebody_has_signed_in() -> None:
+    """It is the same visit in every window, and another site cannot act by it."""
+    kept, authority = Visits(), trustme.CA()
+    ann, bob = (
+        authority.issue_cert("a.example", common_name=name).cert_chain_pems[0].bytes().decode()
+        for name in ("ann", "bob")
+    )
+    visit = kept.of(request(certificate=ann))
+    assert visit.credentials == Credentials("ann", is_vouched=True)
+    assert kept.of(request(certificate=ann)).token == visit.token != kept.of(request(certificate=bob)).token
+    kept.check(request(certificate=ann, x_fencehold_token=visit.token), visit)
+    with pytest.raises(PermissionDenied):
+        kept.check(request(certificate=ann, x_fencehold_token=visit.token, sec_fetch_site="cross-site"), visit)
+    with pytest.raises(PermissionDenied):
+        kept.check(request(certificate=ann), visit)
+    assert kept.of(request(kept.begin(BILL).cookie, certificate=ann)).credentials == BILL
 
 
 def test_what_changes_something_needs_the_token_and_the_same_site() -> None:

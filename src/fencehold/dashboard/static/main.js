@@ -95,7 +95,9 @@ function Foot({ who, onHelp, onOut }) {
       <button type="button" onClick=${onHelp} title="keys (?)" aria-label="Keys"><span>?</span></button>
     </div>
     <p class="who">${who.is_signed_in
-      ? html`<span title=${who.roles.join(", ")}>${who.principal}</span> <button type="button" class="plain" onClick=${onOut}>sign out</button>`
+      ? html`<span title=${who.roles.join(", ")}>${who.principal}</span> ${who.is_by_certificate
+        ? html`<span class="dim" title="Your browser shows a certificate; close it to show none">by certificate</span>`
+        : html`<button type="button" class="plain" onClick=${onOut}>sign out</button>`}`
       : html`<span class="dim">not signed in</span>`}</p>
     <p class="dim version">${who.version}</p>
   </div>`;

@@ -13,8 +13,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-CERTIFICATE = "certificate"
-"""Under which the state of a request has the certificate that its client showed, in PEM."""
+from fencehold.gateway.credentials import CERTIFICATE
+
 REQUEST_S_MAX = 15.0
 CONNECTIONS_MAX = 2_000
 _LATE = (

@@ -8,11 +8,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from fencehold.doors.http.bounded_protocol import CERTIFICATE
 from fencehold.doors.http.table import WHOLE, Operation, Parameter
 from fencehold.errors import UsageError
 from fencehold.gateway.bodies import json_object
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, read_authorization, shown_in
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 
 BODY_BYTES_MAX = 65_536
@@ -21,8 +20,7 @@ BODY_BYTES_MAX = 65_536
 def credentials_of(request: Request) -> Credentials:
     """Who asks, by the header `Authorization`; or else by the certificate of its connection."""
     said = read_authorization(request.headers.get("authorization", ""))
-    pem = request.scope.get("state", {}).get(CERTIFICATE, b"")
-    return named_by(pem) if said is ANONYMOUS and pem else said
+    return shown_in(request.scope) if said is ANONYMOUS else said
 
 
 def tier_of(said: dict[str, Any]) -> Tier:
