@@ -1,14 +1,17 @@
-"""`fencehold history`, and the same over HTTP: a real server with all its processes, asked as a user asks."""
+"""`fencehold history`, over HTTP and gRPC, too: a real server with all its processes, asked as a user asks."""
 
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
 
 import fencehold
+from fencehold.wire import messages as m
+from fencehold.wire.services import WATCH, Stub
 from tests.e2e.grpc_client import door
 from tests.e2e.served import Served, serving
 
@@ -72,3 +75,28 @@ def test_over_http_it_has_the_agreed_shape(kept: Served, tmp_path: Path) -> None
         assert 'fencehold_hold_losses_total{reason="broken",template="job:*",tier="correctness"} 1.0' in figures
         assert 'fencehold_names_held{tier="correctness"} 0.0' in figures
         assert "fencehold_leader 1.0" in figures
+
+
+def test_over_grpc_it_is_told_in_messages(kept: Served, tmp_path: Path) -> None:
+    """The same holds as over HTTP; an instant and a span at once are refused, as everywhere."""
+    with (
+        door(tmp_path, "grpc", kept.url) as port,
+        door(tmp_path, "http", kept.url) as http_port,
+        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        ask = Stub(channel, WATCH).History
+        told = ask(m.HistoryRequest(name="job:7", since_unix_ms=0, limit=1_000))
+        same = httpx.get(f"http://127.0.0.1:{http_port}/v1/history/job:7").json()
+        assert [(one.fence, one.ended, one.by, one.position) for one in told.holds] == [
+            (one["fence"], one["ended"], one["by"] or "", one["position"]) for one in same["holds"]
+        ]
+        first = told.holds[-1]
+        assert (first.ended, first.mode, first.party.client) == ("broken", m.MODE_EXCLUSIVE, "worker")
+        assert first.until_unix_ms >= first.since_unix_ms >= told.known_since_unix_ms > 0
+        assert [remark.kind for remark in told.remarks] == ["break"]
+        instant = first.since_unix_ms
+        assert first.fence in [one.fence for one in ask(m.HistoryRequest(name="job:7", at_unix_ms=instant)).holds]
+        assert not ask(m.HistoryRequest(name="job:7", until_unix_ms=1)).holds
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(m.HistoryRequest(name="job:7", at_unix_ms=1, since_unix_ms=1))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

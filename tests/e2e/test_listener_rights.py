@@ -82,6 +82,7 @@ GRPC_CASES: dict[tuple[str, str], tuple[str, Call]] = {
     (LOCK, "Lock"): ("acquire", lambda s, name: s(m.LockRequest(name=name, ttl_ms=60_000, wait_ms=0))),
     (LOCK, "Explain"): ("observe", lambda s, name: s(m.ExplainRequest(name=name))),
     (LOCK, "Break"): ("break", lambda s, name: s(m.BreakRequest(name=name, fence=1))),
+    (WATCH, "History"): ("observe", lambda s, name: s(m.HistoryRequest(name=name))),
     (ETCD_LOCK, "Lock"): ("acquire", lambda s, name: s(e.LockRequest(name=name.encode()), timeout=0.3)),
     (ETCD_ELECTION, "Campaign"): (
         "acquire",
@@ -149,7 +150,7 @@ def test_a_grpc_call_is_denied_exactly_if_the_policy_says_so(place: Place) -> No
     """Each call about a name, or two, by each role."""
     denied, asked = grpc.StatusCode.PERMISSION_DENIED, 0
     with grpc.insecure_channel(f"127.0.0.1:{place.grpc}") as channel:
-        stubs = {service: Stub(channel, service) for service in (LOCK,)}
+        stubs = {service: Stub(channel, service) for service in (LOCK, WATCH)}
         stubs |= {each: Stub(channel, each, etcd_pool) for each, _ in served_by_grpc() if "fencehold" not in each}
         for role in ROLES:
             metadata = place.metadata(role)

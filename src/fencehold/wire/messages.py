@@ -87,6 +87,20 @@ pool.AddSerializedFile(
     b'\x07unix_ms\x18\x08 \x01(\x04\x12\r\n\x05index\x18\t \x01(\r\x12\r\n\x05shard\x18\n \x01(\r\x12\x11\n\tprincipal\x18\x0b '
     b'\x01(\t\x12\x1f\n\x02by\x18\x0c \x01(\x0b2\x13.fencehold.v1.Party"R\n\x03Gap\x12\x10\n\x08position\x18\x01 \x01('
     b'\x04\x12\x0e\n\x06detail\x18\x02 \x01(\t\x12\x15\n\rfrom_position\x18\x03 \x01(\x04\x12\x12\n\nfrom_index\x18\x04 \x01(\r'
+    b'"\xb1\x01\n\x0eHistoryRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nat_unix_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1a'
+    b'\n\rsince_unix_ms\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\runtil_unix_ms\x18\x04 \x01(\x04H\x02\x88\x01\x01\x12\r\n\x05li'
+    b'mit\x18\x05 \x01(\rB\r\n\x0b_at_unix_msB\x10\n\x0e_since_unix_msB\x10\n\x0e_until_unix_ms'
+    b'"\xa3\x01\n\x0fHistoryResponse\x12%\n\x05holds\x18\x01 \x03(\x0b2\x16.fencehold.v1.PastHold\x12'
+    b'%\n\x05waits\x18\x02 \x03(\x0b2\x16.fencehold.v1.PastWait\x12%\n\x07remarks\x18\x03 \x03(\x0b2\x14.fe'
+    b'ncehold.v1.Remark\x12\x1b\n\x13known_since_unix_ms\x18\x04 \x01(\x04"\x99\x02\n\x08PastHold\x12'
+    b'\r\n\x05fence\x18\x01 \x01(\x04\x12 \n\x04mode\x18\x02 \x01(\x0e2\x12.fencehold.v1.Mode\x12"\n\x05party\x18\x03 '
+    b'\x01(\x0b2\x13.fencehold.v1.Party\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x15\n\rsince_unix_ms'
+    b'\x18\x05 \x01(\x04\x12\x1a\n\runtil_unix_ms\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\twaited_ms\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12\r'
+    b'\n\x05ended\x18\x08 \x01(\t\x12\n\n\x02by\x18\t \x01(\t\x12\r\n\x05shard\x18\n \x01(\r\x12\x10\n\x08position\x18\x0b \x01(\x04B\x10'
+    b'\n\x0e_until_unix_msB\x0c\n\n_waited_ms"\x95\x01\n\x08PastWait\x12"\n\x05party\x18\x01 \x01(\x0b2\x13'
+    b'.fencehold.v1.Party\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x15\n\rsince_unix_ms\x18\x03 \x01('
+    b'\x04\x12\x1a\n\runtil_unix_ms\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05ended\x18\x05 \x01(\tB\x10\n\x0e_until_unix_'
+    b'ms"8\n\x06Remark\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\nat_unix_ms\x18\x02 \x01(\x04\x12\x0c\n\x04text\x18\x03 \x01(\t'
     b'*G\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x14\n\x10TIER_CORRECTNESS\x10\x01\x12\x13\n\x0fTIER'
     b'_EFFICIENCY\x10\x02*R\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_EXCLUSIV'
     b'E\x10\x01\x12\x0f\n\x0bMODE_SHARED\x10\x02\x12\x0f\n\x0bMODE_PERMIT\x10\x03*\xa1\x04\n\tEventKind\x12\x1a\n\x16EVENT'
@@ -115,9 +129,10 @@ pool.AddSerializedFile(
     b'\n\x07Session\x12\x1c.fencehold.v1.SessionRequest\x1a\x1d.fencehold.v1.Sessi'
     b'onResponse(\x010\x01\x12C\n\x06Resume\x12\x1b.fencehold.v1.ResumeRequest\x1a\x1c.fenc'
     b'ehold.v1.ResumeResponse\x12@\n\x05Close\x12\x1a.fencehold.v1.CloseRequest'
-    b'\x1a\x1b.fencehold.v1.CloseResponse2R\n\x0cWatchService\x12B\n\x05Watch\x12\x1a.fen'
-    b'cehold.v1.WatchRequest\x1a\x1b.fencehold.v1.WatchResponse0\x01B*\n\x0cfen'
-    b'cehold.v1P\x01Z\x18fencehold/v1;fenceholdv1b\x06proto3'
+    b'\x1a\x1b.fencehold.v1.CloseResponse2\x9a\x01\n\x0cWatchService\x12B\n\x05Watch\x12\x1a.fe'
+    b'ncehold.v1.WatchRequest\x1a\x1b.fencehold.v1.WatchResponse0\x01\x12F\n\x07Hi'
+    b'story\x12\x1c.fencehold.v1.HistoryRequest\x1a\x1d.fencehold.v1.HistoryRe'
+    b'sponseB*\n\x0cfencehold.v1P\x01Z\x18fencehold/v1;fenceholdv1b\x06proto3'
 )
 
 
@@ -172,6 +187,11 @@ WatchResponse = _message("WatchResponse")
 Watching = _message("Watching")
 Event = _message("Event")
 Gap = _message("Gap")
+HistoryRequest = _message("HistoryRequest")
+HistoryResponse = _message("HistoryResponse")
+PastHold = _message("PastHold")
+PastWait = _message("PastWait")
+Remark = _message("Remark")
 Tier = _enum("Tier")
 TIER_UNSPECIFIED = 0
 TIER_CORRECTNESS = 1

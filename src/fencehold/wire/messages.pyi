@@ -581,3 +581,79 @@ class Gap(_message.Message):
     from_position: int
     from_index: int
     def __init__(self, position: _Optional[int] = ..., detail: _Optional[str] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
+
+class HistoryRequest(_message.Message):
+    __slots__ = ("name", "at_unix_ms", "since_unix_ms", "until_unix_ms", "limit")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AT_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    at_unix_ms: int
+    since_unix_ms: int
+    until_unix_ms: int
+    limit: int
+    def __init__(self, name: _Optional[str] = ..., at_unix_ms: _Optional[int] = ..., since_unix_ms: _Optional[int] = ..., until_unix_ms: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class HistoryResponse(_message.Message):
+    __slots__ = ("holds", "waits", "remarks", "known_since_unix_ms")
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    REMARKS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    holds: _containers.RepeatedCompositeFieldContainer[PastHold]
+    waits: _containers.RepeatedCompositeFieldContainer[PastWait]
+    remarks: _containers.RepeatedCompositeFieldContainer[Remark]
+    known_since_unix_ms: int
+    def __init__(self, holds: _Optional[_Iterable[_Union[PastHold, _Mapping[str, object]]]] = ..., waits: _Optional[_Iterable[_Union[PastWait, _Mapping[str, object]]]] = ..., remarks: _Optional[_Iterable[_Union[Remark, _Mapping[str, object]]]] = ..., known_since_unix_ms: _Optional[int] = ...) -> None: ...
+
+class PastHold(_message.Message):
+    __slots__ = ("fence", "mode", "party", "principal", "since_unix_ms", "until_unix_ms", "waited_ms", "ended", "by", "shard", "position")
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    fence: int
+    mode: Mode
+    party: Party
+    principal: str
+    since_unix_ms: int
+    until_unix_ms: int
+    waited_ms: int
+    ended: str
+    by: str
+    shard: int
+    position: int
+    def __init__(self, fence: _Optional[int] = ..., mode: _Optional[_Union[Mode, str]] = ..., party: _Optional[_Union[Party, _Mapping[str, object]]] = ..., principal: _Optional[str] = ..., since_unix_ms: _Optional[int] = ..., until_unix_ms: _Optional[int] = ..., waited_ms: _Optional[int] = ..., ended: _Optional[str] = ..., by: _Optional[str] = ..., shard: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+
+class PastWait(_message.Message):
+    __slots__ = ("party", "principal", "since_unix_ms", "until_unix_ms", "ended")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    party: Party
+    principal: str
+    since_unix_ms: int
+    until_unix_ms: int
+    ended: str
+    def __init__(self, party: _Optional[_Union[Party, _Mapping[str, object]]] = ..., principal: _Optional[str] = ..., since_unix_ms: _Optional[int] = ..., until_unix_ms: _Optional[int] = ..., ended: _Optional[str] = ...) -> None: ...
+
+class Remark(_message.Message):
+    __slots__ = ("kind", "at_unix_ms", "text")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    AT_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    at_unix_ms: int
+    text: str
+    def __init__(self, kind: _Optional[str] = ..., at_unix_ms: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...

@@ -1,6 +1,7 @@
 """Translation between messages and what the gateway speaks of. It decides nothing."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 from fencehold import Event, Explanation, Holder, Party, Waiting
@@ -8,6 +9,7 @@ from fencehold.errors import UsageError
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
 from fencehold.gateway.holds import Held
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
+from fencehold.locks.past import History, PastHold, PastWait
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 from fencehold.wire import messages as m
 
@@ -24,6 +26,7 @@ _MODES: dict[int, str] = {
     m.MODE_PERMIT: PERMIT,
 }
 _MODE_NUMBERS = {EXCLUSIVE: m.MODE_EXCLUSIVE, SHARED: m.MODE_SHARED, PERMIT: m.MODE_PERMIT}
+_PAST_MODES = {"exclusive": m.MODE_EXCLUSIVE, "shared": m.MODE_SHARED, "permit": m.MODE_PERMIT}
 _META_BYTES_MAX = 1_024
 
 
@@ -129,6 +132,51 @@ def event(seen: Event, index: int) -> m.WatchResponse:
             by=None if seen.by is None else _party(seen.by),
         )
     )
+
+
+def history(seen: History) -> m.HistoryResponse:
+    """The past of a name."""
+    return m.HistoryResponse(
+        holds=[_past_hold(one) for one in seen.holds],
+        waits=[_past_wait(one) for one in seen.waits],
+        remarks=[m.Remark(kind=one.kind, at_unix_ms=_unix_ms(one.at) or 0, text=one.text) for one in seen.remarks],
+        known_since_unix_ms=_unix_ms(seen.known_since) or 0,
+    )
+
+
+def _past_hold(seen: PastHold) -> m.PastHold:
+    return m.PastHold(
+        fence=seen.fence,
+        mode=_PAST_MODES.get(seen.mode or "", m.MODE_UNSPECIFIED),
+        party=_past_party(seen, seen.host or "", seen.pid or 0),
+        principal=seen.principal or "",
+        since_unix_ms=_unix_ms(seen.since) or 0,
+        until_unix_ms=_unix_ms(seen.until),
+        waited_ms=seen.waited_ms,
+        ended=seen.ended or "",
+        by=seen.by or "",
+        shard=seen.shard,
+        position=seen.position,
+    )
+
+
+def _past_wait(seen: PastWait) -> m.PastWait:
+    return m.PastWait(
+        party=_past_party(seen),
+        principal=seen.principal or "",
+        since_unix_ms=_unix_ms(seen.since) or 0,
+        until_unix_ms=_unix_ms(seen.until),
+        ended=seen.ended or "",
+    )
+
+
+def _past_party(seen: PastHold | PastWait, host: str = "", pid: int = 0) -> m.Party:
+    owner, client = seen.owner or "", seen.client or ""
+    return m.Party(session=seen.session, owner=owner, client=client, host=host, pid=max(0, pid))
+
+
+def _unix_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(1000 * moment.timestamp())
 
 
 def _holder(seen: Holder) -> m.Holder:

@@ -1,13 +1,18 @@
-"""WatchService: events of the service, as it tells them."""
+"""WatchService: events of the service, and the past of a name, as it tells them."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import streamed
+from fencehold.doors.grpc.statuses import answered, streamed
+from fencehold.errors import UsageError
 from fencehold.gateway.questions import Questions
+from fencehold.locks import past
+from fencehold.types import CORRECTNESS
 from fencehold.wire import messages as m
+
+_TIMES = (("AT", "at_unix_ms"), ("SINCE", "since_unix_ms"), ("UNTIL", "until_unix_ms"))
 
 
 class WatchServicer:
@@ -27,3 +32,14 @@ class WatchServicer:
                     yield m.WatchResponse(watching=m.Watching(position=place))
                 else:
                     yield translation.event(seen, place)
+
+    @answered
+    async def history(self, request: m.HistoryRequest, context: Any) -> m.HistoryResponse:
+        if not request.name:
+            raise UsageError("say which name")
+        words: list[str | int] = ["LOCK.HISTORY", request.name]
+        for option, field in _TIMES:
+            words += [option, getattr(request, field)] if request.HasField(field) else []
+        words += ["COUNT", min(request.limit, past.LIMIT_MAX) or past.LIMIT]
+        found = await self._questions.ask(translation.credentials_of(context), CORRECTNESS, *words)
+        return translation.history(past.history(found))
