@@ -5,7 +5,8 @@
 2. By name they are put in order when somebody asks, and what came since then is merged in: nearly sorted, it is
    quick. Few names are awaited, and these are sorted by their queues each time.
 3. What a filter found is remembered for as long as it took, times `_REST`: those who scroll or look on do not make
-   it look through half a million names again and again.
+   it look through half a million names again and again. If it found few, names that are granted or released
+   meanwhile are taken in at once: who looks at a few names sees them change.
 """
 
 import re
@@ -24,6 +25,7 @@ NAMES_MAX = 1_000_000
 SORTS = ("age", "name", "queue")
 _REST = 12.0
 _FOUND_MAX = 32
+_FEW = 2_000
 _TEMPLATES_MAX, _TEMPLATES_S = 24, 10.0
 _PATTERN_CHARS_MAX = 512
 
@@ -67,9 +69,14 @@ class RollPage(NamedTuple):
     total: int
 
 
-class _Found(NamedTuple):
-    names: list[str]
-    until: float
+class _Found:
+    """What a filter found, until when that is good enough, and which names came or went since, if few."""
+
+    __slots__ = ("names", "touched", "until")
+
+    def __init__(self, names: list[str], until: float) -> None:
+        self.names, self.until = names, until
+        self.touched: dict[str, None] | None = {} if len(names) <= _FEW else None
 
 
 class Roll:
@@ -120,9 +127,12 @@ class Roll:
                 # To the end: it was granted later than all others.
                 del self._rows[name]
             self._rows[name] = row
+            if before is None or before.fence != row.fence:
+                self._touch(name)
         else:
             self._rows.pop(name, None)
             self._unheld[name] = row
+            self._touch(name)
         self._note_queue(row)
 
     def drop(self, name: str) -> None:
@@ -130,6 +140,19 @@ class Roll:
         if self._rows.pop(name, None) or self._unheld.pop(name, None):
             self._awaited.pop(name, None)
             self._changed.add(name)
+            self._touch(name)
+
+    def _touch(self, name: str) -> None:
+        if not self._is_settled:
+            return
+        for found in self._found.values():
+            touched = found.touched
+            if touched is not None:
+                # Behind those that were touched before: the order of grants.
+                touched.pop(name, None)
+                touched[name] = None
+                if len(touched) > _FEW:
+                    found.touched = None
 
     def settle(self) -> None:
         """All are there that there were to begin with: put them in order, once."""
@@ -190,13 +213,25 @@ class Roll:
         started = self._now()
         found = self._found.get(wanted)
         if found is not None and started < found.until:
-            return found.names
+            return self._up_to_date(found, wanted)
         names = self._ordered(wanted)
         ended = self._now()
         self._found.pop(wanted, None)
         while len(self._found) >= _FOUND_MAX:
             del self._found[next(iter(self._found))]
         self._found[wanted] = _Found(names, ended + _REST * (ended - started))
+        return names
+
+    def _up_to_date(self, found: _Found, wanted: Wanted) -> list[str]:
+        touched = found.touched
+        if not touched:
+            return found.names
+        there = self._matching([name for name in touched if self.get(name) is not None], wanted)
+        names = [name for name in found.names if name not in touched]
+        names = there[::-1] + names if wanted.is_reversed else names + there
+        if wanted.sort == "name":
+            names.sort(reverse=wanted.is_reversed)
+        found.names, found.touched = names, {} if len(names) <= _FEW else None
         return names
 
     def _ordered(self, wanted: Wanted) -> list[str]:

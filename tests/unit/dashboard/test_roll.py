@@ -78,21 +78,58 @@ def test_it_agrees_with_a_plain_list_whatever_comes_and_goes() -> None:
             assert names(roll) == sorted(model, key=model.__getitem__)
 
 
-def test_what_was_found_is_remembered_for_a_while() -> None:
+class Slow:
+    """A clock by which a search takes a while, and is remembered for longer."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+def test_what_was_found_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that scrolling through many names does not look through all of them each time."""
-    now = [0.0]
-
-    def tick() -> float:
-        now[0] += 0.01
-        return now[0]
-
-    roll = Roll(tick)
+    monkeypatch.setattr("fencehold.dashboard.roll._FEW", 0)
+    clock = Slow()
+    roll = Roll(clock)
     roll.put(held("a", 1))
+    roll.settle()
     assert names(roll, search="a") == ["a"]
     roll.put(held("aa", 2))
     assert names(roll, search="a") == ["a"]
-    now[0] += 1
+    clock.now += 1
     assert names(roll, search="a") == ["a", "aa"]
+
+
+@pytest.mark.parametrize("few", [3, 2_000])
+def test_of_few_names_that_were_found_what_comes_and_goes_is_seen_at_once(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is remembered, in every order; with more of them, after a while."""
+    monkeypatch.setattr("fencehold.dashboard.roll._FEW", few)
+    monkeypatch.setattr("fencehold.dashboard.roll._REST", 1e9 if few > 3 else 1.0)
+    lot, clock = random.Random(7), Slow()
+    roll = Roll(clock)
+    model: dict[str, int] = {}
+    roll.settle()
+    for fence in range(1, 1_000):
+        name = f"n{lot.randrange(40)}"
+        if lot.random() < 0.5:
+            roll.drop(name)
+            model.pop(name, None)
+        else:
+            roll.put(held(name, fence))
+            model[name] = fence
+        if few == 3:
+            clock.now += 1
+        found = {name: fence for name, fence in model.items() if "1" in name}
+        by_age = sorted(found, key=found.__getitem__)
+        assert names(roll, search="1") == by_age
+        assert names(roll, search="1", is_reversed=True) == by_age[::-1]
+        assert names(roll, search="1", sort="name") == sorted(found)
+        assert names(roll, search="1", sort="name", is_reversed=True) == sorted(found)[::-1]
 
 
 def test_there_is_a_bound_on_names(monkeypatch: pytest.MonkeyPatch) -> None:
