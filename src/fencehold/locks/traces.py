@@ -13,6 +13,7 @@ import asyncio
 import json
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 from fencehold.errors import FenceholdError, StaleFence, UsageError
@@ -62,7 +63,7 @@ class AcquireSpan:
     __slots__ = ("_begun_at", "_span", "terms")
 
     def __init__(self, terms: Terms) -> None:
-        from opentelemetry.trace import SpanKind  # noqa: PLC0415 - there, as traces are on
+        from opentelemetry.trace import INVALID_SPAN, SpanKind  # noqa: PLC0415 - there, as traces are on
 
         said = _object_in(terms.meta)
         template = template_of(terms.names[0])
@@ -73,36 +74,43 @@ class AcquireSpan:
         }
         if len(terms.names) > 1:
             attributes["fencehold.lock.names"] = terms.names
-        self._span = tracer.start_span(
-            f"acquire {template}", _parent_in(said), kind=SpanKind.CLIENT, attributes=attributes
-        )
+        try:
+            self._span = tracer.start_span(
+                f"acquire {template}", _parent_in(said), kind=SpanKind.CLIENT, attributes=attributes
+            )
+        except Exception:
+            # Rule 4: a processor of the application's fails, or traces were just turned off.
+            self._span = INVALID_SPAN
         self.terms = _carrying(terms, said, self._span.get_span_context())
         self._begun_at = time.perf_counter()
 
     def on_seen(self, seen: Explanation) -> None:
         """Somebody has it: link to what they do."""
-        for holder in seen.holders[:LINKS_MAX]:
-            context = _context_of(holder.trace)
-            if context is not None:
-                link = {"fencehold.link": "holder", "fencehold.lock.fence": holder.fence}
-                self._span.add_link(context, link)
+        with suppress(Exception):  # rule 4
+            for holder in seen.holders[:LINKS_MAX]:
+                context = _context_of(holder.trace)
+                if context is not None:
+                    link = {"fencehold.link": "holder", "fencehold.lock.fence": holder.fence}
+                    self._span.add_link(context, link)
 
     def on_answer(self, grant: Grant | None) -> None:
         """It was acquired, or not in time."""
-        if grant is not None:
-            self._span.set_attribute("fencehold.lock.fence", grant.fence)
-        self._end("acquired" if grant is not None else "timed_out")
+        with suppress(Exception):  # rule 4
+            if grant is not None:
+                self._span.set_attribute("fencehold.lock.fence", grant.fence)
+            self._end("acquired" if grant is not None else "timed_out")
 
     def on_error(self, error: BaseException) -> None:
         """It failed, or was given up."""
-        if isinstance(error, FenceholdError):
-            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
+        with suppress(Exception):  # rule 4
+            if isinstance(error, FenceholdError):
+                from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
 
-            self._span.record_exception(error)
-            self._span.set_status(Status(StatusCode.ERROR, str(error)))
-            self._end(_words(type(error).__name__))
-        else:
-            self._end("cancelled" if isinstance(error, asyncio.CancelledError) else "interrupted")
+                self._span.record_exception(error)
+                self._span.set_status(Status(StatusCode.ERROR, str(error)))
+                self._end(_words(type(error).__name__))
+            else:
+                self._end("cancelled" if isinstance(error, asyncio.CancelledError) else "interrupted")
 
     def _end(self, outcome: str) -> None:
         waited_ms = round(1000 * (time.perf_counter() - self._begun_at), 3)

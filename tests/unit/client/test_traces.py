@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -19,6 +19,8 @@ from fencehold.guards.offer import Offer
 from fencehold.guards.statements import TABLE, statements
 from fencehold.locks import traces
 from fencehold.locks.templates import template_of
+from fencehold.locks.traces import AcquireSpan
+from fencehold.locks.trust import Grant
 from tests.unit.client.service import service, service_on_a_thread, until, until_true
 
 LINKED: list[object] = []
@@ -218,3 +220,64 @@ def test_without_opentelemetry_it_is_said_what_to_install(monkeypatch: pytest.Mo
 def test_spans_are_called_by_templates(name: str, template: str) -> None:
     """So that a million names are not a million kinds of spans."""
     assert template_of(name) == template
+
+
+def test_an_acquire_that_is_interrupted_as_it_ends_holds_nothing(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the grant and the end of its span, too."""
+
+    def interrupted(_span: AcquireSpan, _grant: Grant | None) -> None:
+        raise KeyboardInterrupt
+
+    with service_on_a_thread() as url, fencehold.connect(url) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(AcquireSpan, "on_answer", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.lock("wallet").acquire()
+        until_true(lambda: not client.lock("wallet").locked())
+    (span,) = seen.acquires()
+    assert _said(span)["fencehold.lock.outcome"] == "interrupted"
+
+
+async def test_an_acquire_that_is_cancelled_as_it_ends_holds_nothing(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Likewise on an event loop."""
+
+    def cancelled(_span: AcquireSpan, _grant: Grant | None) -> None:
+        raise asyncio.CancelledError
+
+    async with service() as url, aio.connect(url) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(AcquireSpan, "on_answer", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await client.lock("wallet").acquire()
+        async with client.lock("wallet", timeout=30):
+            pass
+    assert _said(seen.acquires()[0])["fencehold.lock.outcome"] == "cancelled"
+
+
+class Failing(SpanProcessor):
+    """Of an application, with a bug."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        raise RuntimeError("as it begins")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise RuntimeError("as it ends")
+
+
+class FailingAtTheEnd(Failing):
+    def on_start(self, span: Any, parent_context: Any = None) -> None: ...
+
+
+@pytest.mark.parametrize("processor", [Failing, FailingAtTheEnd])
+async def test_a_processor_that_fails_fails_no_acquire(seen: Seen, processor: type[Failing]) -> None:
+    """What cannot be traced is not traced: a lock is acquired, or not, as without traces."""
+    seen.provider.add_span_processor(processor())
+    async with service() as url, aio.connect(url) as client:
+        async with client.lock("wallet") as hold:
+            assert hold.fence
+            with pytest.raises(Deadlock):
+                await client.lock("wallet").acquire()

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from fencehold.client.aio.routes import Carrier
+from fencehold.client.aio.routes import Carrier, release_soon
 from fencehold.errors import FenceholdError
 from fencehold.locks.identity import Who
 from fencehold.locks.terms import Terms
@@ -15,14 +15,18 @@ async def traced(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None =
     """As `Carrier.acquire`."""
     span = AcquireSpan(terms)
     look = _Look(carrier, span)
+    grant: Grant | None = None
     try:
-        grant = await carrier.acquire(span.terms, who, owner)
+        try:
+            grant = await carrier.acquire(span.terms, who, owner)
+        finally:
+            look.cancel()
+        span.on_answer(grant)
     except BaseException as error:
+        if grant is not None:
+            release_soon(carrier, grant)
         span.on_error(error)
         raise
-    finally:
-        look.cancel()
-    span.on_answer(grant)
     return grant
 
 

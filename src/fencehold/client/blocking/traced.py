@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from fencehold.client.blocking.routes import Carrier
+from fencehold.client.blocking.routes import Carrier, release_soon
 from fencehold.errors import FenceholdError
 from fencehold.locks.identity import Who
 from fencehold.locks.terms import Terms
@@ -23,14 +23,18 @@ def traced(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None)
     """As `Carrier.acquire`."""
     span = AcquireSpan(terms)
     cancel = _LOOKS.later(lambda: _look(carrier, span))
+    grant: Grant | None = None
     try:
-        grant = carrier.acquire(span.terms, who, owner)
+        try:
+            grant = carrier.acquire(span.terms, who, owner)
+        finally:
+            cancel()
+        span.on_answer(grant)
     except BaseException as error:
+        if grant is not None:
+            release_soon(carrier, grant)
         span.on_error(error)
         raise
-    finally:
-        cancel()
-    span.on_answer(grant)
     return grant
 
 
