@@ -33,29 +33,29 @@ class Etcd:
     def grant(self, ttl_s: int = 30, lease: int = 0) -> int:
         return int(self.leases.LeaseGrant(e.LeaseGrantRequest(TTL=ttl_s, ID=lease)).ID)
 
-    def lock(self, name: bytes, lease: int, timeout: float = 10) -> Any:
+    def lock(self, name: bytes, lease: int, timeout: float = 60) -> Any:
         return self.locks.Lock(e.LockRequest(name=name, lease=lease), timeout=timeout)
 
     def keep_alive(self, lease: int) -> int:
         """What is left of a lease that is kept alive; 0: it is lost."""
-        call = self.leases.LeaseKeepAlive(iter([e.LeaseKeepAliveRequest(ID=lease)]), timeout=10)
+        call = self.leases.LeaseKeepAlive(iter([e.LeaseKeepAliveRequest(ID=lease)]), timeout=60)
         return int(next(iter(call)).TTL)
 
     def unlock(self, key: bytes) -> None:
         self.locks.Unlock(e.UnlockRequest(key=key))
 
-    def campaign(self, name: bytes, lease: int, value: bytes = b"", timeout: float = 10) -> Any:
+    def campaign(self, name: bytes, lease: int, value: bytes = b"", timeout: float = 60) -> Any:
         request = e.CampaignRequest(name=name, lease=lease, value=value)
         return self.elections.Campaign(request, timeout=timeout).leader
 
     def proclaim(self, leader: Any, value: bytes) -> None:
-        self.elections.Proclaim(e.ProclaimRequest(leader=leader, value=value), timeout=10)
+        self.elections.Proclaim(e.ProclaimRequest(leader=leader, value=value), timeout=60)
 
     def leader(self, name: bytes) -> Any:
-        return self.elections.Leader(e.LeaderRequest(name=name), timeout=10).kv
+        return self.elections.Leader(e.LeaderRequest(name=name), timeout=60).kv
 
     def resign(self, leader: Any) -> None:
-        self.elections.Resign(e.ResignRequest(leader=leader), timeout=10)
+        self.elections.Resign(e.ResignRequest(leader=leader), timeout=60)
 
     def observe(self, name: bytes) -> tuple[Any, list[bytes]]:
         """The call, and the values of leaders, as they are told."""
@@ -99,7 +99,7 @@ def test_a_lock_belongs_to_its_lease_and_its_revision_is_the_fence(etcd: Etcd) -
         waiting = pool.submit(etcd.lock, b"etcd-a", two)
         until(lambda: etcd.waiters("etcd-a") == 1)
         etcd.unlock(first.key)
-        assert waiting.result(10).header.revision > first.header.revision
+        assert waiting.result(60).header.revision > first.header.revision
     # Released: asked for with the same lease, it is a new hold.
     etcd.unlock(b"etcd-a/%x" % two)
     assert etcd.lock(b"etcd-a", one).header.revision > first.header.revision
@@ -165,7 +165,7 @@ def conversation(etcd: Etcd) -> list[object]:
     """What is asked of an etcd and of a listener, and what each answers."""
     lease = etcd.grant(30, lease=777)
     first, again = etcd.lock(b"same", lease), etcd.lock(b"same", lease)
-    alive = etcd.leases.LeaseKeepAlive(iter([e.LeaseKeepAliveRequest(ID=each) for each in (lease, 1)]), timeout=10)
+    alive = etcd.leases.LeaseKeepAlive(iter([e.LeaseKeepAliveRequest(ID=each) for each in (lease, 1)]), timeout=60)
     seen = etcd.leases.LeaseTimeToLive(e.LeaseTimeToLiveRequest(ID=lease, keys=True))
     told: list[object] = [lease, first.key, again.key == first.key, again.header.revision == first.header.revision]
     told += [[(each.ID, each.TTL) for each in alive], seen.grantedTTL, list(seen.keys)]
@@ -212,7 +212,7 @@ def election(etcd: Etcd) -> list[object]:
         etcd.proclaim(first, b"last words")
         until(lambda: b"last words" in values)
         etcd.resign(first)
-        second = waiting.result(10)
+        second = waiting.result(60)
     told += [second.key, second.rev > first.rev]
     until(lambda: values[-1] == b"two")
     told += [values, refused(lambda: etcd.proclaim(first, b"not any more"))]

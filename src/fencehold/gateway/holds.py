@@ -30,6 +30,8 @@ class Held:
     hold_id: str
     ending: str = ""
     """How it ended: `released`, or in words how it was lost."""
+    calls: int = 0
+    """How many calls were told of it, or are about to be."""
 
     @property
     def names(self) -> tuple[str, ...]:

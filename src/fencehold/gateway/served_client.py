@@ -258,8 +258,15 @@ class ServedClient:
         with suppress(FenceholdError):
             await self.release(held.hold_id, "", 0)
 
-    def undo(self, held: Held) -> None:
-        """Release what was granted to a call that is over: nobody has heard of it."""
+    def on_answer(self, held: Held) -> None:
+        """A call is about to be told of a hold: its own, or that of an earlier call with the same request id."""
+        held.calls += 1
+
+    def on_unheard(self, held: Held) -> None:
+        """That call ended before its answer was sent. If no other was told of the hold, it is released."""
+        held.calls -= 1
+        if held.calls > 0:
+            return
         if held.request_id:
             self._requests.pop(held.request_id, None)
         self._undo(held)

@@ -60,12 +60,17 @@ class EtcdElectionServicer:
     @answered
     async def campaign(self, request: Any, context: Any) -> Any:
         credentials, said = translation.credentials_of(context), _said(request.value)
-        locked = await self._keys.acquire(request.name, request.lease, credentials, said)
+        locked = await self._keys.acquire(request.name, request.lease, context, said)
         term = locked.held.fence
-        seen = await self._seen(text_of(request.name), credentials)
-        # A second campaign with the same lease: it leads already, and may say something new.
-        if seen is not None and seen.term == term and seen.value != request.value:
-            await self._proclaim(locked, said, seen.version)
+        try:
+            seen = await self._seen(text_of(request.name), credentials)
+            # A second campaign with the same lease: it leads already, and may say something new.
+            if seen is not None and seen.term == term and seen.value != request.value:
+                await self._proclaim(locked, said, seen.version)
+        except Exception:
+            # Told as a failure: who hears that must not lead, unless it was told before that it does.
+            locked.client.on_unheard(locked.held)
+            raise
         leader = e.LeaderKey(name=request.name, key=locked.key, rev=term, lease=locked.lease)
         return e.CampaignResponse(header=self._leases.header(term), leader=leader)
 

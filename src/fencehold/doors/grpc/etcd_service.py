@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered, readable, streamed
+from fencehold.doors.grpc.statuses import answered, readable, streamed, undo_if_unheard
 from fencehold.errors import LimitExceeded, Refused, SessionExpired, UsageError
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.holds import Held
@@ -153,16 +153,16 @@ class Keys:
         self._upstream = upstream
         self._locked: dict[bytes, Locked] = {}
 
-    async def acquire(
-        self, raw_name: bytes, lease: int, credentials: Credentials, meta: Mapping[str, str]
-    ) -> Locked:
+    async def acquire(self, raw_name: bytes, lease: int, context: Any, meta: Mapping[str, str]) -> Locked:
         """Acquire a name with a lease, or with one of its own for a minute; the key it had if it has it.
+
+        It is released again if the call ends before its answer is sent.
 
         Raises:
             SessionExpired: there is no such lease.
             FenceholdError: as an acquire of the SDK.
         """
-        name, is_leased = text_of(raw_name), bool(lease)
+        name, is_leased, credentials = text_of(raw_name), bool(lease), translation.credentials_of(context)
         if is_leased:
             client, ttl_ms = self._leases.find(lease, credentials).served, 0
         else:
@@ -172,6 +172,7 @@ class Keys:
         request_id = f"etcd:{lease:x}:{_digest(name) if is_leased else secrets.token_hex(8)}"
         meta = {"lease": f"{lease:x}", **meta}
         held = await _held(client, Ask((name,), ttl_ms=ttl_ms, request_id=request_id, meta=meta))
+        undo_if_unheard(context, client, held)
         key = key_of(name, lease)
         locked = self._locked[key] = Locked(credentials, client, request_id, held, key, lease)
         self._leases.revision = max(self._leases.revision, held.fence)
@@ -204,7 +205,7 @@ class EtcdLockServicer:
 
     @answered
     async def lock(self, request: Any, context: Any) -> Any:
-        locked = await self._keys.acquire(request.name, request.lease, translation.credentials_of(context), {})
+        locked = await self._keys.acquire(request.name, request.lease, context, {})
         return e.LockResponse(header=self._leases.header(locked.held.fence), key=locked.key)
 
     @answered

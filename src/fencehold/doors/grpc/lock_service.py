@@ -3,7 +3,7 @@
 from typing import Any
 
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered
+from fencehold.doors.grpc.statuses import answered, undo_if_unheard
 from fencehold.errors import FenceholdError, OutcomeUnknown, UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.questions import Questions
@@ -102,8 +102,7 @@ class LockServicer:
         if held is not None:
             if session is not None:
                 session.tell(Granted(held))
-            # A call that was cancelled while its answer was on its way has told nobody of the hold.
-            context.add_done_callback(lambda done: client.undo(held) if done.cancelled() else None)
+            undo_if_unheard(context, client, held)
         return held, _at_most_s(session), client
 
 

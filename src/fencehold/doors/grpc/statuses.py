@@ -18,7 +18,9 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFail
 from google.rpc.status_pb2 import Status
 
 from fencehold.errors import FenceholdError, Refused, UsageError
-from fencehold.gateway.problems import Problem, facts_of, problem_of
+from fencehold.gateway.holds import Held
+from fencehold.gateway.problems import Problem, Withdrawn, facts_of, problem_of
+from fencehold.gateway.served_client import ServedClient
 
 DOMAIN = "fencehold"
 _LOG = logging.getLogger("fencehold.grpc")
@@ -112,6 +114,22 @@ def answered(
             await refuse(context, error)
 
     return handle
+
+
+def undo_if_unheard(context: Any, client: ServedClient, held: Held) -> None:
+    """Release a hold again if its call is cancelled, or its deadline passes, before the answer is sent.
+
+    Raises:
+        Withdrawn: the deadline has passed already.
+    """
+    client.on_answer(held)
+    left_s = context.time_remaining()
+    if left_s is not None and left_s <= 0:
+        # The caller's own deadline is earlier than what is left of it here: it has certainly stopped waiting.
+        client.on_unheard(held)
+        raise Withdrawn("the deadline of the call passed before it was answered")
+    # Not done: no status was sent. (`cancelled()` is about a status of that name, which is not sent then.)
+    context.add_done_callback(lambda over: None if over.done() else client.on_unheard(held))
 
 
 def streamed(
