@@ -9,6 +9,7 @@ MODULES = (
     "bench.machine",
     "bench.pages",
     "bench.embedded",
+    "bench.serving",
     "bench.idle",
     "bench.watchers",
     "bench.dashboard",

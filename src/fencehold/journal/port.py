@@ -15,7 +15,7 @@ The rules every engine keeps, and the contract suite checks:
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from fencehold.journal.health import Health
 from fencehold.journal.room import Room
@@ -59,6 +59,18 @@ class Declared(NamedTuple):
     """Several processes may have the journal open at once; if not, a second `open` raises `AlreadyOwned`."""
     entry_bytes_max: int = 4 << 20
     """The largest entry it takes."""
+
+
+@runtime_checkable
+class PromptJournal(Protocol):
+    """A journal that can append where its caller stands, for a leader that has one client and nothing to await."""
+
+    def append_here(self, entry: bytes, *, epoch: Epoch, position: Position) -> bool:
+        """Append as `Journal.append` does, but before it returns; False: nothing was done, `append` is to be used.
+
+        Raises: as `Journal.append`.
+        """
+        ...
 
 
 class Journal(Protocol):

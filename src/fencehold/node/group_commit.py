@@ -10,7 +10,7 @@ crowd is given as much time as the last append took to come together:
    does not come is not expected the next time.
 """
 
-_APPEND_S_MIN = 0.001
+APPEND_S_MIN = 0.001
 _CROWD_MIN = 16
 _WAIT_S_MAX = 0.01
 _ENOUGH = 0.9
@@ -33,6 +33,6 @@ class Company:
 
     def wait_s(self, here: int) -> float:
         """How long to wait, with so many here already."""
-        if here >= self.expected or self.expected < _CROWD_MIN or self._took_s < _APPEND_S_MIN:
+        if here >= self.expected or self.expected < _CROWD_MIN or self._took_s < APPEND_S_MIN:
             return 0.0
         return min(self._took_s, _WAIT_S_MAX)

@@ -47,7 +47,7 @@ _SEVERAL = 2
 _CROWD_PER_SHARE = 2
 
 _LEARN = 0.1
-_WORTH_LEARNING = 8
+WORTH_LEARNING = 8
 """An entry that weighs less says little about what its commands cost."""
 
 
@@ -80,12 +80,14 @@ class Share:
 class Lane:
     """One connection's place at the leader."""
 
-    __slots__ = ("is_full", "on_room", "overflow", "share")
+    __slots__ = ("is_full", "is_gathering", "on_room", "overflow", "share")
 
     def __init__(self, on_room: Callable[[], None] | None = None, share: Share | None = None) -> None:
         self.share = share or Share()
         self.overflow: deque[Waiting] = deque()
         self.is_full = False
+        self.is_gathering = False
+        """Its connection has more to ask for, perhaps, and will say when that was all (`Leader.commit_here`)."""
         self.on_room = on_room
         """Called when it was full and has room again."""
 
@@ -141,6 +143,11 @@ class Lanes:
     @property
     def is_empty(self) -> bool:
         return not (self.commands or self.questions or self._crowded)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether all that has gathered is of one share, and nobody else has asked for anything for a while."""
+        return self._share == ALONE_MAX and not self._others_came and not self._crowded
 
     @property
     def pending(self) -> int:
@@ -313,7 +320,7 @@ class Lanes:
 
     def learn(self, weight: int, work_ms: float, append_ms: float) -> None:
         """The work for an entry of that weight took so long, and its append."""
-        if weight >= _WORTH_LEARNING and work_ms > 0:
+        if weight >= WORTH_LEARNING and work_ms > 0:
             wanted_ms = min(max(append_ms / 2, WORK_MS_MIN), WORK_MS_MAX)
             fitting = min(max(wanted_ms * weight / work_ms, BUDGET_MIN), BUDGET_MAX)
             self.budget += _LEARN * (fitting - self.budget)

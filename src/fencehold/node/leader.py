@@ -4,6 +4,8 @@
 2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
     of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together
     (`group_commit`). Who asks for more than its share waits for itself, and for nobody else (`lanes`).
+    Who is alone has its entry made where it stands, without a turn of the event loop (`commit_here`): nobody would
+    come meanwhile.
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and its node builds the state anew from the journal.
 4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
@@ -59,9 +61,9 @@ from fencehold.errors import (
     Unavailable,
 )
 from fencehold.journal.codec import encode
-from fencehold.journal.port import Journal
-from fencehold.node.group_commit import Company
-from fencehold.node.lanes import Lane, Lanes
+from fencehold.journal.port import Journal, PromptJournal
+from fencehold.node.group_commit import APPEND_S_MIN, Company
+from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
 from fencehold.node.names import Names
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
@@ -127,6 +129,21 @@ def _nothing() -> None:
     """Nobody gathers what is said."""
 
 
+class Proposal(NamedTuple):
+    """An entry that was applied, and is to be appended; with what is to be said when it is durable."""
+
+    entry: Entry
+    data: bytes
+    position: Position
+    applied: Applied
+    found: list[Any]
+    """What the questions found that came with it."""
+    weight: int
+    crowd: int
+    began_ms: float
+    ready_ms: float
+
+
 class Leader:
     """Serves one epoch over one machine, which it alone feeds."""
 
@@ -150,6 +167,11 @@ class Leader:
         """Standbys take silence for death, so time passes by entries even when it can end nothing."""
         self._entry_bytes_max = min(bounds.entry_bytes_max, journal.declared.entry_bytes_max)
         self._journal = journal
+        self._append_here = journal.append_here if isinstance(journal, PromptJournal) else None
+        self._proposed: Proposal | None = None
+        """What is for the event loop to append: its journal would not do it where it stood."""
+        self._failure: BaseException | None = None
+        """What kept an entry from being appended where it stood."""
         self._epoch = epoch
         self._clock = clock
         self._on_durable = on_durable
@@ -204,7 +226,10 @@ class Leader:
             answer(self._held_back, 0)
             return
         lanes.put(lane, command, answer, weight)  # type: ignore[arg-type]
-        if not self._is_wanted:
+        if lane.is_gathering:
+            # Its connection comes back with `commit_here`.
+            self._is_wanted = True
+        elif not self._is_wanted:
             self._want()
         if self._awaited is not None and lanes.crowd >= self._company.expected:
             self._awaited.set()
@@ -213,6 +238,31 @@ class Leader:
         """Have an entry made."""
         self._is_wanted = True
         self._wanted.set()
+
+    def commit_here(self) -> None:
+        """A connection that was gathering has asked for all that it has: make an entry of it, if it is alone.
+
+        Nobody else has asked for anything lately, so that to wait for the next turn of the event loop would bring
+        no company. What cannot be done at once is left to `lead`, and so is a failure, of which all were told.
+        """
+        if not self._is_wanted:
+            return
+        append = self._append_here
+        if append is None or self._is_ahead or self._stopping or not self._lanes.is_alone:
+            self._wanted.set()
+            return
+        self._is_wanted = False
+        try:
+            proposal = self._propose()
+            if append(proposal.data, epoch=self._epoch, position=proposal.position):
+                self._conclude(proposal)
+            else:
+                self._proposed = proposal
+                self._want()
+        except BaseException as error:
+            self._failure = error
+            self._fail(error)
+            self._want()
 
     def _no_room(self) -> Unavailable:
         if self._stopping:
@@ -293,19 +343,21 @@ class Leader:
         Raises: what the journal raised. Everybody who waited has been told.
         """
         try:
-            while not self._stopping or not self._lanes.is_empty or self._renewals:
+            while not self._stopping or not self._lanes.is_empty or self._renewals or self._proposed:
                 if self._is_wanted:
-                    wait_s = self._company.wait_s(self._lanes.crowd)
+                    wait_s = self._company.wait_s(self._lanes.crowd) if self._company.expected else 0
                     if wait_s and not self._lanes.is_crowded:
                         await self._await_company(wait_s)
-                    self._wanted.clear()
                     self._is_wanted = False
                     await self._commit()
                     if self._is_wanted:
                         # An append on the event loop awaits nothing, and others are to have their turns, too.
                         await asyncio.sleep(0)
                 else:
+                    self._wanted.clear()
                     await self._wanted.wait()
+            if self._failure is not None:
+                raise self._failure
         except BaseException as error:
             self._fail(error)
             raise
@@ -319,10 +371,16 @@ class Leader:
 
     async def _commit(self) -> None:
         """One entry: apply, append, answer when it is durable."""
+        proposal, self._proposed = self._proposed or self._propose(), None
+        await self._journal.append(proposal.data, epoch=self._epoch, position=proposal.position)
+        self._conclude(proposal)
+
+    def _propose(self) -> Proposal:
+        """Make an entry of what has gathered, and apply it."""
         machine, now_ms = self.machine, self._clock.now_ms
-        begun_ms = now_ms()
-        entry, data, weight, crowd = self._gather(begun_ms)
-        position = Position(machine.position + 1)
+        began_ms = now_ms()
+        entry, data, weight, crowd = self._gather(began_ms)
+        position = Position(machine.state.position + 1)
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
         self._is_ahead = True
         applied = machine.apply(position, entry)
@@ -331,13 +389,17 @@ class Leader:
         if len(data) > _SHORT_BYTES * (1 + len(entry.commands)):
             shorter = shortened(entry, applied)
             data = data if shorter is entry else encode(shorter)
-        found = self._put_questions()
-        ready_ms = now_ms()
-        await self._journal.append(data, epoch=self._epoch, position=position)
-        durable_ms = now_ms()
+        found = self._put_questions() if self._asked else []
+        return Proposal(entry, data, position, applied, found, weight, crowd, began_ms, now_ms())
+
+    def _conclude(self, proposal: Proposal) -> None:
+        """The entry is durable: answer."""
+        entry, data, _, applied, found, weight, crowd, began_ms, ready_ms = proposal
+        durable_ms = self._clock.now_ms()
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
-        self._company.on_append(crowd + self._lanes.crowd, took_s)
+        if took_s >= APPEND_S_MIN or self._company.expected:
+            self._company.on_append(crowd + self._lanes.crowd, took_s)
         self._is_ahead = False
         speech = self._speech
         speech.begin()
@@ -346,12 +408,14 @@ class Leader:
             self._on_durable(entry, applied, len(data))
         finally:
             speech.end()
-        self._lanes.learn(weight, ready_ms - begun_ms + now_ms() - durable_ms, durable_ms - ready_ms)
+        if weight >= WORTH_LEARNING:
+            work_ms = ready_ms - began_ms + self._clock.now_ms() - durable_ms
+            self._lanes.learn(weight, work_ms, durable_ms - ready_ms)
 
     def _put_questions(self) -> list[Any]:
         """Put as many questions as there is time for; the others are put after the next entry."""
         state, now_ms, found = self.machine.state, self._clock.now_ms, []
-        until_ms = now_ms() + _QUESTIONS_MS_MAX if self._asked else 0.0
+        until_ms = now_ms() + _QUESTIONS_MS_MAX
         for question, _ in self._asked:
             found.append(question(state))
             if now_ms() > until_ms:
@@ -364,38 +428,38 @@ class Leader:
 
     def _answer(self, applied: Applied, found: list[Any]) -> None:
         answers, self._under_way = self._under_way, []
-        asked, self._asked = self._asked, []
-        looked, self._looked = self._looked, []
         at_ms = applied.at_ms
         for answer, outcome in zip(answers, applied.outcomes, strict=True):
             answer(outcome, at_ms)
         # Before the notices: replies of a connection come in order, so an unanswered question would hold back the
         # reply of an acquire behind it, and the notice of its grant would overtake that.
-        for (_, reply), thing in zip(asked, found, strict=True):
-            reply(thing)
-        for thing, reply in looked:
-            reply(thing)
+        if found:
+            asked, self._asked = self._asked, []
+            for (_, reply), thing in zip(asked, found, strict=True):
+                reply(thing)
+        if self._looked:
+            looked, self._looked = self._looked, []
+            for thing, reply in looked:
+                reply(thing)
 
     def _gather(self, now_ms: float) -> tuple[Entry, bytes, int, int]:
         """The next entry: the renewals, then as many commands as one entry takes; what they weigh; of how many."""
-        batch = self._lanes.take(now_ms)
-        commands, answers = batch.commands, batch.answers
+        commands, answers, questions, weight, crowd = self._lanes.take(now_ms)
         if self._held_back is not None:
             commands, answers = self._sift(commands, answers, self._held_back)
         if self._renewals:
             self._renew_first(commands, answers)
         entry, data = self._fit(self._elapsed_ms(now_ms), commands)
         count = len(entry.commands)
-        self._under_way = answers[:count]
         if count < len(commands):
             # With the questions: they are put after all that came before them.
-            self._lanes.put_back(commands[count:], answers[count:], batch.questions)
-            self._asked = []
+            self._lanes.put_back(commands[count:], answers[count:], questions)
+            self._under_way, self._asked = answers[:count], []
         else:
-            self._asked = batch.questions
+            self._under_way, self._asked = answers, questions
         if not self._lanes.is_empty:
             self._want()
-        return entry, data, batch.weight, batch.crowd
+        return entry, data, weight, crowd
 
     def _sift(
         self, commands: list[Command], answers: list[Answer], refusal: Overloaded
@@ -420,18 +484,20 @@ class Leader:
         answers.insert(0, told)
 
     def _fit(self, elapsed_ms: int, commands: list[Command]) -> tuple[Entry, bytes]:
-        count = min(len(commands), self._bounds.commands_per_entry_max)
         unix_ms = self._unix_ms(elapsed_ms) if self._told_ms >= self._date_at_ms else 0
+        count = self._bounds.commands_per_entry_max
+        taken = commands if len(commands) <= count else commands[:count]
         while True:
-            entry = Entry(elapsed_ms, tuple(commands[:count]), unix_ms)
+            entry = Entry(elapsed_ms, tuple(taken), unix_ms)
             data = encode(entry)
-            if len(data) <= self._entry_bytes_max or count <= 1:
+            if len(data) <= self._entry_bytes_max or len(taken) <= 1:
                 return entry, data
-            count //= 2
+            taken = taken[: len(taken) // 2]
 
     def _elapsed_ms(self, now_ms: float) -> int:
         """Whole milliseconds since the last entry, but for stalls; what is less is told by the next."""
-        self._pass_over_stall(now_ms)
+        if self._tick_due_ms is not None and now_ms - self._tick_due_ms > _LATE_MS:
+            self._pass_over_stall(now_ms)
         elapsed_ms = int(now_ms - self._told_ms)
         self._told_ms += elapsed_ms
         return elapsed_ms

@@ -326,6 +326,9 @@ def _hold_back(nodes: Cluster, server: Server) -> asyncio.Event:
         await append(*args, **kwargs)
 
     journal.append = held  # type: ignore[method-assign]
+    if server.node.leading is not None:
+        # Nor past it, where its client stands.
+        server.node.leading._append_here = None
     return free
 
 

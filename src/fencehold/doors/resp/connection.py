@@ -95,8 +95,10 @@ class Connection(asyncio.Protocol):
     admitted_by: "Guard | None" = None
     """Which guard found that it is a user without a quota of commands."""
 
-    def __init__(self, door: "Door") -> None:  # noqa: PLR0915
+    def __init__(self, door: "Door", *, is_plain_tcp: bool = False) -> None:  # noqa: PLR0915
+        """`is_plain_tcp`: the transport changes nothing of what it is given to send."""
         self.door = door
+        self._is_plain_tcp = is_plain_tcp
         self.node: Node = door.node
         """Whose machine it belongs to: of the shard and the tier it chose, before its first session."""
         self.place: Node = door.node
@@ -158,17 +160,33 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's are transports in all but their base class.
         self._transport = transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(transport, self.door.turn)
+        sock = transport.get_extra_info("socket")
+        self._outbox = Outbox(transport, self.door.turn, sock.fileno() if self._is_plain_tcp else -1)
         transport.set_write_buffer_limits(high=self.door.bounds.unsent_bytes_high)
-        _notice_when_gone(transport.get_extra_info("socket"))
+        _notice_when_gone(sock)
         self.door.on_opened(self)
 
     def data_received(self, data: bytes) -> None:
-        if self.ending:
-            return
-        backlog, inbox = self._backlog, self._inbox
+        backlog, leader = self._backlog, self.node.leading
         if backlog.last is not self:
             backlog.last, backlog.others_came = self, True
+        elif leader is not None:
+            # Nobody else was heard since: it may well be alone, and what it asks for is done at once then. The
+            # lane is that of this leader, whatever becomes of it meanwhile.
+            lane = self.lane
+            lane.is_gathering = True
+            try:
+                self._receive(data)
+            finally:
+                lane.is_gathering = False
+                leader.commit_here()
+            return
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        if self.ending:
+            return
+        inbox = self._inbox
         if self.turns.senders:
             # Another connection of its principal, or itself, waits for its turn: so does this one. Else who has
             # hundreds of connections would have hundreds of first commands handled before anybody's turn.

@@ -99,9 +99,13 @@ class FileJournal:
 
     async def append(self, entry: bytes, *, epoch: Epoch, position: Position) -> None:
         running = self._opened()
-        if not 0 < len(entry) <= self.declared.entry_bytes_max:
-            raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
+        self._check_size(entry)
         await running.append(entry, epoch, position)
+
+    def append_here(self, entry: bytes, *, epoch: Epoch, position: Position) -> bool:
+        running = self._opened()
+        self._check_size(entry)
+        return running.append_here(entry, epoch, position)
 
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         running = self._opened()
@@ -149,6 +153,10 @@ class FileJournal:
         running, self._running = self._running, None
         if running is not None:
             await running.end()
+
+    def _check_size(self, entry: bytes) -> None:
+        if not 0 < len(entry) <= self.declared.entry_bytes_max:
+            raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
 
     def _opened(self) -> "_Running":
         if self._running is None:
@@ -220,14 +228,24 @@ class _Running:
         return self._appender.do(work, *args)
 
     async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
+        if self.append_here(entry, epoch, position):
+            return
         began = perf_counter()
         try:
-            if self._appender.is_idle and self._pace.allows(len(entry)):
-                self._appender.do_here(self.log.append, entry, epoch, position)
-            else:
-                await self.on_appender(self.log.append, entry, epoch, position)
+            await self.on_appender(self.log.append, entry, epoch, position)
         finally:
             self._pace.took(perf_counter() - began)
+
+    def append_here(self, entry: bytes, epoch: Epoch, position: Position) -> bool:
+        """Append on the event loop, if the thread has nothing to do and the disk is quick; says whether it did."""
+        if not self._appender.is_idle or not self._pace.allows(len(entry)):
+            return False
+        began = perf_counter()
+        try:
+            self._appender.do_here(self.log.append, entry, epoch, position)
+        finally:
+            self._pace.took(perf_counter() - began)
+        return True
 
     def beside_appends(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         if self._ended:
