@@ -17,10 +17,11 @@ _SLACK = 1_000
 class Deadlines(Generic[Key]):
     """Keys by the instant they come due. Keys of one instant share one place in the heap."""
 
-    __slots__ = ("_heap", "_keys_at")
+    __slots__ = ("_keys_at", "heap")
 
     def __init__(self) -> None:
-        self._heap: list[int] = []
+        self.heap: list[int] = []
+        """Before the first of these instants nothing comes due. To be looked at, not changed: every entry does."""
         self._keys_at: dict[int, dict[Key, None]] = {}
 
     def add(self, at: int, key: Key) -> None:
@@ -28,7 +29,7 @@ class Deadlines(Generic[Key]):
         keys = self._keys_at.get(at)
         if keys is None:
             self._keys_at[at] = {key: None}
-            heappush(self._heap, at)
+            heappush(self.heap, at)
         else:
             keys[key] = None
 
@@ -42,7 +43,7 @@ class Deadlines(Generic[Key]):
 
     def due(self, now_at: int) -> list[Key]:
         """Take out what is due by now: by instant, then by key."""
-        heap = self._heap
+        heap = self.heap
         if not heap or heap[0] > now_at:
             return []
         found: list[Key] = []
@@ -51,14 +52,10 @@ class Deadlines(Generic[Key]):
             found.extend(sorted(self._keys_at.pop(heappop(heap), ())))
         return found
 
-    def next_at(self) -> int | None:
-        """An instant before which nothing comes due; None if nothing ever does."""
-        return self._heap[0] if self._heap else None
-
     def _shrink(self) -> None:
-        if len(self._heap) > 2 * len(self._keys_at) + _SLACK:
-            self._heap = list(self._keys_at)
-            heapify(self._heap)
+        if len(self.heap) > 2 * len(self._keys_at) + _SLACK:
+            self.heap = list(self._keys_at)
+            heapify(self.heap)
 
     def __len__(self) -> int:
         return sum(map(len, self._keys_at.values()))

@@ -145,7 +145,8 @@ class Machine:
     def apply(self, position: int, entry: Entry) -> Applied:
         """Apply the entry at the next position, and say what it did."""
         state = self.state
-        invariant(position == state.position + 1, "entries come in order, without gaps")
+        if position != state.position + 1:
+            invariant(False, "entries come in order, without gaps")
         state.position = position
         outcomes = state.outcomes = []
         state.notices = []

@@ -148,6 +148,10 @@ class Released(Struct, frozen=True, gc=False, array_like=True, tag="released"):
     """The names that did not carry the fence; `reason` is of the first of them."""
 
 
+RELEASED = Released(Reason.OK)
+"""What nearly all releases find."""
+
+
 class Extended(Struct, frozen=True, gc=False, array_like=True, tag="extended"):
     """What the extension found. Unless `reason` is ok, nothing was extended."""
 

@@ -6,7 +6,7 @@ stays ungranted until then after either; a break alone ends that.
 """
 
 from fencehold.core.commands import Break, Extend, Release
-from fencehold.core.outcomes import Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
+from fencehold.core.outcomes import RELEASED, Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
 from fencehold.core.quotas import refuse_extending
 from fencehold.core.rights import refuse_acquire, refuse_break, refuse_release
@@ -14,7 +14,6 @@ from fencehold.core.shape import out_of_range, refuse_breaker, wrong_count
 from fencehold.core.shards import refuse_unknown
 from fencehold.core.state import Hold, Session, State
 
-RELEASED = Released(Reason.OK)
 LAPSED_MAX = 64
 """How many holds that were taken from it a session remembers, to tell `expired` from `already_released`."""
 
@@ -36,7 +35,8 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
             refused += (name,)
         else:
             state.take_out(session, hold)
-    hand_on(state, names)
+    if state.queues:
+        hand_on(state, names)
     return Released(why_not(state, session, refused[0], fence), refused) if refused else RELEASED
 
 

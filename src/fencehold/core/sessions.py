@@ -122,9 +122,15 @@ def end_session(state: State, session: Session, ending: Ending) -> list[str]:
 
 def pass_time(state: State, elapsed_ms: int, unix_ms: int = 0) -> None:
     """Advance logical time, end all that is due, then hand on what that freed."""
-    now_at = state.now_at = state.now_at + max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
+    if elapsed_ms:
+        state.now_at += max(0, min(elapsed_ms, state.limits.elapsed_ms_max))
     if unix_ms:
         drop_anchor(state, unix_ms)
+    if state.is_any_due():
+        _end_due(state, state.now_at)
+
+
+def _end_due(state: State, now_at: int) -> None:
     freed: list[str] = []
     for session in _sessions_to_end(state):
         freed += end_session(state, session, Ending.EXPIRED)

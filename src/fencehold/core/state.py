@@ -298,8 +298,19 @@ class State:
 
     def next_due_at(self) -> int | None:
         """When anything but a session may end next. Sessions are left out: theirs move all the time."""
-        tables = (self.holds_due, self.waiters_due, self.delays_due, self.kept_due)
-        return min([at for table in tables if (at := table.next_at()) is not None], default=None)
+        heaps = (self.holds_due.heap, self.waiters_due.heap, self.delays_due.heap, self.kept_due.heap)
+        return min([heap[0] for heap in heaps if heap]) if any(heaps) else None
+
+    def is_any_due(self) -> bool:
+        """Whether anything may have come due by now."""
+        now_at = self.now_at
+        return (
+            ((heap := self.sessions_due.heap) and heap[0] <= now_at)
+            or ((heap := self.holds_due.heap) and heap[0] <= now_at)
+            or ((heap := self.waiters_due.heap) and heap[0] <= now_at)
+            or ((heap := self.delays_due.heap) and heap[0] <= now_at)
+            or bool((heap := self.kept_due.heap) and heap[0] <= now_at)
+        )
 
     def tell(self, notice: Notice) -> None:
         """Record what happened besides an outcome, with the index of the command that caused it."""
@@ -337,7 +348,8 @@ class State:
         """Give a name to a session."""
         if hold.mode is Mode.EXCLUSIVE:
             # One look-up both checks that nobody has the name and gives it away.
-            invariant(self.held.setdefault(hold.name, hold) is hold, "an exclusive name has one hold")
+            if self.held.setdefault(hold.name, hold) is not hold:
+                invariant(False, "an exclusive name has one hold")
             session.held[hold.name] = hold
         else:
             self._put_in_crowd(session, hold)
@@ -364,7 +376,8 @@ class State:
             del session.held[hold.name]
         else:
             self._take_out_of_crowd(session, hold)
-        self._drop_deadline(hold)
+        if hold.until_at:
+            self._drop_deadline(hold)
         if self.usage is not None:
             self.usage.add_names(session.principal, (hold.name,), -1)
 

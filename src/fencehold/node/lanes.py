@@ -238,7 +238,9 @@ class Lanes:
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""
-        taken = Batch(self.commands, self.answers, self.questions, self._weight, self.crowd)
+        # A crowd of one is a crowd of one, whoever that is.
+        crowd = 1 if len(self.commands) == 1 else self.crowd
+        taken = Batch(self.commands, self.answers, self.questions, self._weight, crowd)
         self._now_ms = now_ms
         if self._others_came:
             self._others_came = False

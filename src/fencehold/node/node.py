@@ -573,7 +573,8 @@ class Node:
     def _on_durable(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
         self.appends += 1
         self.position = applied.position
-        self._note_policy()
+        if self.replica.machine.state.rulebook is not self.rulebook:
+            self._note_policy()
         if not applied.notices:
             # All is said: let the replies go before what nobody waits for.
             self.speech.end()
@@ -583,7 +584,8 @@ class Node:
             self.routes.tell(applied)
             if any(_is_broken(notice) for _, notice in applied.notices):
                 self._tell_broken(entry, applied)
-        self.routes.wake()
+        if self.routes.watchers:
+            self.routes.wake()
         self.room.on_append(size_bytes)
         if self.room.level or self._saver.free_bytes is not None or self._saver.is_blind:
             self._saver.free_bytes, self._saver.is_blind = self.room.snapshot_bytes_max, self.room.is_blind

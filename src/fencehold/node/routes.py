@@ -17,7 +17,7 @@ class Routes:
 
     def __init__(self) -> None:
         self._listeners: dict[int, Listener] = {}
-        self._watchers: dict[Callable[[], None], None] = {}
+        self.watchers: dict[Callable[[], None], None] = {}
 
     def attach(self, session: int, listener: Listener) -> Listener | None:
         """Route what concerns a session to a listener; returns the one it takes the place of."""
@@ -37,10 +37,10 @@ class Routes:
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Have `wake` called whenever something happened."""
-        self._watchers[wake] = None
+        self.watchers[wake] = None
 
     def unwatch(self, wake: Callable[[], None]) -> None:
-        self._watchers.pop(wake, None)
+        self.watchers.pop(wake, None)
 
     def tell(self, applied: Applied) -> None:
         """Tell each listener what an entry did to its session."""
@@ -51,5 +51,5 @@ class Routes:
 
     def wake(self) -> None:
         """Tell those who watch that something happened."""
-        for wake in tuple(self._watchers):
+        for wake in tuple(self.watchers):
             wake()

@@ -129,10 +129,10 @@ class Saver:
     def _is_due(self, state: State) -> bool:
         if self._commands >= self._commands_max + len(state.held):
             return True
-        if self._is_retrying():
+        if self._retry_at and self._is_retrying():
             return False
         if not self.is_urgent:
-            return self._bytes >= max(self.bytes_max, self._saved_bytes)
+            return self._bytes >= self.bytes_max and self._bytes >= self._saved_bytes
         least = self.bytes_max // _FAIR
         is_smaller = _items(state) <= self._saved_items - self._saved_items // _FAIR
         return self._bytes >= max(least, self._saved_bytes // _FAIR) or (is_smaller and self._saved_bytes > least)

@@ -9,7 +9,7 @@
 
 from operator import attrgetter
 
-from fencehold.core.commands import Acquire, AcquireAtLeast, Entry, Release
+from fencehold.core.commands import Acquire, AcquireAtLeast, Command, Entry, Release
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Granted, WaitEnded
 
@@ -24,7 +24,11 @@ _names = attrgetter("names")
 def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits) -> int:
     """How much larger a snapshot may be by an entry of that size."""
     grown = 2 * size_bytes + _ENTRY_BYTES
-    for command in () if _is_plain(entry) else entry.commands:
+    commands = entry.commands
+    if not applied.notices and _PLAIN.issuperset(map(type, commands)) and _names_of(commands) == len(commands):
+        # Nearly always: each of one name, and nobody was granted what it had waited for.
+        return grown
+    for command in commands:
         kind = type(command)
         if kind is Acquire and len(command.names) > 1:  # type: ignore[union-attr]
             grown += _copies(command)  # type: ignore[arg-type]
@@ -37,10 +41,8 @@ def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits
     return grown
 
 
-def _is_plain(entry: Entry) -> bool:
-    """Whether each command is of one name, as nearly all are: then nothing stands in several places."""
-    commands = entry.commands
-    return _PLAIN.issuperset(map(type, commands)) and sum(map(len, map(_names, commands))) == len(commands)
+def _names_of(commands: tuple[Command, ...]) -> int:
+    return sum(map(len, map(_names, commands)))
 
 
 def _copies(ask: Acquire) -> int:

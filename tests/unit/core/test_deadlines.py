@@ -33,4 +33,4 @@ def test_dropping_leaves_nothing_behind_for_long() -> None:
         deadlines.add(at, at)
         deadlines.drop(at, at)
     assert len(deadlines) == 0
-    assert len(deadlines._heap) < 5_000
+    assert len(deadlines.heap) < 5_000

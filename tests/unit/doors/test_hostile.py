@@ -538,4 +538,4 @@ async def test_random_input_neither_kills_the_server_nor_stays_with_it(loop_fact
         await until(lambda: not box.state.waiters and len(box.state.sessions) <= 1)
         assert box.server.node.leads
         assert set(box.server.node.routes._listeners) <= set(box.state.sessions)
-        assert len(box.server.node.routes._watchers) == 0
+        assert len(box.server.node.routes.watchers) == 0

@@ -235,9 +235,9 @@ async def test_a_watcher_that_is_gone_is_forgotten() -> None:
     async with serving() as box:
         watcher = await box.client(3)
         await watcher.call("LOCK.WATCH", "")
-        assert len(box.server.node.routes._watchers) == 1
+        assert len(box.server.node.routes.watchers) == 1
         await watcher.close()
-        await until(lambda: not box.server.node.routes._watchers)
+        await until(lambda: not box.server.node.routes.watchers)
         client = await box.client()
         await client.call("LOCK.ACQUIRE", "a")
         await asyncio.sleep(0)

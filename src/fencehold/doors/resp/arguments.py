@@ -151,8 +151,30 @@ _SPECIAL = frozenset({"ASYNC", "limit", "at_least_ms"})
 """What makes more of an acquire than its fields say. Most have nothing of it."""
 
 
+_REQUEST_WORDS = [b"REQUEST", b"ANSWERED"]
+_OWNED_WORDS = [b"ASYNC", b"OWNER"]
+_OWNED_COUNT = 7
+
+
+def request(words: list[bytes], start: int) -> dict[str, Any]:
+    """The request id from a word on, and up to which answers have arrived; nothing, if nothing is said."""
+    if words[start::2] == _REQUEST_WORDS and len(words) == start + 4:
+        # As the SDK has it.
+        return {"request": number(words[start + 1], "REQUEST"), "answered": number(words[-1], "ANSWERED")}
+    return options(words, start, REQUEST)
+
+
 def acquire(words: list[bytes], session: int, asked: tuple[str, ...], start: int) -> tuple[Acquire, bool]:
     """The acquire of these names by a session, and whether its waiting is asynchronous."""
+    if (
+        len(words) == start + _OWNED_COUNT
+        and words[start : start + 2] == _OWNED_WORDS
+        and words[start + 3 :: 2] == _REQUEST_WORDS
+        and (request := number(words[start + 4], "REQUEST"))
+    ):
+        # As the SDK has it, for most: there is no need to look for each option.
+        owner, answered = text(words[start + 2], "OWNER"), number(words[start + 6], "ANSWERED")
+        return Acquire(session, asked, owner=owner, request=request, answered=answered), True
     found = options(words, start, _ACQUIRE, _ASYNC)
     if _SPECIAL.isdisjoint(found):
         return Acquire(session, asked, **found), False

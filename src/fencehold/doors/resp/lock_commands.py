@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from fencehold.core.commands import Acquire, Break, BreakAs, Cancel, Extend, Release, Settle
 from fencehold.core.outcomes import (
+    RELEASED,
     Broken,
     Busy,
     Cancelled,
@@ -22,7 +23,6 @@ from fencehold.core.outcomes import (
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import done, refuse, refuse_hold
 from fencehold.doors.resp.arguments import (
-    REQUEST,
     Wrong,
     acquire,
     at_least,
@@ -31,6 +31,7 @@ from fencehold.doors.resp.arguments import (
     names,
     number,
     options,
+    request,
     text,
 )
 from fencehold.doors.resp.connection import Connection, Handler, Slot
@@ -44,7 +45,8 @@ _BREAK = kinds(FENCE=("fence", number), BY=("by", text))
 
 
 def acquire_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    at_least(words, 1)
+    if len(words) < 2:
+        at_least(words, 1)
     _acquire(connection, words, slot, (text(words[1], "a name"),), 2)
 
 
@@ -94,7 +96,8 @@ def cancel(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def release_one(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    at_least(words, 2)
+    if len(words) < 3:
+        at_least(words, 2)
     _release(connection, words, slot, (text(words[1], "a name"),), 2)
 
 
@@ -106,13 +109,15 @@ def release_several(connection: Connection, words: list[bytes], slot: Slot) -> N
 
 def _release(connection: Connection, words: list[bytes], slot: Slot, asked: tuple[str, ...], start: int) -> None:
     fence = number(words[start], "the fence")
-    found = options(words, start + 1, REQUEST)
-    command = Release(member_of(connection).session, asked, fence, **found)
-    connection.submit(command, partial(_released, slot))
+    found = request(words, start + 1)
+    member = connection.member or member_of(connection)
+    connection.submit(Release(member.session, asked, fence, **found), partial(_released, slot))
 
 
 def _released(slot: Slot, outcome: Told, at_ms: int) -> None:
-    if not isinstance(outcome, Released):
+    if outcome is RELEASED:
+        slot.fill(replies.OK)
+    elif not isinstance(outcome, Released):
         refuse(slot, outcome, at_ms)
     elif outcome.reason is Reason.OK:
         slot.fill(replies.OK)
@@ -133,7 +138,7 @@ def extend_several(connection: Connection, words: list[bytes], slot: Slot) -> No
 
 def _extend(connection: Connection, words: list[bytes], slot: Slot, asked: tuple[str, ...], start: int) -> None:
     fence, ttl_ms = number(words[start], "the fence"), number(words[start + 1], "the ttl")
-    found = options(words, start + 2, REQUEST)
+    found = request(words, start + 2)
     member = member_of(connection)
     command = Extend(member.session, asked, fence, ttl_ms, **found)
     connection.submit(command, partial(_extended, connection, slot, member, command))
