@@ -62,7 +62,7 @@ def entered(deadlines: Deadlines[Key]) -> set[tuple[int, Key]]:
 def _plain(found: Any) -> Any:
     """A table with its order where order matters, as plain dictionaries, lists and sets."""
     if isinstance(found, Deadlines):
-        assert set(found._keys_at) <= set(found._heap), "G9: a deadline that never comes"
+        assert set(found._keys_at) <= set(found.heap), "G9: a deadline that never comes"
         return entered(found)
     if isinstance(found, dict):
         return {key: list(v.items()) if isinstance(v, OrderedDict) else v for key, v in found.items()}
