@@ -145,4 +145,6 @@ def __getattr__(name: str) -> Any:
         return import_module(f"fencehold.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'fencehold' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    # Kept: `fencehold.Tier` may stand in the path of every lock.
+    found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return found

@@ -46,9 +46,9 @@ class Terms:
             _ttl_ms(ttl),
             "S" if shared else "X",
             limit,
-            ms_of(seconds_of("delay", delay)),
+            _ms_of("delay", delay),
             text_of(meta),
-            ms_of(seconds_of("at_least", at_least)),
+            _ms_of("at_least", at_least),
         )
         self.prefix = self.encode(self.timeout)
 
@@ -185,6 +185,11 @@ def text_of(meta: Meta) -> str:
 def ms_of(seconds: float) -> int:
     """Seconds in the unit of the wire."""
     return max(0, round(seconds * 1000))
+
+
+def _ms_of(option: str, given: Duration) -> int:
+    # Nearly always it was left out.
+    return 0 if type(given) is int and not given else ms_of(seconds_of(option, given))
 
 
 def _ttl_ms(ttl: Duration | None) -> int:
