@@ -5,8 +5,8 @@ acquire a name nobody else wants and release it, in the words of the SDK. Proces
 machine, where the time of day does not. Beside Fencehold stand what nothing on this event loop can undercut, a
 server that only says OK to whatever comes, and Redis.
 
-In µs an operation, `kernel_us` is what the server spent in system calls, and `user_us` the rest: what the server that
-only says OK has of it is the event loop's, the remainder is our code.
+In µs an operation, `kernel_us` is what the server spent in system calls, and `user_us` the rest: what the server
+that only says OK has of it is the event loop's, the remainder is our code.
 """
 
 import select
