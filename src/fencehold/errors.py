@@ -20,6 +20,7 @@
     │   ├── AlreadyOwned               another process owns this journal
     │   └── NotAdmitted                only in a node: its journal's engine refuses the credentials
     ├── OutcomeUnknown                 it may have happened: never treat it as a no
+    │   └── LeaseLapsed                only in a node: it slept longer than other cells had confirmed its homes
     ├── HoldLost                       the hold is no longer yours: stop the work it protected
     ├── JournalError                   other failures of a journal to append, read or open
     │   ├── Sealed                     a newer epoch exists: stop serving
@@ -149,6 +150,14 @@ class NotAdmitted(Unavailable):
 
 class OutcomeUnknown(FenceholdError):
     """It may have happened, or may yet happen. Read before going on; never treat it as a no."""
+
+
+class LeaseLapsed(OutcomeUnknown):
+    """A node slept, or its journal was slow, for longer than another cell had confirmed its homes: it says
+    nothing.
+
+    Clients never get it: their connections end, and they ask again.
+    """
 
 
 class HoldLost(FenceholdError):

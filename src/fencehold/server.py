@@ -23,6 +23,9 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.engines.registry import journal_of, shard_path
 from fencehold.errors import UsageError
 from fencehold.journal.port import Journal
+from fencehold.node.cell_keeper import CellKeeper
+from fencehold.node.cell_link import CellLinks
+from fencehold.node.homes_lease import HomesLease
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.leader_link import LeaderLink
 from fencehold.node.node import HomeShard, Node
@@ -31,9 +34,10 @@ from fencehold.node.standbys import Member
 from fencehold.node.suspicion import Patience
 from fencehold.node.volatile import Volatile
 from fencehold.observe.feed import Feed, Observing
+from fencehold.placement.cells import Reach
 from fencehold.placement.map import check_shards, even_map
 from fencehold.runtime.calendar import Calendar, unix_ms
-from fencehold.runtime.clock import Clock, MonotonicClock
+from fencehold.runtime.clock import Clock, MonotonicClock, boot_ms
 from fencehold.security.admission import Admission
 from fencehold.security.audit import AuditLog
 from fencehold.security.audit import Bounds as AuditBounds
@@ -57,6 +61,8 @@ class Config(NamedTuple):
     """Where clients and the other nodes reach it; by default where it listens."""
     shards: int = 1
     """Over how many machines, each with a journal of its own, the names are spread. It cannot change later."""
+    spans: Reach = Reach.NONE
+    """What the members of its engine are spread over: one of several cells is asked for that."""
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
@@ -143,6 +149,10 @@ class Server:
         )
         for host in self.hosts:
             host.node.on_deposed = partial(self._on_deposed, host)
+        self.door.spans = config.spans
+        lease_ms = boot_ms if clock.goes_by_itself else clock.now_ms
+        nodes = [host.node for host in self.hosts]
+        self.keeper = CellKeeper(nodes, HomesLease(lease_ms), CellLinks(self._peer_tls()), lease_ms)
         self.audit: AuditLog | None = None
         # It observes one machine of each tier: what it said of one shard would be taken for all.
         self.observer = None if config.observing is None or self.shards is not None else Feed(config.observing)
@@ -217,6 +227,8 @@ class Server:
         """Run the nodes and the volatile machines; none goes on without the others."""
         tasks = self._run_host(self.hosts[0])
         spreading: asyncio.Task[None] | None = None
+        keeping = asyncio.create_task(self.keeper.run(), name="fencehold cells")
+        tasks.append(keeping)
         try:
             if self.shards is not None:
                 # The first alone: if its journal was made with another number of shards, no other is touched.
@@ -233,8 +245,9 @@ class Server:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop_hosts()
-            if spreading is not None:
-                spreading.cancel()
+            for beside in (spreading, keeping):
+                if beside is not None:
+                    beside.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         for task in tasks:
             if not task.cancelled():

@@ -105,6 +105,7 @@ def _tables(model: m.Model) -> dict[str, object]:
         "session_last": len(model.sessions),
         "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
         "home": _home(model),
+        "cells": None,
         "slots": {
             move[0]: SlotMove(move[0], move[1], Stage(move[2]), *move[3:])
             for move in filter(None, map(model.last_move, sorted({move[0] for move in model.moves})))

@@ -15,17 +15,21 @@ from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
     Announce,
+    ApplyCells,
     Break,
     BreakAs,
     Cancel,
     ChangePolicy,
+    CloseHome,
     CloseSession,
     CloseSlot,
     Command,
     Entry,
     Extend,
     FoundShard,
+    LapseHomes,
     Mode,
+    OpenHome,
     OpenSession,
     OpenSessionAs,
     OpenSessionBy,
@@ -33,6 +37,8 @@ from fencehold.core.commands import (
     RaiseFence,
     Release,
     Renew,
+    ResumeHomes,
+    SealHome,
     SealSlot,
     SetLimits,
     Settle,
@@ -43,6 +49,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import SessionEnded
 from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, Token, User, Verb, token_id
+from fencehold.placement.cells import Cell, CellMap, PrefixHome, Reach, in_order
 from tests.scripts.words import DAY, say_event, say_name, say_notice, say_outcome
 
 _MODES = {"exclusive": Mode.EXCLUSIVE, "shared": Mode.SHARED, "permit": Mode.PERMIT}
@@ -274,8 +281,44 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "close_slot": lambda options, _: CloseSlot(*(int(options.pop(key)) for key in ("slot", "to", "version"))),
     "seal_slot": lambda options, _: SealSlot(int(options.pop("slot"))),
     "open_slot": lambda options, _: OpenSlot(*(int(options.pop(key)) for key in ("slot", "fence", "version"))),
+    "cells": lambda options, _: _cells(options),
+    "close_home": lambda options, _: CloseHome(
+        options.pop("prefix"), options.pop("to"), int(options.pop("version"))
+    ),
+    "seal_home": lambda options, plain: SealHome(
+        options.pop("prefix"), int(options.pop("version")), plain == ["force"]
+    ),
+    "open_home": lambda options, _: OpenHome(
+        options.pop("prefix"), *(int(options.pop(key)) for key in ("fence", "version", "map"))
+    ),
+    "lapse_homes": lambda _, plain: LapseHomes(tuple(plain)),
+    "resume_homes": lambda options, _: ResumeHomes(
+        tuple((prefix, int(version)) for prefix, version in _taken(options).items())
+    ),
     "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),
 }
+
+
+def _taken(options: dict[str, str]) -> dict[str, str]:
+    taken = dict(options)
+    options.clear()
+    return taken
+
+
+def _cells(options: dict[str, str]) -> ApplyCells:
+    """`homes=*:eu,us.*:us`: what begins with `us.` is at home in us, all else in eu. `region=us.`: its goal."""
+    goals = dict.fromkeys(options.pop("region", "-").split(","), Reach.REGION)
+    homes = [each.split("*:") for each in options.pop("homes").split(",")]
+    names = options.pop("of").split(",")
+    lease_ms = _ms(options.pop("lease", "0s"))
+    placed = CellMap(
+        int(options.pop("version")),
+        tuple(Cell(name, (f"{name}.example:7420",)) for name in names),
+        in_order(PrefixHome(prefix, cell, goals.get(prefix, Reach.NONE)) for prefix, cell in homes),
+        lease_ms,
+        lease_ms,
+    )
+    return ApplyCells(placed, options.pop("here"))
 
 
 def _time_of_day(text: str) -> int:

@@ -9,12 +9,18 @@ from fencehold.core.outcomes import (
     Broken,
     Busy,
     Cancelled,
+    CellsApplied,
     Closed,
     Deadlock,
     Extended,
     FenceRaised,
     Granted,
     HoldEnded,
+    HomeClosed,
+    HomeClosing,
+    HomeOpened,
+    HomesLapsed,
+    HomesResumed,
     LimitsSet,
     Link,
     NoSession,
@@ -43,7 +49,7 @@ DAY = 1_767_225_600_000
 """The day on which scripts play, in Unix milliseconds: 2026-01-01 00:00 UTC."""
 
 
-def say_outcome(command: Command, outcome: Outcome) -> str:
+def say_outcome(command: Command, outcome: Outcome) -> str:  # noqa: PLR0912 - a case for each kind
     """An outcome as a line."""
     match outcome:
         case Opened():
@@ -68,6 +74,8 @@ def say_outcome(command: Command, outcome: Outcome) -> str:
             return "limits set"
         case FenceRaised():
             return f"raised; the fence is now {outcome.fence}"
+        case CellsApplied() | HomeClosing() | HomeClosed() | HomeOpened() | HomesLapsed() | HomesResumed():
+            return _say_home(outcome)
         case Announced() | ShardFounded() | SlotClosing() | SlotClosed() | SlotOpened():
             return _say_place(outcome)
         case _:
@@ -86,6 +94,27 @@ def _say_place(outcome: Announced | ShardFounded | SlotClosing | SlotClosed | Sl
             return f"slot {outcome.slot} is closed above fence {outcome.fence}, and goes to shard {outcome.to}"
         case SlotOpened():
             return f"slot {outcome.slot} is open above fence {outcome.fence}"
+
+
+def _say_home(
+    outcome: CellsApplied | HomeClosing | HomeClosed | HomeOpened | HomesLapsed | HomesResumed,
+) -> str:
+    match outcome:
+        case CellsApplied():
+            return f"the map of cells has version {outcome.version}"
+        case HomeClosing():
+            return f"{outcome.prefix}* is closing, on its way to {outcome.to}: names left: {outcome.names}"
+        case HomeClosed():
+            return (
+                f"{outcome.prefix}* is closed above fence {outcome.fence}, and goes to {outcome.to}; "
+                f"map {outcome.map_version}"
+            )
+        case HomeOpened():
+            return f"{outcome.prefix}* is open above fence {outcome.fence}"
+        case HomesLapsed():
+            return f"homes lapsed: sessions ended: {outcome.sessions}"
+        case HomesResumed():
+            return f"homes resumed: {outcome.homes}"
 
 
 def _say_answer(command: Command, outcome: Outcome) -> str:

@@ -22,7 +22,7 @@ from typing import BinaryIO, NamedTuple
 from fencehold.backup.frames import Head, Reader
 from fencehold.backup.journal_export import Progress, nobody
 from fencehold.backup.replay import Contents, Replay
-from fencehold.core.commands import Announce, Entry, RaiseFence
+from fencehold.core.commands import Announce, Entry, LapseHomes, RaiseFence
 from fencehold.core.grants import FENCE_MAX
 from fencehold.errors import Damaged, UsageError
 from fencehold.journal.port import Journal, Snapshot
@@ -112,7 +112,9 @@ async def restore(journal: Journal, loaded: Loaded, fence: int) -> Restored:
                 "empty one: name another place, or remove what is there if it is not needed any more"
             )
         position = Position(machine.position + 1)
-        machine.apply(position, Entry(0, (RaiseFence(fence), Announce("", ""))))
+        # Homes of one of several cells may have moved since: they grant when another cell has confirmed them.
+        lapse = (LapseHomes(),) if machine.state.cells is not None else ()
+        machine.apply(position, Entry(0, (RaiseFence(fence), *lapse, Announce("", ""))))
         snapshot = machine.snapshot()
         try:
             await journal.seed(position, snapshot)

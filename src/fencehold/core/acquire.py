@@ -7,6 +7,7 @@
    client does not know of.
 """
 
+from fencehold.core.cells import refuse_away
 from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel
 from fencehold.core.deadlock import find_circle
 from fencehold.core.grants import grant
@@ -39,6 +40,10 @@ KEPT_MAX = 100_000
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     """Grant, queue or refuse a new request."""
+    if state.cells is not None:
+        away = refuse_away(state.cells, ask.names)
+        if away is not None:
+            return away
     if state.home is not None:
         elsewhere = refuse_elsewhere(state, state.home, ask.names)
         if elsewhere is not None:

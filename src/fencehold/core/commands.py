@@ -16,6 +16,7 @@ from msgspec import Struct
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Busy, Refused
 from fencehold.core.policy import Policy, PolicyChange
+from fencehold.placement.cells import CellMap
 
 FOREVER = -1
 """`wait_ms` of a request that waits without limit."""
@@ -237,13 +238,62 @@ class OpenSlot(Struct, frozen=True, gc=False, array_like=True, tag="open_slot"):
     version: int
 
 
+class ApplyCells(Struct, frozen=True, gc=False, array_like=True, tag="cells"):
+    """Take a newer map of prefixes to cells; the first one says which cell this is, for ever."""
+
+    map: CellMap
+    cell: str
+
+
+class CloseHome(Struct, frozen=True, gc=False, array_like=True, tag="close_home"):
+    """Grant no name of a prefix any more: another cell is to be its home. Who waits is sent there."""
+
+    prefix: str
+    to: str
+    version: int
+    """What is not newer than what is known of the prefix changes nothing."""
+
+
+class SealHome(Struct, frozen=True, gc=False, array_like=True, tag="seal_home"):
+    """Say above which fence a closed prefix may be opened elsewhere, if nothing of it is held or kept any more."""
+
+    prefix: str
+    version: int
+    force: bool = False
+    """End the sessions that hold something of it first."""
+
+
+class OpenHome(Struct, frozen=True, gc=False, array_like=True, tag="open_home"):
+    """Grant the names of a prefix from here on, above a fence."""
+
+    prefix: str
+    fence: int
+    version: int
+    map_version: int
+    """Of the map where it was sealed: the one here must be as new, to know all prefixes within."""
+
+
+class LapseHomes(Struct, frozen=True, gc=False, array_like=True, tag="lapse_homes"):
+    """These homes are not confirmed by another cell: end the sessions that hold of them, and grant nothing."""
+
+    prefixes: tuple[str, ...] = ()
+    """None: all that are open here, leased or not, as after a restore."""
+
+
+class ResumeHomes(Struct, frozen=True, gc=False, array_like=True, tag="resume_homes"):
+    """These homes were confirmed, each with the version that was confirmed."""
+
+    homes: tuple[tuple[str, int], ...]
+
+
 AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
 Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
 Living: TypeAlias = OpenSession | OpenSessionAs | OpenSessionBy | CloseSession | Renew | Suspend
 Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
 Placing: TypeAlias = FoundShard | CloseSlot | SealSlot | OpenSlot
+Homing: TypeAlias = ApplyCells | CloseHome | SealHome | OpenHome | LapseHomes | ResumeHomes
 Command: TypeAlias = (
-    Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce | Placing
+    Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce | Placing | Homing
 )
 
 

@@ -22,10 +22,11 @@
 14. *A name is granted by its shard alone*. Where there are several, each machine knows its own slots. One that
     moves is closed, drained, and opened above every fence its names ever had: no two machines grant it, and no
     fence of it goes back.
+15. *A name is granted by its home cell alone*, in the same way, where there are several (`cells`).
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
-`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `shards`, `slot_moves` (14), `quotas`,
-`deadlock`, `state` (the tables, 5), `snapshot`.
+`acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `shards`, `slot_moves` (14), `cells`,
+`home_moves` (15), `quotas`, `deadlock`, `state` (the tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -38,16 +39,20 @@ from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
     Announce,
+    ApplyCells,
     Break,
     BreakAs,
     Cancel,
     ChangePolicy,
+    CloseHome,
     CloseSession,
     CloseSlot,
     Entry,
     Extend,
     FollowPolicy,
     FoundShard,
+    LapseHomes,
+    OpenHome,
     OpenSession,
     OpenSessionAs,
     OpenSessionBy,
@@ -56,12 +61,22 @@ from fencehold.core.commands import (
     Refuse,
     Release,
     Renew,
+    ResumeHomes,
+    SealHome,
     SealSlot,
     SetLimits,
     Settle,
     Suspend,
 )
 from fencehold.core.grants import raise_fence
+from fencehold.core.home_moves import (
+    apply_cells,
+    close_home,
+    lapse_homes,
+    open_home,
+    resume_homes,
+    seal_home,
+)
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Announced, Applied, Code, LimitsSet, Outcome, Refused
@@ -116,6 +131,12 @@ _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     CloseSlot: close_slot,
     SealSlot: seal_slot,
     OpenSlot: open_slot,
+    ApplyCells: apply_cells,
+    CloseHome: close_home,
+    SealHome: seal_home,
+    OpenHome: open_home,
+    LapseHomes: lapse_homes,
+    ResumeHomes: resume_homes,
 }
 
 

@@ -36,6 +36,12 @@ class Code(Enum):
     """The policy has changed since it was read."""
     MOVED = "moved"
     """The name is another shard's. The first word of the detail is its slot."""
+    ELSEWHERE = "elsewhere"
+    """The name is at home in another cell. The words of the detail are its name and its addresses."""
+    MOVING = "moving"
+    """The home of the name moves, and grants nothing at the moment. Asking again soon helps."""
+    SUSPENDED = "suspended"
+    """The home of the name is not confirmed by another cell, and grants nothing until it is."""
 
 
 class Ending(Enum):
@@ -221,6 +227,51 @@ class SlotOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotopened
     fence: int
 
 
+class CellsApplied(Struct, frozen=True, gc=False, array_like=True, tag="cellsapplied"):
+    """The map of cells has this version here."""
+
+    version: int
+
+
+class HomeClosing(Struct, frozen=True, gc=False, array_like=True, tag="homeclosing"):
+    """No name of the prefix is granted here any more; so many are still held or kept."""
+
+    prefix: str
+    version: int
+    to: str
+    names: int
+
+
+class HomeClosed(Struct, frozen=True, gc=False, array_like=True, tag="homeclosed"):
+    """Nothing of the prefix is left here, and no fence of its names was ever above this one."""
+
+    prefix: str
+    version: int
+    to: str
+    fence: int
+    map_version: int
+
+
+class HomeOpened(Struct, frozen=True, gc=False, array_like=True, tag="homeopened"):
+    """The names of the prefix are granted here, each with a fence above this one."""
+
+    prefix: str
+    version: int
+    fence: int
+
+
+class HomesLapsed(Struct, frozen=True, gc=False, array_like=True, tag="homeslapsed"):
+    """So many sessions, which held something of these homes, were ended."""
+
+    sessions: int
+
+
+class HomesResumed(Struct, frozen=True, gc=False, array_like=True, tag="homesresumed"):
+    """So many homes grant again."""
+
+    homes: int
+
+
 class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
     """The command is refused as it stands. Nothing changed."""
 
@@ -249,6 +300,12 @@ Outcome: TypeAlias = (
     | SlotClosing
     | SlotClosed
     | SlotOpened
+    | CellsApplied
+    | HomeClosing
+    | HomeClosed
+    | HomeOpened
+    | HomesLapsed
+    | HomesResumed
 )
 
 

@@ -5,6 +5,7 @@ ungranted for the hold's lock-delay, for resources that cannot check fences. A n
 stays ungranted until then after either; a break alone ends that.
 """
 
+from fencehold.core.cells import refuse_unknown_here
 from fencehold.core.commands import Break, Extend, Release
 from fencehold.core.outcomes import RELEASED, Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
@@ -74,6 +75,8 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 def break_holds(state: State, command: Break) -> Broken | Refused:
     """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
     refusal = refuse_break(state, command) or refuse_breaker(state.limits, command)
+    if state.cells is not None:
+        refusal = refusal or refuse_unknown_here(state.cells, command.name)
     if state.home is not None:
         refusal = refusal or refuse_unknown(state, state.home, command.name)
     if refusal is not None:

@@ -15,6 +15,9 @@ Tokens stand with their user, who has the bytes of before without any; what know
 
 Version 4 has all that version 3 has, and at the end of the head which shard of how many it is, and the slots that
 have moved. It is written only where there are several.
+
+Version 5 has all that version 4 has, and at the end of the head which cell it is, the map of cells, and the homes.
+It is written only where there is such a map.
 """
 
 from collections.abc import Iterator
@@ -30,13 +33,25 @@ from fencehold.core.quotas import counted
 from fencehold.core.rulebook import Rulebook
 from fencehold.core.shards import settle_home
 from fencehold.core.snapshot_slices import SavedSession, Saving, TokenImage
-from fencehold.core.state import Anchor, Crowd, Hold, Kept, Session, SlotMove, State, Waiter
+from fencehold.core.state import (
+    Anchor,
+    CellState,
+    Crowd,
+    Hold,
+    HomeRecord,
+    Kept,
+    Session,
+    SlotMove,
+    State,
+    Waiter,
+)
 from fencehold.errors import SnapshotUnreadable, UsageError
+from fencehold.placement.cells import CellMap
 
-VERSION = 4
+VERSION = 5
 """The newest that is known here."""
 _MAGIC = b"FENCEHOLD"
-_PLAIN, _KEEPING, _RULED, _SHARDED = (_MAGIC + bytes([version]) for version in (1, 2, 3, VERSION))
+_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED = (_MAGIC + bytes([version]) for version in (1, 2, 3, 4, VERSION))
 _PREFIX_BYTES = len(_PLAIN)
 _HASH_BYTES = 32
 _SLICE = 2_000
@@ -74,10 +89,23 @@ class _ShardedHead(_RuledHead, array_like=True):
     slots: list[SlotMove] = []
 
 
+class _SavedCells(Struct, array_like=True):
+    cell: str
+    map: CellMap
+    records: list[HomeRecord]
+    lapsed: list[str]
+
+
+class _CelledHead(_ShardedHead, array_like=True):
+    """What is written where there are several cells."""
+
+    cells: _SavedCells | None = None
+
+
 _ReadSession = tuple[TokenImage, int, list[Hold]]
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(_ShardedHead).decode
+_decode_head = msgspec.msgpack.Decoder(_CelledHead).decode
 _decode_slice = msgspec.msgpack.Decoder(list[_ReadSession]).decode
 _decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 
@@ -126,13 +154,15 @@ def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
     while sessions := _slice(saving):
         yield _framed(_encode(sessions))
     yield _framed(b"")
-    if saving.kept or saving.has_principals or saving.has_home:
+    if saving.kept or saving.has_principals or saving.has_home or saving.has_cells:
         for start in range(0, len(saving.kept), _SLICE):
             yield _framed(_encode(saving.kept[start : start + _SLICE]))
         yield _framed(b"")
 
 
 def _prefix(saving: Saving) -> bytes:
+    if saving.has_cells:
+        return _CELLED
     if saving.has_home:
         return _SHARDED
     return _RULED if saving.has_principals else _KEEPING if saving.kept else _PLAIN
@@ -165,13 +195,21 @@ def _head(state: State, saving: Saving) -> bytes:
         state.leader,
         state.leader_address,
     )
-    if state.home is not None:
-        home = state.home.shard, state.home.shards
-        slots = [state.slots[slot] for slot in sorted(state.slots)]
+    home = None if state.home is None else (state.home.shard, state.home.shards)
+    slots = [state.slots[slot] for slot in sorted(state.slots)]
+    if state.cells is not None:
+        cells = _saved_cells(state.cells)
+        return _encode(_CelledHead(*fields, state.anchors, state.policy, home, slots, cells))
+    if home is not None:
         return _encode(_ShardedHead(*fields, state.anchors, state.policy, home, slots))
     if saving.has_principals:
         return _encode(_RuledHead(*fields, state.anchors, state.policy))
     return _encode(_AnchoredHead(*fields, state.anchors) if state.anchors else _Head(*fields))
+
+
+def _saved_cells(cells: CellState) -> _SavedCells:
+    records = [cells.records[prefix] for prefix in sorted(cells.records)]
+    return _SavedCells(cells.cell, cells.map, records, sorted(cells.lapsed))
 
 
 def read(data: bytes) -> State:
@@ -191,7 +229,7 @@ def read(data: bytes) -> State:
 def _verify(data: bytes) -> None:
     if not data.startswith(_MAGIC):
         raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
-    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED)):
+    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED)):
         version = data[len(_MAGIC) : _PREFIX_BYTES].hex() or "none"
         raise SnapshotUnreadable(f"the snapshot has format version {version}, and 1 to {VERSION} are known here")
     body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]
@@ -212,7 +250,7 @@ def _split(data: bytes) -> Iterator[list[memoryview]]:
         yield sections
 
 
-def _rebuild(head: _ShardedHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
+def _rebuild(head: _CelledHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
@@ -221,6 +259,9 @@ def _rebuild(head: _ShardedHead, saved: list[list[_ReadSession]], kept: list[lis
     if head.home is not None:
         settle_home(state, *head.home)
         state.slots = {move.slot: move for move in head.slots}
+    if (saved_cells := head.cells) is not None:
+        records = {record.prefix: record for record in saved_cells.records}
+        state.cells = CellState(saved_cells.cell, saved_cells.map, records, saved_cells.lapsed)
     for name, until_at in head.delays:
         state.delays[name] = until_at
         state.delays_due.add(until_at, name)

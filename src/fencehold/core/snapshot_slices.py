@@ -81,6 +81,7 @@ class Saving:
         "_sessions",
         "_todo",
         "_until",
+        "has_cells",
         "has_home",
         "has_principals",
         "kept",
@@ -91,6 +92,7 @@ class Saving:
         self._fence = state.fence
         self.kept: list[Kept] = list(state.kept.values())
         self.has_home = state.home is not None
+        self.has_cells = state.cells is not None
         self.has_principals = bool(state.policy.revision or state.owned)
         self._until = state.sessions_until.copy()
         # The newest first: taking from the end is cheap, and sessions are written from the oldest to the newest.

@@ -11,6 +11,7 @@ in slices while the machine goes on: code about to change what a session has cal
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +25,7 @@ from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Answer, Notice, Outcome
 from fencehold.core.policy import NO_POLICY, Policy
+from fencehold.placement.cells import CellMap, lengths_of
 
 if TYPE_CHECKING:
     from fencehold.core.quotas import Usage
@@ -139,6 +141,68 @@ class SlotMove(Struct, frozen=True, gc=False, array_like=True):
     """Closed: the greatest fence that any of its names may have had here. Open: what all are above."""
 
 
+class HomeRecord(Struct, frozen=True, gc=False, array_like=True):
+    """What became of a prefix here, in one of several cells."""
+
+    prefix: str
+    version: int
+    """By which it was last opened or closed here."""
+    stage: Stage
+    to: str
+    """Where it goes, or is; this cell itself, if it is open here."""
+    fence: int
+    """Closed: the greatest fence that any of its names may have had here. Open: what all are above."""
+
+
+class CellState:
+    """What one of several cells knows of all, and which prefixes are its own (see `cells`)."""
+
+    __slots__ = ("_lengths", "cell", "draining", "lapsed", "map", "records")
+
+    def __init__(
+        self, cell: str, placed: CellMap, records: dict[str, HomeRecord], lapsed: Iterable[str] = ()
+    ) -> None:
+        self.cell = cell
+        self.map = placed
+        self.lapsed = set(lapsed)
+        """Prefixes that are open here and grant nothing until another cell confirms it."""
+        self.draining: dict[str, set[str]] = {}
+        """Names that closing prefixes had when last looked at: they only get fewer. Worked out, not saved."""
+        self.set_records(records)
+
+    def set_records(self, records: dict[str, HomeRecord]) -> None:
+        """Let the prefixes be these."""
+        self.records = records
+        self._lengths = lengths_of(records)
+
+    def prefix_of(self, name: str) -> str:
+        """The longest prefix that a name begins with."""
+        records = self.records
+        return next(name[:size] for size in self._lengths if name[:size] in records)
+
+    def record_of(self, name: str) -> HomeRecord:
+        """The record that decides about a name."""
+        return self.records[self.prefix_of(name)]
+
+    def record_around(self, prefix: str, placed: CellMap) -> HomeRecord:
+        """The record that would decide about names of a prefix if there were only those of a map."""
+        kept = [each for each in self.records if each in placed.by_prefix and prefix.startswith(each)]
+        return self.records[max(kept, key=len)]
+
+    def is_open(self, prefix: str) -> bool:
+        """Whether a prefix is open here, granting or lapsed."""
+        record = self.records.get(prefix)
+        return record is not None and record.stage is Stage.OPEN
+
+    def open_leased(self) -> set[str]:
+        """What is open here and may grant only while another cell confirms it."""
+        return {prefix for prefix in self.records if self.is_open(prefix) and self.map.is_leased(prefix)}
+
+    def granting_leased(self) -> dict[str, int]:
+        """What grants here only as long as it is confirmed, with its versions."""
+        return {prefix: self.records[prefix].version for prefix in sorted(self.open_leased() - self.lapsed)}
+
+
 class Session(Struct, gc=False):
     """A client's life with the service, and all that hangs on it."""
 
@@ -208,6 +272,7 @@ class State:
     __slots__ = (
         "anchors",
         "blocking",
+        "cells",
         "crowds",
         "delays",
         "delays_due",
@@ -244,7 +309,7 @@ class State:
         "waiting",
     )
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:  # noqa: PLR0915 - one for each table
         self.limits = limits or Limits()
         self.position = 0
         self.now_at = 0
@@ -262,6 +327,8 @@ class State:
         """Slots that have moved, or are about to. Empty, they stand as the service was made with."""
         self.draining: dict[int, set[str]] = {}
         """Names that closing slots had when last looked at: they only get fewer. Worked out, not saved."""
+        self.cells: CellState | None = None
+        """Which cell it is, of several, and what is at home in it; None: every name is its own."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""
@@ -409,14 +476,17 @@ class State:
 
     def delay(self, hold: Hold) -> None:
         """Keep the name of a hold that ended uncleanly from being granted for a while."""
-        until_at = self.now_at + hold.lock_delay_ms
-        other_at = self.delays.get(hold.name, self.now_at)
+        self.delay_until(hold.name, self.now_at + hold.lock_delay_ms)
+
+    def delay_until(self, name: str, until_at: int) -> None:
+        """Keep a name from being granted before an instant."""
+        other_at = self.delays.get(name, self.now_at)
         if until_at <= other_at:
             return
-        if hold.name in self.delays:
-            self.delays_due.drop(other_at, hold.name)
-        self.delays[hold.name] = until_at
-        self.delays_due.add(until_at, hold.name)
+        if name in self.delays:
+            self.delays_due.drop(other_at, name)
+        self.delays[name] = until_at
+        self.delays_due.add(until_at, name)
 
     def keep(self, kept: Kept) -> None:
         """Grant a name to nobody else before an instant, whatever becomes of its hold."""

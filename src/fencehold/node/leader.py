@@ -23,6 +23,8 @@
     right any more. It makes no entry by itself, and nothing is decided by it.
 10. *Where room is tight, what makes the state grow is refused* before it is journaled, and so is what waits to be;
     but not a repetition, for that changes nothing. What ends things goes on (see `room`).
+11. *Homes that another cell must confirm are answered for only while they are* (`homes_lease`): looked at before
+    an entry and again when it is durable.
 """
 
 import asyncio
@@ -39,6 +41,7 @@ from fencehold.core.commands import (
     Command,
     Entry,
     Extend,
+    LapseHomes,
     OpenSession,
     RaiseFence,
     Release,
@@ -50,9 +53,10 @@ from fencehold.core.outcomes import Applied, Outcome, Refused
 from fencehold.core.refusals import shortened
 from fencehold.core.requests import is_repeated
 from fencehold.core.shape import JUDGES
-from fencehold.core.state import State
+from fencehold.core.state import CellState, State
 from fencehold.errors import (
     FenceholdError,
+    LeaseLapsed,
     NotLeader,
     OutcomeUnknown,
     OutOfPlace,
@@ -61,9 +65,16 @@ from fencehold.errors import (
     Unavailable,
 )
 from fencehold.journal.codec import encode
+<<<<<<< HEAD
 from fencehold.journal.port import Journal, PromptJournal
 from fencehold.node.group_commit import APPEND_S_MIN, Company
 from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
+=======
+from fencehold.journal.port import Journal
+from fencehold.node.group_commit import Company
+from fencehold.node.homes_lease import HomesLease
+from fencehold.node.lanes import Lane, Lanes
+>>>>>>> 7052c66 (cells: prefixes have a home cell; homes close, seal and open above their fences, leased ones lapse unless another cell confirms them)
 from fencehold.node.names import Names
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
@@ -129,6 +140,7 @@ def _nothing() -> None:
     """Nobody gathers what is said."""
 
 
+<<<<<<< HEAD
 class Proposal(NamedTuple):
     """An entry that was applied, and is to be appended; with what is to be said when it is durable."""
 
@@ -142,6 +154,10 @@ class Proposal(NamedTuple):
     crowd: int
     began_ms: float
     ready_ms: float
+=======
+def _unheard(*_: object) -> None:
+    """Nobody waits for the answer."""
+>>>>>>> 7052c66 (cells: prefixes have a home cell; homes close, seal and open above their fences, leased ones lapse unless another cell confirms them)
 
 
 class Leader:
@@ -160,8 +176,11 @@ class Leader:
         is_followed: bool = False,
         calendar: Calendar = unix_ms,
         names: Names | None = None,
+        lease: HomesLease | None = None,
     ) -> None:
         self.machine = machine
+        self._lease = lease
+        """What other cells have confirmed; None: nothing, and what they must confirm lapses."""
         self._names = names or Names()
         self._is_followed = is_followed
         """Standbys take silence for death, so time passes by entries even when it can end nothing."""
@@ -389,6 +408,7 @@ class Leader:
         if len(data) > _SHORT_BYTES * (1 + len(entry.commands)):
             shorter = shortened(entry, applied)
             data = data if shorter is entry else encode(shorter)
+<<<<<<< HEAD
         found = self._put_questions() if self._asked else []
         return Proposal(entry, data, position, applied, found, weight, crowd, began_ms, now_ms())
 
@@ -396,6 +416,14 @@ class Leader:
         """The entry is durable: answer."""
         entry, data, _, applied, found, weight, crowd, began_ms, ready_ms = proposal
         durable_ms = self._clock.now_ms()
+=======
+        found = self._put_questions()
+        ready_ms = now_ms()
+        await self._journal.append(data, epoch=self._epoch, position=position)
+        durable_ms = now_ms()
+        if machine.state.cells is not None and self._has_run_out(machine.state.cells):
+            raise LeaseLapsed("the lease on homes of this cell ran out while an entry was written")
+>>>>>>> 7052c66 (cells: prefixes have a home cell; homes close, seal and open above their fences, leased ones lapse unless another cell confirms them)
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
         if took_s >= APPEND_S_MIN or self._company.expected:
@@ -449,6 +477,8 @@ class Leader:
             commands, answers = self._sift(commands, answers, self._held_back)
         if self._renewals:
             self._renew_first(commands, answers)
+        if self.machine.state.cells is not None:
+            self._lapse_first(self.machine.state.cells, commands, answers)
         entry, data = self._fit(self._elapsed_ms(now_ms), commands)
         count = len(entry.commands)
         if count < len(commands):
@@ -482,6 +512,16 @@ class Leader:
 
         commands.insert(0, Renew(tuple(dict.fromkeys(session for session, _ in renewals))))
         answers.insert(0, told)
+
+    def _lapse_first(self, cells: CellState, commands: list[Command], answers: list[Answer]) -> None:
+        """Before all else: nothing is answered for homes that are not confirmed."""
+        lapsing = tuple(cells.granting_leased()) if self._lease is None else self._lease.uncovered(cells)
+        if lapsing:
+            commands.insert(0, LapseHomes(lapsing))
+            answers.insert(0, _unheard)
+
+    def _has_run_out(self, cells: CellState) -> bool:
+        return bool(cells.granting_leased()) if self._lease is None else self._lease.has_run_out(cells)
 
     def _fit(self, elapsed_ms: int, commands: list[Command]) -> tuple[Entry, bytes]:
         unix_ms = self._unix_ms(elapsed_ms) if self._told_ms >= self._date_at_ms else 0

@@ -13,7 +13,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -23,6 +23,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Ending, HoldEnded, Notice, SessionEnded
 from fencehold.core.rulebook import Rulebook
 from fencehold.errors import (
+    LeaseLapsed,
     NotAdmitted,
     NotLeader,
     OutcomeUnknown,
@@ -35,6 +36,7 @@ from fencehold.errors import (
 )
 from fencehold.journal.port import Journal, Opened, Record
 from fencehold.node.alarm import Alarm
+from fencehold.node.homes_lease import HomesLease
 from fencehold.node.lanes import Lane, Share
 from fencehold.node.leader import Answer, Bounds, Leader, Question, Reply, Speech
 from fencehold.node.names import Names
@@ -130,6 +132,10 @@ class Node:
         self.room.on_level, self.room.on_looked = self._on_level, self._on_looked
         self._is_held_back = False
         self._due: Alarm | None = None
+        self.lease: HomesLease | None = None
+        """What other cells have confirmed, where there are several; None: nothing."""
+        self.before_leading: Callable[[], Awaitable[None]] = _at_once
+        """Awaited when it has taken the epoch, before it answers anything."""
         self.on_promoted: Callable[[], None] = _ignore
         """Called when it begins to lead."""
         self.on_deposed: Callable[[], None] = _ignore
@@ -353,6 +359,9 @@ class Node:
         # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
         # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
         # may go on.
+        if isinstance(error, LeaseLapsed):
+            # The journal is as it should be; only nobody was told.
+            return True
         if self._line is not None:
             # Not let in from the beginning: somebody mistyped something, and is still there to hear it.
             return self._was_admitted or not isinstance(error, NotAdmitted)
@@ -388,6 +397,7 @@ class Node:
             self._on_record(record)
         self._saver.on_given_back, self._saver.on_written = self.room.on_given_back, self.room.on_written
         self._saver.begin(self.position - snapshot_at, self.replica.followed_bytes, self.replica.snapshot_bytes)
+        await self.before_leading()
         if not self._stopping:
             await self._lead(self._made_leader())
 
@@ -469,6 +479,7 @@ class Node:
             is_followed=self._line is not None,
             calendar=self._calendar,
             names=self.replica.names,
+            lease=self.lease,
         )
         state = self.replica.machine.state
         if self.home is not None and state.home is None:
@@ -492,6 +503,12 @@ class Node:
         had_standbys = False
         try:
             await leader.lead()
+        except LeaseLapsed:
+            if self._line is None:
+                # It will lead again, and has not said all it did: nobody is to wait for that on this connection.
+                self.leading = None
+                self.on_deposed()
+            raise
         finally:
             self.leading = None
             self._leading.clear()
@@ -618,6 +635,10 @@ class Node:
 
 def _is_broken(notice: Notice) -> bool:
     return type(notice) is HoldEnded and notice.ending is Ending.BROKEN
+
+
+async def _at_once() -> None:
+    """Nobody is waited for."""
 
 
 def _ignore(*_: object) -> None:

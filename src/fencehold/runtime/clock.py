@@ -1,5 +1,6 @@
 """The clock: the only source of time. Monotonic, for durations only; it does not give the time of day."""
 
+import time
 from time import monotonic_ns
 from typing import Protocol
 
@@ -22,3 +23,11 @@ class MonotonicClock:
 
     def now_ms(self) -> float:
         return monotonic_ns() / 1_000_000
+
+
+def boot_ms() -> float:
+    """Milliseconds of a clock that goes on while the machine sleeps, where there is one: for leases of others."""
+    return time.clock_gettime_ns(_BOOT) / 1_000_000
+
+
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -147,7 +147,7 @@ def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:
     data = whole(machine)
     with pytest.raises(SnapshotUnreadable, match="not a Fencehold snapshot"):
         Machine.restore(b"nonsense")
-    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 4 are"):
+    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 5 are"):
         Machine.restore(data[:9] + b"c" + data[10:])
     for cut in range(10, len(data)):
         with pytest.raises(SnapshotUnreadable, match="damaged or cut short"):

@@ -28,6 +28,9 @@ _CODES = {
     Code.DENIED: "DENIED",
     Code.CONFLICT: "CONFLICT",
     Code.MOVED: "MOVED",
+    Code.ELSEWHERE: "ELSEWHERE",
+    Code.MOVING: "MOVING",
+    Code.SUSPENDED: "SUSPENDED",
 }
 _REASONS = {
     Reason.NOT_OWNER: ("NOTOWNER", "this session does not hold that name with that fence"),

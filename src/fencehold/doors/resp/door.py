@@ -23,6 +23,7 @@ from fencehold.core.policy import User
 from fencehold.doors.resp import (
     authentication,
     backups,
+    cell_commands,
     hello,
     lock_commands,
     nodes,
@@ -48,6 +49,7 @@ from fencehold.node.node import Node
 from fencehold.node.shards import Shards
 from fencehold.node.volatile import Volatile
 from fencehold.observe.feed import Feed
+from fencehold.placement.cells import Reach
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 from fencehold.security.admission import Admission, How, by_certificate
@@ -62,7 +64,7 @@ from fencehold.types import Tier
 _PLAIN = "redis client"
 _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceholds://, or redis-cli --tls\r\n"
 
-ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY")
+ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY", b"CELL.APPLY", b"CELL.CLOSE", b"CELL.SEAL", b"CELL.OPEN")
 """What only administrators should do: that it was asked for is always in the audit log."""
 
 _DENIALS = Teller("fencehold.server.denied")
@@ -130,6 +132,8 @@ class Door:
         self.volatile = volatile
         self.shards = shards
         """What it hosts, if the service has several; `node` and `volatile` are those of the first."""
+        self.spans = Reach.NONE
+        """What the members of the engine are said to be spread over."""
         self.advertised = ""
         """Where clients are sent that are to come here."""
         self.bounds = bounds or Bounds()
@@ -159,6 +163,7 @@ class Door:
                 **backups.HANDLERS,
                 **tiers.HANDLERS,
                 **shard_commands.HANDLERS,
+                **cell_commands.HANDLERS,
             }
         )
         self.handlers_routed = router.routed(self.handlers)

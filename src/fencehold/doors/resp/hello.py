@@ -103,6 +103,8 @@ def _greet(connection: Connection, slot: Slot) -> None:
     }
     if connection.door.shards is not None:
         greeting |= {"mode": "cluster", "shard": connection.shard, "shards": len(connection.door.shards.hosts)}
+    if (cells := connection.place.replica.machine.state.cells) is not None:
+        greeting |= {"cell": cells.cell, "cells": cells.map.version}
     slot.reply(greeting)
 
 
@@ -241,6 +243,8 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
             "shards_led": shards.led,
             "shard_map_version": shards.map.version,
         }
+    if (cells := state.cells) is not None:
+        facts |= {"cell": cells.cell, "cell_map_version": cells.map.version, "homes_lapsed": len(cells.lapsed)}
     lines = ["# Fencehold", *(f"{key}:{'' if value is None else value}" for key, value in facts.items()), ""]
     slot.reply("\r\n".join(lines))
 

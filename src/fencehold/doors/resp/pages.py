@@ -11,6 +11,7 @@
 from typing import Any
 
 from fencehold.core.anchors import granted_unix_ms, opened_unix_ms, queued_unix_ms, unix_ms_now
+from fencehold.core.cells import refuse_unknown_here
 from fencehold.core.outcomes import Refused
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import Rights, denied
@@ -50,6 +51,8 @@ def info_page(
     rights = rights_in(state, principal)
     if rights is not None and not rights.sees(name):
         return denied(principal, Verb.OBSERVE, name)
+    if state.cells is not None and (away := refuse_unknown_here(state.cells, name)) is not None:
+        return away
     if state.home is not None and (elsewhere := refuse_unknown(state, state.home, name)) is not None:
         return elsewhere
     holds = holds_after(state, name, holds_from or 0, count if holds_from is not None else 0)

@@ -138,13 +138,14 @@ def can(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if own is None:
         slot.reply({"allowed": 1, "known": 1, "role": "", "rule": "", "revision": 0})
         return
-    if principal != connection.principal and not _is_admin(connection):
+    if principal != connection.principal and not is_admin(connection):
         raise Denied(denied(connection.principal, Verb.ADMIN, "").detail)
     book: Rulebook = connection.node.rulebook or connection.door.node.rulebook  # type: ignore[assignment]
     slot.reply(_told(book.rights_of(principal), verb, name) | {"revision": book.revision})
 
 
-def _is_admin(connection: Connection) -> bool:
+def is_admin(connection: Connection) -> bool:
+    """Whether who asks may administer the service."""
     book = connection.door.node.rulebook
     return book is None or Verb.ADMIN in book.rights_of(connection.principal).everywhere
 

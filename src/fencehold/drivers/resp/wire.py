@@ -34,6 +34,14 @@ class Moved(Unavailable):
     """The names are another shard's. Nothing happened; clients go there by themselves."""
 
 
+class Elsewhere(Moved):
+    """The names are at home in another cell. Nothing happened; clients go there by themselves."""
+
+
+class Moving(Moved):
+    """The home of the names moves. Nothing happened; clients ask again in a moment, by themselves."""
+
+
 _ERRORS: dict[str, type[FenceholdError]] = {
     "USAGE": UsageError,
     "ERR": UsageError,
@@ -46,6 +54,9 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "NOTLEADER": Unavailable,
     "UNAVAILABLE": Unavailable,
     "MOVED": Moved,
+    "ELSEWHERE": Elsewhere,
+    "MOVING": Moving,
+    "SUSPENDED": Unavailable,
     "UNKNOWN": OutcomeUnknown,
     "DENIED": PermissionDenied,
     "NOAUTH": PermissionDenied,
