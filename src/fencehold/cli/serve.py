@@ -29,6 +29,7 @@ from fencehold.errors import (
     OutcomeUnknown,
     UsageError,
 )
+from fencehold.placement.cells import Reach
 from fencehold.placement.map import SHARDS_MAX
 from fencehold.security.tls import Clients
 from fencehold.server import Config
@@ -81,6 +82,16 @@ ShardCount = Annotated[
         max=SHARDS_MAX,
         metavar="N",
         show_default="1",
+    ),
+]
+Spans = Annotated[
+    Reach | None,
+    _option(
+        "spans",
+        _JOURNAL,
+        "What the members of the engine are spread over, for one of several cells: none, zone or region.",
+        show_default=Reach.NONE.value,
+        metavar="WHAT",
     ),
 ]
 NodeName = Annotated[
@@ -262,6 +273,7 @@ def serve(
     data: Data = None,
     memory: Memory = None,
     shards: ShardCount = None,
+    spans: Spans = None,
     node: NodeName = None,
     advertise: Advertise = None,
     leader_timeout: LeaderTimeout = None,

@@ -24,6 +24,7 @@ from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
 from fencehold.observe.feed import ObserveBounds
 from fencehold.observe.history.store import Bounds as HistoryBounds
+from fencehold.placement.cells import Reach
 from fencehold.placement.map import SHARDS_MAX
 from fencehold.security.audit import Bounds as AuditBounds
 from fencehold.security.tls import Clients
@@ -104,6 +105,13 @@ def _shards(value: Any) -> int:
     return value
 
 
+def _spans(value: Any) -> Reach:
+    try:
+        return Reach(value)
+    except ValueError:
+        raise Wrong("none, zone or region") from None
+
+
 def _duration(value: Any) -> float:
     try:
         if type(value) not in (int, float, str):
@@ -119,6 +127,7 @@ SETTINGS = {
     "data": Setting(_path, Path(".fencehold"), "FENCEHOLD_DATA"),
     "memory": Setting(_flag, False, "FENCEHOLD_MEMORY"),
     "shards": Setting(_shards, 1, "FENCEHOLD_SHARDS"),
+    "spans": Setting(_spans, Reach.NONE, "FENCEHOLD_SPANS"),
     "node": Setting(_text, "", "FENCEHOLD_NODE"),
     "host": Setting(_text, "127.0.0.1", "FENCEHOLD_HOST"),
     "port": Setting(_port, PORT, "FENCEHOLD_PORT"),

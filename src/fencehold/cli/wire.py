@@ -57,6 +57,7 @@ _READS = frozenset(
         "LOCK.INFO",
         "LOCK.LIST",
         "SHARD.MAP",
+        "CELL.MAP",
         "SESSION.LIST",
         "LOCK.WATCH",
         "SESSION.RESUME",

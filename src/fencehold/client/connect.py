@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -40,6 +41,7 @@ from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Carrier
 from fencehold.locks.identity import session_meta
+from fencehold.placement.cells import Cell
 from fencehold.types import Tier
 from fencehold.version import __version__
 
@@ -59,6 +61,8 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Which of the service's shards to speak to; None: any, and it is found out whether there are several."""
     machine: str = ""
     """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
+    is_far: bool = False
+    """Another cell than the one that was connected to."""
     has_breaker: bool = False
     proceeds: bool = False
     """Whether its callers go on without a lock when it is away."""
@@ -132,7 +136,8 @@ def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
     carrier = _bare_carrier(source, is_direct)
     if source.has_breaker:
         probe_s = config.connect_timeout
-        breaker = CircuitBreaker(config.draw, Pace(probe_s_max=2 * probe_s))
+        pace = Pace(failures_max=1 if source.is_far else Pace().failures_max, probe_s_max=2 * probe_s)
+        breaker = CircuitBreaker(config.draw, pace)
         carrier = BreakerCarrier(carrier, breaker, probe_s)
     if source.proceeds:
         if (channel := channel_of(carrier)) is not None:
@@ -146,7 +151,8 @@ def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     config, scheme = source.config, _scheme(source.url)
     if scheme in SERVICE_SCHEMES:
         driver = _driver(source, source.url, is_direct)
-        return Channel(driver, source.guarantees, partial(_shard_channel, source))
+        make_cell = None if source.is_far else partial(_cell_carrier, source)
+        return Channel(driver, source.guarantees, partial(_shard_channel, source), make_cell)
     if scheme == _MEMORY:
         from fencehold.client.memory import HostedChannel  # noqa: PLC0415 - it brings the whole server
 
@@ -160,6 +166,19 @@ def _shard_channel(source: Source, shard: int) -> Channel:
     """A channel of its own to one of several shards."""
     driver = _driver(msgspec.structs.replace(source, shard=shard), source.url, is_direct=False)
     return Channel(driver, source.guarantees)
+
+
+def _cell_carrier(source: Source, cell: Cell) -> tuple[Carrier, Channel]:
+    """A way of its own to another cell, reached as the first one is; while it is away, not everybody asks."""
+    parts = urlsplit(source.url)
+    user, at, _ = parts.netloc.rpartition("@")
+    query = f"?{parts.query}" if parts.query else ""
+    url = f"{parts.scheme}://{user}{at}{','.join(cell.addresses)}{query}"
+    carrier = carrier_of(msgspec.structs.replace(source, url=url, is_far=True, has_breaker=True, proceeds=False))
+    channel = channel_of(carrier)
+    if channel is None:
+        raise UsageError(f"cell {cell.name!r} is no Fencehold service")
+    return carrier, channel
 
 
 def _driver(source: Source, url: str, is_direct: bool) -> Driver:

@@ -89,7 +89,9 @@ def _replace(cells: CellState, placed: CellMap) -> CellsApplied | Refused:
     cells.set_records(records)
     # What has become leased was not, and is confirmed before it grants again; what was split off is as it was.
     fresh = cells.open_leased() - before - set(added)
-    cells.lapsed = (cells.lapsed & records.keys()) | inherited | fresh
+    # What need not be confirmed any more, as there is nobody left to, is not waited for.
+    eased = before - cells.open_leased()
+    cells.lapsed = ((cells.lapsed & records.keys()) | inherited | fresh) - eased
     cells.draining.clear()
     return CellsApplied(placed.version)
 

@@ -1,8 +1,8 @@
 """The channel: the carrier to the service. The short way from the verbs to the session protocol, and back by a
 future.
 
-Where the service has several shards, this one is to the first of them, and hands what is about others to `shards`.
-It learns of them by the greeting.
+Where the service has several shards, this one is to the first of them, and hands what is about others to `shards`;
+where it is one of several cells, all that is about names to `cells`. It learns of both by the greeting.
 """
 
 import asyncio
@@ -11,21 +11,25 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
+from fencehold.client.aio.cells import READ as READ_CELLS
+from fencehold.client.aio.cells import CellChannels
+from fencehold.client.aio.cells import read as read_cells
 from fencehold.client.aio.shards import ShardChannels
 from fencehold.client.aio.watch import Watch, Watches
 from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
 from fencehold.client.protocol.requests import Acquire
-from fencehold.drivers.resp.wire import Moved, command
+from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving, command
 from fencehold.errors import Unavailable
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
-from fencehold.locks.carrier import check_loop
+from fencehold.locks.carrier import Carrier, check_loop
 from fencehold.locks.identity import Owners, Who
 from fencehold.locks.log import overloaded
 from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
 from fencehold.locks.waits import LongWaits
+from fencehold.placement.cells import Cell
 
 
 class Channel:
@@ -34,6 +38,7 @@ class Channel:
     at_once = None
 
     __slots__ = (
+        "_make_cell",
         "_make_shard",
         "clock",
         "driver",
@@ -47,13 +52,17 @@ class Channel:
     )
 
     def __init__(
-        self, driver: Driver, guarantees: Guarantees, make_shard: "Callable[[int], Channel] | None" = None
+        self,
+        driver: Driver,
+        guarantees: Guarantees,
+        make_shard: "Callable[[int], Channel] | None" = None,
+        make_cell: "Callable[[Cell], tuple[Carrier, Channel]] | None" = None,
     ) -> None:
-        """`make_shard`: makes a channel to another shard; None: this is one, and stays at it."""
+        """`make_shard`, `make_cell`: make a channel to another one; None: this stays where it is."""
         self.driver = driver
-        self._make_shard = make_shard
-        self.shards: ShardChannels | None = None
-        """The channels to all shards, once it is known that there are several."""
+        self._make_shard, self._make_cell = make_shard, make_cell
+        self.shards: ShardChannels | CellChannels | None = None
+        """The channels to all shards, or cells, once it is known that there are several."""
         protocol = self.protocol = driver.protocol
         self.loop = driver.loop
         self.clock = driver.clock
@@ -75,7 +84,7 @@ class Channel:
             return await future  # type: ignore[no-any-return]
         except BaseException as error:
             self._withdraw(request)
-            shards = self.learn() if isinstance(error, Moved) else None
+            shards = await self._learn_of(error) if isinstance(error, Moved) else None
             if shards is None:
                 raise
         return await shards.acquire(terms, who, owner)
@@ -147,11 +156,11 @@ class Channel:
         if is_one:
             return [await self.home_of(prefix)]
         await self._greeted()
-        return [self] if self.shards is None else self.shards.all()
+        return [self] if self.shards is None else await self.shards.under(prefix)
 
     async def home_of(self, name: str) -> "Channel":
         """The channel to the shard of a name."""
-        if not self.protocol.shards:
+        if not self.protocol.shards or (self.protocol.cell_map and self.shards is None):
             await self._greeted()
         return self if self.shards is None else self.shards.of((name,))
 
@@ -161,8 +170,28 @@ class Channel:
             await self.ready()
         if self.protocol.shards > 1:
             self.learn()
+        await self._learn_cells()
 
-    def learn(self) -> "ShardChannels | None":
+    async def _learn_of(self, moved: Moved) -> "ShardChannels | CellChannels | None":
+        """Take note of what a refusal says: that there are several shards, or several cells."""
+        self.learn()
+        if isinstance(moved, Elsewhere | Moving):
+            self.protocol.cell_map = self.protocol.cell_map or 1
+            return await self._learn_cells()
+        return self.shards
+
+    async def _learn_cells(self) -> "CellChannels | None":
+        """Read the map of cells, once, if the service is one of several."""
+        if self._make_cell is None or not self.protocol.cell_map:
+            return None
+        if not isinstance(self.shards, CellChannels):
+            told = read_cells(await self.read(READ_CELLS))
+            inner = self.shards
+            if told is not None and not isinstance(inner, CellChannels):
+                self.shards = CellChannels(self, inner, self._make_cell, told)
+        return self.shards if isinstance(self.shards, CellChannels) else None
+
+    def learn(self) -> "ShardChannels | CellChannels | None":
         """Take note of how many shards the service has; None if it has one, or this is to stay at its own."""
         if self.shards is None and self._make_shard is not None and self.protocol.shards > 1:
             self.shards = ShardChannels(self, self._make_shard, self.protocol.shards)
@@ -192,6 +221,7 @@ class Channel:
             if self.learn() is None:
                 raise
         self.learn()
+        await self._learn_cells()
 
     async def close(self) -> None:
         """End the session, then everything."""

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from fencehold.client.joint_grant import JointGrant
-from fencehold.drivers.resp.wire import Moved, command
+from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving, command
 from fencehold.errors import UsageError
 from fencehold.locks.identity import Who
 from fencehold.locks.terms import Terms
@@ -56,6 +56,10 @@ class ShardChannels:
         """The channels to all shards."""
         return [self._to(shard) for shard in range(self.map.shards)]
 
+    async def under(self, prefix: str) -> "list[Channel]":
+        """The channels to all shards: names with a prefix are in any of them."""
+        return self.all()
+
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         """Acquire where the names are at home; names of several shards only if the terms say so."""
         if terms.spans and len(self._split(terms.names)) > 1:
@@ -63,6 +67,9 @@ class ShardChannels:
         channel = self.of(terms.names)
         try:
             return await channel.acquire_here(terms, who, owner)
+        except (Elsewhere, Moving):
+            # Of another cell: no map of shards knows that.
+            raise
         except Moved:
             # Its leader knows a newer map than this one.
             self.map = self.map.newest(_read(await channel.read(_MAP)))

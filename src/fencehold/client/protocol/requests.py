@@ -475,6 +475,7 @@ class Hello(Expected):
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         if isinstance(reply, dict):
             protocol.shards = reply.get(b"shards", 1)
+            protocol.cell_map = reply.get(b"cells", 0)
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         protocol._on_refused(code, detail)

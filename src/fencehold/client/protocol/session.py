@@ -108,6 +108,8 @@ class SessionProtocol:
         """Why nothing can be asked any more; empty while it can."""
         self.shards = 0
         """How many the service has, as the node that greeted last said; 0: none has yet."""
+        self.cell_map = 0
+        """The version of its map of cells; 0: it is no cell."""
         self._now = 0.0
         self._reader = _new_reader()
         self._keep_alive_at = self._close_by = inf

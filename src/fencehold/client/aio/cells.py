@@ -1,0 +1,209 @@
+"""The carriers to the cells of a service that has several: which one a name goes by, and each with its session.
+
+1. A name goes to its home by the newest map that any cell has told. Who is told that a name is at home elsewhere
+   reads the map there and asks the right cell, within the timeout of the acquire.
+2. A session is opened in a cell when it is first needed. A cell that is away is an `Unavailable` for its own
+   names, at once from the second time on, and no concern of the others. Before that is said the other cells are
+   asked for a newer map: another may have been promoted.
+3. While a home moves, it is asked again in a moment, for as long as the acquire may take. Who waited is in line
+   anew.
+4. What was granted is extended and released where it was granted, wherever the home is by now.
+5. The names of one request are at home in one cell, or it is refused before anything is asked.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencehold.drivers.resp.wire import Elsewhere, Moving, command
+from fencehold.errors import FenceholdError, Overloaded, Unavailable, UsageError
+from fencehold.locks.carrier import Carrier
+from fencehold.locks.identity import Who
+from fencehold.locks.terms import Terms
+from fencehold.locks.trust import Grant, Trust
+from fencehold.placement.cells import Cell, CellMap
+
+if TYPE_CHECKING:
+    from fencehold.client.aio.channel import Channel
+    from fencehold.client.aio.shards import ShardChannels
+
+READ = command("CELL.MAP", "STALE")
+_PAUSE_S, _PAUSE_S_MAX = 0.02, 0.5
+_HOPS_AT_ONCE = 3
+"""How often it is asked elsewhere without a pause: more is a circle, of maps that differ for a moment."""
+_TRUSTS_MAX = 256
+_decode = msgspec.json.Decoder(CellMap).decode
+
+
+class CellChannels:
+    """A carrier for each cell that was used. In the place of the channels to shards, which it hands on to."""
+
+    def __init__(
+        self,
+        near: "Channel",
+        inner: "ShardChannels | None",
+        make: Callable[[Cell], tuple[Carrier, "Channel"]],
+        told: tuple[str, CellMap],
+    ) -> None:
+        """`near`: to the cell that is connected to; `inner`: to its shards, if it has several."""
+        self._near, self._inner, self._make = near, inner, make
+        self.cell, self.map = told
+        self._far: dict[str, tuple[Carrier, Channel]] = {}
+        self._granted: OrderedDict[int, tuple[Trust, str]] = OrderedDict()
+        """In which cell: by the trust of the session that has it."""
+
+    def of(self, names: Sequence[str]) -> "Channel":
+        """The channel to the cell of these names; in the near one, to their shard.
+
+        Raises:
+            UsageError: they are not of one cell, or not of one shard.
+        """
+        cell = self._cell_of(names)
+        if cell == self.cell:
+            return self._near if self._inner is None else self._inner.of(names)
+        return self._to(cell)[1]
+
+    async def under(self, prefix: str) -> "list[Channel]":
+        """The channels to all cells, and shards, that names with a prefix may be at home in."""
+        cells = dict.fromkeys(home.cell for home in self.map.homes_under(prefix))
+        found: list[Channel] = []
+        for cell in cells:
+            if cell != self.cell:
+                found += await self._to(cell)[1].homes_of(prefix, is_one=False)
+            elif self._inner is not None:
+                found += await self._inner.under(prefix)
+            else:
+                found.append(self._near)
+        return found
+
+    async def acquire(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
+        """Acquire where the names are at home, wherever that turns out to be."""
+        clock = self._near.clock
+        until = None if terms.timeout is None else clock() + terms.timeout
+        cell, hops, pause_s = self._cell_of(terms.names), 0, _PAUSE_S
+        refusal: Unavailable
+        while True:
+            left_s = None if until is None else max(0.0, until - clock())
+            part = terms if left_s == terms.timeout else terms.part(terms.names, left_s)
+            try:
+                return self._noted(cell, await self._acquire_in(cell, part, who, owner))
+            except Elsewhere as error:
+                await self._learn(cell)
+                cell, hops, refusal = self._next(cell, terms.names, str(error)), hops + 1, error
+            except Moving as error:
+                hops, refusal = _HOPS_AT_ONCE, error
+            except Overloaded:
+                raise
+            except Unavailable as error:
+                cell = await self._promoted(cell, terms.names, error)
+                hops, refusal = hops + 1, error
+            if hops < _HOPS_AT_ONCE:
+                continue
+            if until is not None and clock() + pause_s > until:
+                raise refusal
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            cell = self._cell_of(terms.names)
+
+    def release(self, grant: Grant) -> "asyncio.Future[None]":
+        """Release a grant where it was made. It is done whether or not the future is awaited."""
+        cell = self._cell_of_grant(grant)
+        if cell == self.cell:
+            return self._near.release_here(grant) if self._inner is None else self._inner.release(grant)
+        return self._to(cell)[1].release(grant)
+
+    async def extend(self, grant: Grant, ttl: float | None) -> None:
+        """Move the end of a grant where it was made."""
+        cell = self._cell_of_grant(grant)
+        if cell != self.cell:
+            await self._to(cell)[1].extend(grant, ttl)
+        elif self._inner is not None:
+            await self._inner.extend(grant, ttl)
+        else:
+            await self._near.extend_here(grant, ttl)
+
+    async def close_others(self) -> None:
+        """Close all but the near one."""
+        async with AsyncExitStack() as stack:
+            if self._inner is not None:
+                stack.push_async_callback(self._inner.close_others)
+            for carrier, _ in self._far.values():
+                stack.push_async_callback(carrier.close)
+
+    async def _acquire_in(self, cell: str, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
+        if cell != self.cell:
+            return await self._to(cell)[0].acquire(terms, who, owner)
+        if self._inner is not None:
+            return await self._inner.acquire(terms, who, owner)
+        return await self._near.acquire_here(terms, who, owner)
+
+    def _cell_of(self, names: Sequence[str]) -> str:
+        cells = sorted({self.map.home_of(name).cell for name in names})
+        if len(cells) > 1:
+            listed = ", ".join(map(repr, names))
+            raise UsageError(
+                f"{listed} are at home in the cells {', '.join(cells)}: no step is one step over those"
+            )
+        return cells[0]
+
+    def _next(self, cell: str, names: Sequence[str], told: str) -> str:
+        """Where to go from a cell that said where; by the map, unless that is what led there."""
+        by_map, by_word = self._cell_of(names), told.partition(" ")[0]
+        return by_word if by_map == cell and by_word in self.map.by_name else by_map
+
+    def _noted(self, cell: str, grant: Grant | None) -> Grant | None:
+        if grant is not None:
+            self._granted[id(grant.trust)] = (grant.trust, cell)
+            if len(self._granted) > _TRUSTS_MAX:
+                self._granted.popitem(last=False)
+        return grant
+
+    def _cell_of_grant(self, grant: Grant) -> str:
+        known = self._granted.get(id(grant.trust))
+        return known[1] if known is not None else self.cell
+
+    async def _learn(self, cell: str) -> None:
+        """Take the map of a cell, if it is newer."""
+        channel = self._near if cell == self.cell else self._to(cell)[1]
+        found = read(await channel.read(READ))
+        if found is not None:
+            self.map = self.map.newest(found[1])
+
+    async def _promoted(self, cell: str, names: Sequence[str], away: Unavailable) -> str:
+        """Where names are at home that were, until lately, in a cell that is away.
+
+        Raises:
+            Unavailable: still there, as far as the other cells know.
+        """
+        others = [each for each in (self.cell, *self._far) if each != cell]
+        others += [each.name for each in self.map.cells if each.name not in (*others, cell)]
+        for other in others:
+            try:
+                await self._learn(other)
+            except FenceholdError:
+                continue
+            if self._cell_of(names) != cell:
+                return self._cell_of(names)
+            break
+        listed = ", ".join(map(repr, names))
+        raise Unavailable(f"the home of {listed}, cell {cell}, does not answer for it: {away}") from away
+
+    def _to(self, cell: str) -> "tuple[Carrier, Channel]":
+        if cell == self.cell:
+            return self._near, self._near
+        far = self._far.get(cell)
+        if far is None:
+            far = self._far[cell] = self._make(self.map.by_name[cell])
+            # One for all: a task is the same owner wherever it asks.
+            far[1].owners = self._near.owners
+        return far
+
+
+def read(reply: dict[bytes, Any]) -> tuple[str, CellMap] | None:
+    """Which cell answered, and its map; None if it has none."""
+    told = reply[b"map"]
+    return (reply[b"cell"].decode(), _decode(told)) if told else None
