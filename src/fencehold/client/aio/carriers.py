@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fencehold.client.aio.channel import Channel
 from fencehold.client.circuit import Circuit, CircuitBreaker, Permit
+from fencehold.drivers.resp.wire import Moved
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.carrier import Answer, AtOnce, Carrier
@@ -189,7 +190,7 @@ class BreakerCarrier(OuterCarrier):
         """What comes of it, which the breaker is told."""
         try:
             result = await asked
-        except Overloaded:
+        except (Overloaded, Moved):
             self._on_reached(permit)
             raise
         except (Unavailable, OutcomeUnknown) as error:

@@ -42,6 +42,10 @@ class Moving(Moved):
     """The home of the names moves. Nothing happened; clients ask again in a moment, by themselves."""
 
 
+class Suspended(Moved):
+    """The home of the names may be cut off, and grants nothing. Nothing happened; another may be promoted."""
+
+
 _ERRORS: dict[str, type[FenceholdError]] = {
     "USAGE": UsageError,
     "ERR": UsageError,
@@ -56,7 +60,7 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "MOVED": Moved,
     "ELSEWHERE": Elsewhere,
     "MOVING": Moving,
-    "SUSPENDED": Unavailable,
+    "SUSPENDED": Suspended,
     "UNKNOWN": OutcomeUnknown,
     "DENIED": PermissionDenied,
     "NOAUTH": PermissionDenied,
