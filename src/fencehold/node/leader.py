@@ -65,16 +65,10 @@ from fencehold.errors import (
     Unavailable,
 )
 from fencehold.journal.codec import encode
-<<<<<<< HEAD
 from fencehold.journal.port import Journal, PromptJournal
 from fencehold.node.group_commit import APPEND_S_MIN, Company
-from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
-=======
-from fencehold.journal.port import Journal
-from fencehold.node.group_commit import Company
 from fencehold.node.homes_lease import HomesLease
-from fencehold.node.lanes import Lane, Lanes
->>>>>>> 7052c66 (cells: prefixes have a home cell; homes close, seal and open above their fences, leased ones lapse unless another cell confirms them)
+from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
 from fencehold.node.names import Names
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
@@ -140,7 +134,10 @@ def _nothing() -> None:
     """Nobody gathers what is said."""
 
 
-<<<<<<< HEAD
+def _unheard(*_: object) -> None:
+    """Nobody waits for the answer."""
+
+
 class Proposal(NamedTuple):
     """An entry that was applied, and is to be appended; with what is to be said when it is durable."""
 
@@ -154,10 +151,6 @@ class Proposal(NamedTuple):
     crowd: int
     began_ms: float
     ready_ms: float
-=======
-def _unheard(*_: object) -> None:
-    """Nobody waits for the answer."""
->>>>>>> 7052c66 (cells: prefixes have a home cell; homes close, seal and open above their fences, leased ones lapse unless another cell confirms them)
 
 
 class Leader:
@@ -408,7 +401,6 @@ class Leader:
         if len(data) > _SHORT_BYTES * (1 + len(entry.commands)):
             shorter = shortened(entry, applied)
             data = data if shorter is entry else encode(shorter)
-<<<<<<< HEAD
         found = self._put_questions() if self._asked else []
         return Proposal(entry, data, position, applied, found, weight, crowd, began_ms, now_ms())
 
@@ -416,14 +408,9 @@ class Leader:
         """The entry is durable: answer."""
         entry, data, _, applied, found, weight, crowd, began_ms, ready_ms = proposal
         durable_ms = self._clock.now_ms()
-=======
-        found = self._put_questions()
-        ready_ms = now_ms()
-        await self._journal.append(data, epoch=self._epoch, position=position)
-        durable_ms = now_ms()
-        if machine.state.cells is not None and self._has_run_out(machine.state.cells):
+        cells = self.machine.state.cells
+        if cells is not None and self._has_run_out(cells):
             raise LeaseLapsed("the lease on homes of this cell ran out while an entry was written")
->>>>>>> 7052c66 (cells: prefixes have a home cell; homes close, seal and open above their fences, leased ones lapse unless another cell confirms them)
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
         if took_s >= APPEND_S_MIN or self._company.expected:
