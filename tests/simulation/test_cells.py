@@ -12,8 +12,9 @@ from fencehold.placement import home_procedures as p
 from tests.depth import deep
 from tests.simulation.cells import Broken, Host, Operator, World, played
 
-SEEDS = int(deep("40", "2000"))
+SEEDS = int(deep("25", "2000"))
 SEARCHED = 300
+"""Seeds that a planted bug is looked for in; those in which it was found before come first."""
 
 
 @pytest.mark.guarantee("G1")
@@ -64,10 +65,10 @@ class PromotesTooEarly(World):
         return _Hasty(self)
 
 
-@pytest.mark.parametrize("bug", [OldHomeWakesUp, PromotesTooEarly])
-def test_a_cell_or_an_operator_that_is_wrong_is_found(bug: Callable[[int], World]) -> None:
+@pytest.mark.parametrize(("bug", "seed"), [(OldHomeWakesUp, 26), (PromotesTooEarly, 108)])
+def test_a_cell_or_an_operator_that_is_wrong_is_found(bug: Callable[[int], World], seed: int) -> None:
     """What leases and waits are for: without them, some seed shows two holders, or a fence that goes back."""
-    assert any(_breaks(seed, bug) for seed in range(SEARCHED))
+    assert any(_breaks(each, bug) for each in (seed, *range(SEARCHED)))
 
 
 def _by_the_map(cells: CellState, names: tuple[str, ...]) -> o.Refused | None:
@@ -76,21 +77,21 @@ def _by_the_map(cells: CellState, names: tuple[str, ...]) -> o.Refused | None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "planted"),
+    ("module", "name", "planted", "seed"),
     [
-        (home_moves, "_is_old", lambda *_: False),
-        (home_moves, "_left", lambda *_: 0),
-        (acquire, "refuse_away", _by_the_map),
-        (p, "_sealed", None),
+        (home_moves, "_is_old", lambda *_: False, 11),
+        (home_moves, "_left", lambda *_: 0, 15),
+        (acquire, "refuse_away", _by_the_map, 0),
+        (p, "_sealed", None, 0),
     ],
     ids=["believes what comes late", "seals what is held", "grants by its map", "opens before closed"],
 )
 def test_a_machine_or_a_procedure_that_is_wrong_is_found(
-    module: object, name: str, planted: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
+    module: object, name: str, planted: Callable[..., object] | None, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A late command is believed; a home is sealed while held; a map out of order decides; F is too old."""
     monkeypatch.setattr(module, name, planted or _unsealed)
-    assert any(_breaks(seed, World) for seed in range(SEARCHED))
+    assert any(_breaks(each, World) for each in (seed, *range(SEARCHED)))
 
 
 def _unsealed(
