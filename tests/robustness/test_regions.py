@@ -9,7 +9,7 @@ from tests.robustness.regions import run
 
 
 @pytest.mark.guarantee("G1")
-@pytest.mark.guarantee("G15")
+@pytest.mark.guarantee("G14")
 def test_homes_move_and_are_promoted_over_a_distance_with_nothing_lost(tmp_path: Path) -> None:
     """Near names are near, far ones a round trip away; an old home that wakes up grants nothing."""
     said: list[str] = []

@@ -20,6 +20,7 @@ SEARCHED = 300
 @pytest.mark.guarantee("G1")
 @pytest.mark.guarantee("G2")
 @pytest.mark.guarantee("G7")
+@pytest.mark.guarantee("G14")
 def test_over_moves_promotions_and_cells_that_are_cut_off_a_name_has_one_holder_and_its_fences_grow() -> None:
     """No seed shows a name that two clients trust at once, nor a fence that is not new."""
     runs = [played(seed) for seed in range(SEEDS)]

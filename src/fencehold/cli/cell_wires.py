@@ -6,6 +6,7 @@ fences. Whatever fails ends the procedure; run again, it goes on where it was.
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +34,7 @@ from fencehold.placement.home_procedures import (
 
 _STAGES = (OPEN, CLOSING, CLOSED)
 """A cell is as far as the shard that is least so."""
+_SHARDS_AT_ONCE = 16
 _LOOK_S = 3.0
 """How long to look for the leader of a cell."""
 _decode = msgspec.json.Decoder(CellMap).decode
@@ -82,25 +84,30 @@ class CellWires:
 
     def ask(self, step: Step) -> Reply:
         """Ask one cell, in all its shards."""
-        wires = self._of(step.cell)
         match step.ask:
             case Look():
-                return _status([wire.call("CELL.MAP") for wire in wires.all])
+                return _status(self._call(step.cell, "CELL.MAP"))
             case Apply(placed):
                 self.know(placed)
-                data = msgspec.json.encode(placed).decode()
-                for wire in wires.all:
-                    wire.call("CELL.APPLY", step.cell, data)
+                self._call(step.cell, "CELL.APPLY", step.cell, msgspec.json.encode(placed).decode())
                 return None
             case Close(prefix, to, version):
-                return _home([wire.call("CELL.CLOSE", prefix, to, version) for wire in wires.all])
+                return _home(self._call(step.cell, "CELL.CLOSE", prefix, to, version))
             case Seal(prefix, version, force):
                 more = ("FORCE",) if force else ()
-                return _home([wire.call("CELL.SEAL", prefix, version, *more) for wire in wires.all])
+                return _home(self._call(step.cell, "CELL.SEAL", prefix, version, *more))
             case Open(prefix, fence, version, map_version):
-                return _home([wire.call("CELL.OPEN", prefix, fence, version, map_version) for wire in wires.all])
+                return _home(self._call(step.cell, "CELL.OPEN", prefix, fence, version, map_version))
             case _:
                 raise UsageError(f"no cell is asked to {step.ask!r}")
+
+    def _call(self, cell: str, *words: str | int) -> list[dict[str, Any]]:
+        """Ask all shards of a cell at once: they may be far away, and there may be many."""
+        wires = self._of(cell).all
+        if len(wires) == 1:
+            return [wires[0].call(*words)]
+        with ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
+            return list(pool.map(lambda wire: wire.call(*words), wires))
 
     def spans(self, cell: str) -> str:
         """What a cell says its engine is spread over."""

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/explanation/guarantees.md"
-NAMES = [f"G{number}" for number in range(1, 14)]
+NAMES = [f"G{number}" for number in range(1, 15)]
 
 SCRIPTS = {
     "G1": ["acquire_release", "break", "free_names", "raise_fence"],
@@ -27,6 +27,7 @@ SCRIPTS = {
     "G11": ["free_names", "lock_delay_session"],
     "G12": ["restart"],
     "G13": ["policy", "policy_waiters", "policy_users", "policy_refusals"],
+    "G14": ["cells", "cells_prefixes", "cells_join", "cells_lease"],
 }
 
 
