@@ -59,7 +59,7 @@ NEEDS: dict[str, Need] = {
     "SHARD.MAP": _OWN,
     "CLUSTER": _OWN,
     "CELL.MAP": _OWN,
-    "CELL.CONFIRM": _OWN,
+    "CELL.CONFIRM": _ADMIN,
     "CELL.APPLY": _ADMIN,
     "CELL.CLOSE": _ADMIN,
     "CELL.SEAL": _ADMIN,

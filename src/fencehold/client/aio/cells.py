@@ -93,7 +93,7 @@ class CellChannels:
                 return self._noted(cell, await self._acquire_in(cell, part, who, owner))
             except Elsewhere as error:
                 await self._learn(cell)
-                cell, hops, refusal = self._next(cell, terms.names, str(error)), hops + 1, error
+                cell, hops, refusal = self._next(cell, terms.names, error.cell), hops + 1, error
             except Moving as error:
                 hops, refusal = _HOPS_AT_ONCE, error
             except Overloaded:
@@ -150,9 +150,9 @@ class CellChannels:
             )
         return cells[0]
 
-    def _next(self, cell: str, names: Sequence[str], told: str) -> str:
+    def _next(self, cell: str, names: Sequence[str], by_word: str) -> str:
         """Where to go from a cell that said where; by the map, unless that is what led there."""
-        by_map, by_word = self._cell_of(names), told.partition(" ")[0]
+        by_map = self._cell_of(names)
         return by_word if by_map == cell and by_word in self.map.by_name else by_map
 
     def _noted(self, cell: str, grant: Grant | None) -> Grant | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WHO = "this Fencehold server wants to know who asks: show a client certificate, or say AUTH user secret"
 
 _FOLLOW = b"NODE.FOLLOW"
+_CONFIRM = b"CELL.CONFIRM"
 _NEEDS = {command.encode(): need for command, need in NEEDS.items()}
 _ORDINARY = frozenset(command for command, need in _NEEDS.items() if need.about is not About.SERVICE)
 """What every user may say, unless it has a quota of commands."""
@@ -58,6 +59,8 @@ class Guard:
             return
         need = _NEEDS[command]
         if need.about is About.CONNECTION or (command == _FOLLOW and self._may_follow(connection)):
+            return
+        if command == _CONFIRM and self._door.is_node(connection):
             return
         principal = connection.principal
         if not principal:

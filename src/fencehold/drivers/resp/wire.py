@@ -37,6 +37,11 @@ class Moved(Unavailable):
 class Elsewhere(Moved):
     """The names are at home in another cell. Nothing happened; clients go there by themselves."""
 
+    def __init__(self, detail: str) -> None:
+        """`detail`: the name of the cell, and its addresses."""
+        self.cell, _, addresses = detail.partition(" ")
+        super().__init__(f"the name is at home in cell {self.cell}: connect to {addresses}")
+
 
 class Moving(Moved):
     """The home of the names moves. Nothing happened; clients ask again in a moment, by themselves."""
