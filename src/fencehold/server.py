@@ -61,8 +61,8 @@ class Config(NamedTuple):
     """Where clients and the other nodes reach it; by default where it listens."""
     shards: int = 1
     """Over how many machines, each with a journal of its own, the names are spread. It cannot change later."""
-    spans: Reach = Reach.NONE
-    """What the members of its engine are spread over: one of several cells is asked for that."""
+    spans: str = "none"
+    """What the members of its engine are spread over, `none`, `zone` or `region`: for one of several cells."""
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
@@ -149,7 +149,7 @@ class Server:
         )
         for host in self.hosts:
             host.node.on_deposed = partial(self._on_deposed, host)
-        self.door.spans = config.spans
+        self.door.spans = Reach(config.spans)
         lease_ms = boot_ms if clock.goes_by_itself else clock.now_ms
         nodes = [host.node for host in self.hosts]
         self.keeper = CellKeeper(nodes, HomesLease(lease_ms), CellLinks(self._peer_tls()), lease_ms)

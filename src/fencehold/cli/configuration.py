@@ -78,7 +78,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         engine=url,
         node=said["node"].value,
         shards=said["shards"].value,
-        spans=said["spans"].value,
+        spans=said["spans"].value.value,
         host=said["host"].value,
         port=said["port"].value,
         advertise=said["advertise"].value,
