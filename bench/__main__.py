@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import host, progress, registry, report
-from bench.contest import Benchmark, ContestFailed, run
+from bench.contest import Benchmark, ContestFailed, Family, run
 
 RESULTS = Path(__file__).parent / "results"
 TABLE_WIDTH_MAX = 280
@@ -48,7 +48,7 @@ def main(argv: Sequence[str], around: Surroundings) -> int:
     chosen = known if arguments.name == "all" else [arguments.name]
     quick = arguments.quick or around.env.get("QUICK", "") not in ("", "0")
     # Every one runs, also after one that failed.
-    codes = [_run(name, quick, around) for name in chosen]
+    codes = [_run_all(name, arguments.only, quick, around) for name in chosen]
     return max(codes)
 
 
@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Fencehold and its peers.")
     parser.add_argument("name", nargs="?", help="a benchmark, or all; without it, they are listed")
     parser.add_argument("--quick", action="store_true", help="the short form, musts included (also: QUICK=1)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PART", help="of a benchmark that has several: this one"
+    )
     return parser
 
 
@@ -71,16 +74,36 @@ def _list(around: Surroundings) -> int:
     return 0
 
 
-def _run(name: str, quick: bool, around: Surroundings) -> int:
+def _run_all(name: str, only: Sequence[str], quick: bool, around: Surroundings) -> int:
+    """Run a benchmark, or the parts of it that are asked for."""
     try:
-        return _contest(registry.load(name, around.modules), quick, around)
-    except ContestFailed as failed:
-        for failure in failed.failures:
-            _say(around.err, "".join(traceback.format_exception(failure.__cause__)).rstrip())
-            _say(around.err, f"bench {name}: {failure}")
+        found = registry.load(name, around.modules)
     except Exception:
         _say(around.err, traceback.format_exc().rstrip())
         _say(around.err, f"bench {name}: cannot be run")
+        return 1
+    members = found.members if isinstance(found, Family) else {}
+    unknown = [part for part in only if part not in members]
+    if unknown:
+        there_are = f"; there are: {', '.join(members)}" if members else ": it has no parts"
+        _say(around.err, f"bench {name}: no part {unknown[0]!r}{there_are}")
+        return 2
+    if isinstance(found, Benchmark):
+        return _run(found, quick, around)
+    # Every one runs, also after one that failed.
+    return max([_run(found.members[part], quick, around) for part in only or members])
+
+
+def _run(benchmark: Benchmark, quick: bool, around: Surroundings) -> int:
+    try:
+        return _contest(benchmark, quick, around)
+    except ContestFailed as failed:
+        for failure in failed.failures:
+            _say(around.err, "".join(traceback.format_exception(failure.__cause__)).rstrip())
+            _say(around.err, f"bench {benchmark.name}: {failure}")
+    except Exception:
+        _say(around.err, traceback.format_exc().rstrip())
+        _say(around.err, f"bench {benchmark.name}: cannot be run")
     return 1
 
 
@@ -92,6 +115,8 @@ def _contest(benchmark: Benchmark, quick: bool, around: Surroundings) -> int:
     told = report.Report(benchmark, contest, results, verdicts, quick, around.now, host.facts())
     report.show(told, around.out)
     _say(around.out, f"every sample: {report.write(told, around.results)}")
+    if (drawn := report.picture(told, around.results)) is not None:
+        _say(around.out, f"a picture of it: {drawn}")
     report.show_musts(verdicts, around.out)
     return 0 if all(verdict.met for verdict in verdicts) else 1
 

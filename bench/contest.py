@@ -127,6 +127,19 @@ class Benchmark:
     """One line."""
     build: Callable[[bool], Contest]
     """Called with `quick`: a short form of the contest that still judges its musts."""
+    draw: Callable[[Any], str] | None = None
+    """Called with the report: an SVG of it, to be written beside its figures."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Several benchmarks by one name: all of them are run, or those that `--only` names."""
+
+    name: str
+    """The module's own name."""
+    doc: str
+    """One line."""
+    members: Mapping[str, Benchmark]
 
 
 class Watcher(Protocol):

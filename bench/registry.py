@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib import import_module
 
-from bench.contest import Benchmark
+from bench.contest import Benchmark, Family
 
 MODULES = (
     "bench.machine",
@@ -27,6 +27,7 @@ MODULES = (
     "bench.security",
     "bench.sinks",
     "bench.doors",
+    "bench.growth",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 
@@ -36,7 +37,7 @@ def names(modules: Sequence[str]) -> list[str]:
     return [module.rpartition(".")[2] for module in modules]
 
 
-def load(name: str, modules: Sequence[str]) -> Benchmark:
+def load(name: str, modules: Sequence[str]) -> Benchmark | Family:
     """Import the module of a benchmark.
 
     Raises:
@@ -46,6 +47,6 @@ def load(name: str, modules: Sequence[str]) -> Benchmark:
     """
     module = dict(zip(names(modules), modules, strict=True))[name]
     benchmark = getattr(import_module(module), "BENCHMARK", None)
-    if not isinstance(benchmark, Benchmark) or benchmark.name != name:
-        raise TypeError(f"{module} must define BENCHMARK, a Benchmark named {name!r}")
+    if not isinstance(benchmark, Benchmark | Family) or benchmark.name != name:
+        raise TypeError(f"{module} must define BENCHMARK, a Benchmark or Family named {name!r}")
     return benchmark

@@ -106,10 +106,20 @@ def quantity(value: float) -> str:
 
 def write(report: Report, directory: Path) -> Path:
     """Write `NAME.json`, whole or not at all."""
-    path = directory / f"{report.benchmark.name}.json"
+    text = json.dumps(as_json(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _write(directory / f"{report.benchmark.name}.json", text)
+
+
+def picture(report: Report, directory: Path) -> Path | None:
+    """Write `NAME.svg`, whole or not at all, if the benchmark draws one."""
+    draw = report.benchmark.draw
+    return None if draw is None else _write(directory / f"{report.benchmark.name}.svg", draw(report))
+
+
+def _write(path: Path, text: str) -> Path:
     unfinished = path.with_suffix(".unfinished")
-    directory.mkdir(parents=True, exist_ok=True)
-    unfinished.write_text(json.dumps(as_json(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished.write_text(text)
     os.replace(unfinished, path)
     return path
 

@@ -52,10 +52,15 @@ def channel(endpoint: str) -> Any:
 
 
 class Session:
-    """A client of etcd that locks: one connection, one lease for all it holds, kept alive."""
+    """A client of etcd that locks: one connection, one lease for all it holds, kept alive.
 
-    def __init__(self, endpoint: str) -> None:
-        self._channel = channel(endpoint)
+    A name that is locked twice under one lease is not waited for: who is to wait for another has a lease of its
+    own, and may share the connection of that other (`over`).
+    """
+
+    def __init__(self, endpoint: str, over: "Session | None" = None) -> None:
+        self._is_shared = over is not None
+        self._channel: Any = channel(endpoint) if over is None else over._channel
         self._leases = services.Lease(self._channel)
         self._lock = self._method("Lock")
         self._unlock = self._method("Unlock")
@@ -84,7 +89,8 @@ class Session:
             self._living.cancel()
             await asyncio.gather(self._living, return_exceptions=True)
             await self._leases.LeaseRevoke(messages.LeaseRevokeRequest(ID=self._lease))
-        await self._channel.close()
+        if not self._is_shared:
+            await self._channel.close()
 
     async def _live(self) -> None:
         stream = self._leases.LeaseKeepAlive()

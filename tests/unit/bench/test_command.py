@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bench import registry
 from bench.__main__ import Surroundings, main
-from bench.contest import Benchmark, Contest
+from bench.contest import Benchmark, Contest, Family
 from bench.musts import at_least, median
 from tests.unit.bench.fakes import Fake
 
@@ -170,3 +170,34 @@ def test_a_benchmark_is_named_like_its_module(bench: Bench) -> None:
 def test_the_machine_benchmark_is_registered() -> None:
     """`python -m bench machine` is known."""
     assert "machine" in registry.names(registry.MODULES)
+
+
+def family(bench: Bench) -> None:
+    """A benchmark of two parts, of which one draws a picture."""
+    parts = {"left": None, "right": lambda report: f"<svg>{report.benchmark.name}</svg>"}
+    members = {
+        part: Benchmark(f"pair-{part}", "A part.", lambda quick: contest(bar=10), draw)
+        for part, draw in parts.items()
+    }
+    bench.add("pair", lambda quick: contest(bar=10))
+    sys.modules["boxed.pair"].__dict__["BENCHMARK"] = Family("pair", "Two.", members)
+
+
+def test_all_parts_of_a_family_run_or_those_asked_for(bench: Bench) -> None:
+    """Each leaves files of its own, with a picture if it draws one."""
+    family(bench)
+    assert bench.run("pair", "--only", "left") == 0
+    assert {path.name for path in bench.around.results.iterdir()} == {"pair-left.json"}
+    assert bench.run("pair") == 0
+    assert (bench.around.results / "pair-right.svg").read_text() == "<svg>pair-right</svg>"
+    assert "a picture of it: " in bench.out()
+
+
+def test_a_part_that_is_not_there_is_a_usage_error(bench: Bench) -> None:
+    """The parts there are are named; a benchmark that has none says so."""
+    family(bench)
+    bench.add("door", lambda quick: contest(bar=10))
+    assert bench.run("pair", "--only", "middle") == 2
+    assert "bench pair: no part 'middle'; there are: left, right" in bench.err()
+    assert bench.run("door", "--only", "left") == 2
+    assert "bench door: no part 'left': it has no parts" in bench.err()
