@@ -2,9 +2,8 @@
 
 import msgspec
 
-from bench import wild_principal
+from bench import abuse, security, wild_principal
 from bench.abuse import PRINCIPALS
-from bench.registry import MODULES, load
 from bench.ruled import USERS, policy
 from fencehold.core.policy import NO_POLICY, Policy, PolicyChange, changed
 from fencehold.security.tokens import digest_of, new_token
@@ -12,7 +11,7 @@ from fencehold.security.tokens import digest_of, new_token
 
 def test_every_kind_is_there_with_and_without_a_policy() -> None:
     """In pairs, so that each ratio is of two figures of one run."""
-    contest = load("security", MODULES).build(True)
+    contest = security.BENCHMARK.build(True)
     names = [contestant.name for contestant in contest.contestants]
     assert names == ["no policy, memory", "a policy, memory", "no policy, synced", "a policy, synced"]
     assert [must.bar for must in contest.musts] == [1.05, 1.05]
@@ -30,5 +29,5 @@ def test_the_policy_is_one() -> None:
 
 def test_floods_of_a_principal_are_phases_of_abuse() -> None:
     """Each of them beside another principal."""
-    names = [contestant.name for contestant in load("abuse", MODULES).build(True).contestants]
+    names = [contestant.name for contestant in abuse.BENCHMARK.build(True).contestants]
     assert {f"{PRINCIPALS}: {kind}" for kind in wild_principal.KINDS} <= set(names)

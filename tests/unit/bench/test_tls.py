@@ -1,12 +1,11 @@
 """The benchmark of TLS compares what it says it does."""
 
 from bench import tls
-from bench.registry import MODULES, load
 
 
 def test_every_shape_is_there_with_and_without_tls() -> None:
     """In pairs, so that each ratio is of two figures of one run; and the bars are about pairs that exist."""
-    contest = load("tls", MODULES).build(True)
+    contest = tls.BENCHMARK.build(True)
     names = [contestant.name for contestant in contest.contestants]
     assert {name.removeprefix("plain") for name in names if name.startswith("plain")} == {
         name.removeprefix("TLS") for name in names if name.startswith("TLS")
