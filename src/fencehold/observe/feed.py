@@ -7,6 +7,8 @@
 3. The observer is started when there is something to tell it, a moment later: a server that ends at once needs
    none. If it ends it is started again, after a pause that grows. It takes up its history where that ends.
 4. It ends with the node, however that ends: its standard input is the socket.
+5. Where no history is kept, a node that stands by tells of sessions only: operations are counted, and told in the
+   log, by the node that leads. A hold or a wait that began under another leader is then not measured at its end.
 """
 
 import asyncio
@@ -22,8 +24,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencehold.core.commands import Entry
-from fencehold.core.outcomes import Applied
+from fencehold.core.commands import Entry, OpenSession, OpenSessionAs, OpenSessionBy
+from fencehold.core.outcomes import Applied, SessionEnded
 from fencehold.core.state import State
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.journal.port import Opened
@@ -56,6 +58,7 @@ _FIGURES_S = 1.0
 _ASKED_MAX = 256
 _HELD_MAX = 1_000
 _LOG = logging.getLogger("fencehold")
+_OPENINGS = frozenset({OpenSession, OpenSessionAs, OpenSessionBy})
 
 Reply = Callable[[bytes | FenceholdError], None]
 
@@ -146,10 +149,18 @@ class Feed:
             tier.after = applied.position - 1 if tier.position is None else tier.position
         tier.position = applied.position
         tier.appended += leads
-        if entry.commands or applied.notices:
+        if (entry.commands or applied.notices) and (leads or self._is_followed(tier, entry, applied)):
             tier.things.append(Journaled(entry, applied))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_later(_FLUSH_S, self.flush)
+
+    def _is_followed(self, tier: _Tier, entry: Entry, applied: Applied) -> bool:
+        """Whether the observer is to know of what another node did."""
+        if self._observing.history is not None or not tier.is_journaled:
+            return True
+        return not _OPENINGS.isdisjoint(map(type, entry.commands)) or any(
+            type(notice) is SessionEnded for _, notice in applied.notices
+        )
 
     def _on_opened(self, opened: Opened) -> None:
         tier = self._tiers[CORRECTNESS.value]

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from fencehold import aio
+from fencehold.core.commands import Acquire, OpenSession, Release
 from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable, UsageError
 from fencehold.node.suspicion import Patience
 from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
+from fencehold.observe.frames import Entries, Said
 from fencehold.observe.history.store import position_in
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
@@ -198,3 +200,53 @@ async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_pa
     finally:
         await first.stop()
         await second.stop()
+
+
+async def test_a_standby_without_a_history_tells_its_observer_of_sessions_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it follows is counted elsewhere; once it leads, it tells everything, and counts."""
+    store = MemoryStore()
+    told: list[Said] = []
+
+    def node(name: str) -> Server:
+        return Server(
+            Config(node=name, port=0, patience=PATIENT, observing=Observing()), journal=MemoryJournal(store)
+        )
+
+    first, second = node("a"), node("b")
+    feed, send = feed_of(second), feed_of(second)._send
+
+    def note(frame: Said) -> None:
+        told.append(frame)
+        send(frame)
+
+    monkeypatch.setattr(feed, "_send", note)
+    await first.start()
+    await second.start()
+    try:
+        nodes = f"fencehold://127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        async with aio.connect(nodes, name="worker") as client:
+            for _ in range(3):
+                async with client.lock("x"):
+                    pass
+            await until(lambda: second.node.position >= first.node.position)
+            feed.flush()
+            assert kinds(told) == {OpenSession}
+            await first.stop()
+            async with client.lock("x"):
+                pass
+            feed.flush()
+            assert kinds(told) >= {OpenSession, Acquire, Release}
+            (measured,) = await said(second, command("METRICS"))
+            operations = json.loads(measured)["counted"]["fencehold_operations_total"]
+            assert {labels[0]: count for labels, count in operations}["acquire"] == 1
+    finally:
+        await first.stop()
+        await second.stop()
+
+
+def kinds(told: list[Said]) -> set[type]:
+    """Commands of clients that an observer was told of."""
+    entries = [thing.entry for frame in told if isinstance(frame, Entries) for thing in frame.things]
+    return {type(each) for entry in entries for each in entry.commands} & {OpenSession, Acquire, Release}
