@@ -8,9 +8,10 @@ and is acknowledged by the next request, as the SDK does.
 import gc
 import itertools
 import os
+import random
 import statistics
 from collections.abc import Iterator
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from bench.contest import Benchmark, Call, Contest, Contestant
 from bench.musts import at_least, at_most, median
@@ -26,6 +27,8 @@ BATCH = 256
 """Commands of one entry: what group commit gathers under load."""
 TURN = 20
 """Entries applied before the other has its turn."""
+CHURN = 250_000
+"""Names that come and go, so that a single table of all of them would have been made anew."""
 SHORT, LONG = 10, 10_000
 """Waiters in a queue."""
 
@@ -33,8 +36,12 @@ SHORT, LONG = 10, 10_000
 class Load:
     """A machine, and the entries that its clients would make next."""
 
-    def __init__(self, held: int) -> None:
+    def __init__(self, held: int, *, scattered: bool = False) -> None:
+        """`scattered`: sessions are drawn, so some have more holds than others; else all have as many."""
         self.machine = Machine()
+        self._drawn = random.Random(held) if scattered else None
+        self.longest_s = 0.0
+        """What an entry took at the most, in processor time: others use the machine, too."""
         self._requests = [0] * (SESSIONS + 1)
         self._names = itertools.count()
         self._apply(Entry(1, tuple(OpenSession(30_000, 1_000, meta="{}") for _ in range(SESSIONS))))
@@ -43,14 +50,22 @@ class Load:
             self._apply(Entry(1, tuple(asks)))
 
     def _apply(self, entry: Entry) -> None:
-        self.machine.apply(self.machine.position + 1, decode(encode(entry)))
+        read = decode(encode(entry))
+        started = thread_time()
+        self.machine.apply(self.machine.position + 1, read)
+        self.longest_s = max(self.longest_s, thread_time() - started)
+
+    def churn(self, commands: int) -> None:
+        """Let names come and go beside those that stay: tables are made anew now and then."""
+        for data in self.batches(commands):
+            self._apply(decode(data))
 
     def _next_request(self, session: int) -> int:
         self._requests[session] += 1
         return self._requests[session]
 
     def _acquire(self, name: str, turn: int) -> Acquire:
-        session = turn % SESSIONS + 1
+        session = (turn if self._drawn is None else self._drawn.randrange(SESSIONS)) % SESSIONS + 1
         request = self._next_request(session)
         return Acquire(session, (name,), request, request - 1, f"task-{turn % 16}")
 
@@ -156,13 +171,14 @@ def memory() -> Figures:
     """What `MANY` holds cost a fresh process: memory, a full collection, the longest step of a snapshot."""
     gc.collect()
     before = _resident_bytes()
-    load = Load(MANY)
+    load = Load(MANY, scattered=True)
     gc.collect()
     grown = _resident_bytes() - before
     started = perf_counter()
     gc.collect()
     collected_s = perf_counter() - started
     steps = _snapshot_steps(load)
+    load.churn(2 * CHURN)
     return {
         "resident_mb": grown / 1e6,
         "bytes_per_hold": grown / MANY,
@@ -170,6 +186,7 @@ def memory() -> Figures:
         "snapshot_step_ms": max(steps) * 1e3,
         "snapshot_steps": len(steps),
         "snapshot_s": sum(steps),
+        "longest_entry_ms": load.longest_s * 1e3,
     }
 
 
@@ -214,6 +231,12 @@ def build(quick: bool) -> Contest:
             ),
             at_most("resident growth for 500,000 holds", median(holds.name, "resident_mb"), 186, "MB"),
             at_most("a full garbage collection there", median(holds.name, "collection_ms"), 10, "ms"),
+            at_most(
+                "the longest entry while they come, and others come and go",
+                median(holds.name, "longest_entry_ms"),
+                5,
+                "ms",
+            ),
             at_most("the longest step of a snapshot of it", median(holds.name, "snapshot_step_ms"), 10, "ms"),
         ],
     )

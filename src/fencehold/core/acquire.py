@@ -11,6 +11,7 @@ from fencehold.core.cells import refuse_away
 from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel
 from fencehold.core.deadlock import find_circle
 from fencehold.core.grants import grant
+from fencehold.core.holds import MASK
 from fencehold.core.outcomes import (
     Answer,
     Busy,
@@ -59,7 +60,7 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
         # Nearly all: one name, on the usual terms, of nobody whose rights or quotas are looked at.
         name = ask.names[0]
         if (
-            name in state.held
+            name in state.held.parts[hash(name) & MASK]
             or name in state.queues
             or name in state.delays
             or name in state.kept

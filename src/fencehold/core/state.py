@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from fencehold.core.commands import AnyAcquire, Mode
 from fencehold.core.deadlines import Deadlines
+from fencehold.core.holds import MASK, Holds
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Answer, Notice, Outcome
@@ -332,7 +333,7 @@ class State:
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""
-        self.held: dict[str, Hold] = {}
+        self.held = Holds()
         self.crowds: dict[str, Crowd] = {}
         self.queues: dict[str, Queue] = {}
         self.waiters: dict[int, Waiter] = {}
@@ -405,7 +406,7 @@ class State:
 
     def find(self, name: str, fence: int) -> Hold | None:
         """The hold on a name that carries this fence."""
-        hold = self.held.get(name)
+        hold = self.held.parts[hash(name) & MASK].get(name)
         if hold is None:
             crowd = self.crowds.get(name)
             return None if crowd is None else crowd.holds.get(fence)
@@ -414,10 +415,11 @@ class State:
     def put_in(self, session: Session, hold: Hold) -> None:
         """Give a name to a session."""
         if hold.mode is Mode.EXCLUSIVE:
+            name = hold.name
             # One look-up both checks that nobody has the name and gives it away.
-            if self.held.setdefault(hold.name, hold) is not hold:
+            if self.held.parts[hash(name) & MASK].setdefault(name, hold) is not hold:
                 invariant(False, "an exclusive name has one hold")
-            session.held[hold.name] = hold
+            session.held[name] = hold
         else:
             self._put_in_crowd(session, hold)
         if hold.until_at:
@@ -439,8 +441,9 @@ class State:
         if self.saving is not None:
             self.saving.keep_hold(hold)
         if hold.mode is Mode.EXCLUSIVE:
-            del self.held[hold.name]
-            del session.held[hold.name]
+            name = hold.name
+            del self.held.parts[hash(name) & MASK][name]
+            del session.held[name]
         else:
             self._take_out_of_crowd(session, hold)
         if hold.until_at:

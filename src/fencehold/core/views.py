@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from fencehold.core.holds import MASK
 from fencehold.core.state import Hold, Kept, Session, State, Waiter
 
 Item = TypeVar("Item")
@@ -114,8 +115,10 @@ def in_use(state: State, name: str) -> bool:
 
 def all_in_use(state: State, names: set[str]) -> set[str]:
     """Those of some names that are in use: quicker than one by one."""
-    tables = (state.held, state.queues, state.crowds, state.delays, state.kept)
-    return set().union(*(table.keys() & names for table in tables if table))
+    tables = (state.queues, state.crowds, state.delays, state.kept)
+    parts = state.held.parts
+    held = {name for name in names if name in parts[hash(name) & MASK]}
+    return held.union(*(table.keys() & names for table in tables if table))
 
 
 def in_use_count_max(state: State) -> int:

@@ -127,7 +127,7 @@ class Saver:
         return self.free_bytes is None or self.needed_bytes() <= self.free_bytes
 
     def _is_due(self, state: State) -> bool:
-        if self._commands >= self._commands_max + len(state.held):
+        if self._commands >= self._commands_max and self._commands >= self._commands_max + len(state.held):
             return True
         if self._retry_at and self._is_retrying():
             return False

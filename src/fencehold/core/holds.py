@@ -1,0 +1,50 @@
+"""Names that are held exclusively, and by whom: a table that never stops the service in order to grow.
+
+A dictionary that is full is made anew, all of it at once: with half a million names that takes tens of
+milliseconds, and it happens again and again while names come and go. So this one is in parts, by the hash of the
+name, and each is made anew by itself, at its own time. At a million names that takes well under a millisecond.
+
+The hash of a name differs from process to process, and with it the order of names here: who tells of several sorts
+them. Code on the path of every command looks into the part itself, `table.parts[hash(name) & MASK]`: a call would
+cost as much as the look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fencehold.core.state import Hold
+
+PARTS = 256
+MASK = PARTS - 1
+
+
+class Holds(Mapping[str, "Hold"]):
+    """Holds by name."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[dict[str, Hold]] = [{} for _ in range(PARTS)]
+
+    def __getitem__(self, name: str) -> Hold:
+        return self.parts[hash(name) & MASK][name]
+
+    def get(self, name: str, default: None = None) -> Hold | None:  # type: ignore[override]
+        # That of `Mapping` raises and catches for every name that is free, as most are.
+        return self.parts[hash(name) & MASK].get(name, default)
+
+    def __setitem__(self, name: str, hold: Hold) -> None:
+        self.parts[hash(name) & MASK][name] = hold
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.parts[hash(name) & MASK]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))

@@ -1,0 +1,44 @@
+"""The table of names that are held: it is one mapping, in parts that grow one by one."""
+
+import sys
+
+from fencehold.core.commands import Acquire, Entry, OpenSession, Release
+from fencehold.core.holds import PARTS
+from fencehold.core.machine import Machine
+
+NAMES = [f"name:{number}" for number in range(5_000)]
+
+
+def machine_with(names: list[str]) -> Machine:
+    machine = Machine()
+    machine.apply(1, Entry(0, (OpenSession(30_000),)))
+    machine.apply(2, Entry(0, tuple(Acquire(1, (name,)) for name in names)))
+    return machine
+
+
+def test_it_is_a_mapping_of_all_names_whatever_part_they_are_in() -> None:
+    """What is held is found, listed and counted; what is free is not."""
+    held = machine_with(NAMES).state.held
+    assert sorted(held) == sorted(NAMES) == sorted(held.keys())
+    assert len(held) == len(NAMES)
+    assert {name: hold.name for name, hold in held.items()} == {name: name for name in NAMES}
+    assert held["name:7"] is held.get("name:7")
+    assert "free" not in held
+    assert held.get("free") is None
+
+
+def test_no_part_has_more_than_a_few_times_its_share() -> None:
+    """So the largest that is made anew at once is a small part of the whole, at any size."""
+    held = machine_with(NAMES).state.held
+    largest = max(sys.getsizeof(part) for part in held.parts)
+    assert max(map(len, held.parts)) < 4 * len(NAMES) / PARTS
+    assert largest < sys.getsizeof(dict.fromkeys(NAMES)) / 32
+
+
+def test_what_is_released_leaves_no_trace() -> None:
+    """A free name costs nothing (G11)."""
+    machine = machine_with(NAMES)
+    releases = tuple(Release(1, (name,), number) for number, name in enumerate(NAMES, 1))
+    machine.apply(3, Entry(0, releases))
+    assert not machine.state.held
+    assert not any(machine.state.held.parts)
