@@ -4,9 +4,10 @@ A name may stand for several addresses, and one of them may swallow what is sent
 nowhere, a machine that is gone. So the next address is tried when the one before has failed, or has not answered
 for a moment, and the first that answers is taken. How long all of it may take is the caller's to say.
 
-Calls are written at once, and answered from within the reading; a call makes one future and one timer. A
-connection on which nothing is heard while somebody waits is asked for a sign of life, and given up without one.
-A server that finds it is asked too often says so and hangs up; the next connection asks half as often.
+Calls are written at once, and answered from within the reading; a call makes one future, one timer and one write:
+answers to pings wait a moment for one another. A connection on which nothing is heard while somebody waits is
+asked for a sign of life, and given up without one. A server that finds it is asked too often says so and hangs up;
+the next connection asks half as often.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ _SILENCE_S_MAX = 320.0
 _SIGN_S = 3.0
 _UNTAKEN_BYTES_MAX = 64 << 20
 """More than a server of gRPC ever has room for: what is answered to one that asks and does not listen piles up."""
+_SIGN_DELAY_S = 0.1
+"""How long an answer to a ping may wait: it would be a write of its own for every request."""
 _FAREWELL_S = 1.0
 """How long who broke the rules has to read why it is left."""
 
@@ -178,6 +181,8 @@ class Http2Connection(asyncio.Protocol):
         self._is_asked = False
         """Whether a sign of life was asked for, and nothing was heard since."""
         self._timer: asyncio.TimerHandle | None = None
+        self._signing: asyncio.TimerHandle | None = None
+        """Until then answers to pings may wait."""
         self._is_broken = self._is_slowed = False
 
     @property
@@ -259,10 +264,17 @@ class Http2Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._transport.is_closing():
             return
-        if out := self._conversation.take():
+        if out := self._conversation.take(signs_can_wait=True):
             self._transport.write(out)
+        if self._signing is None and self._conversation.owes_signs:
+            self._signing = self._loop.call_later(_SIGN_DELAY_S, self._sign)
         if self._conversation.is_ending and self._conversation.is_idle:
             self._transport.close()
+
+    def _sign(self) -> None:
+        self._signing = None
+        if not self._transport.is_closing() and (out := self._conversation.take()):
+            self._transport.write(out)
 
     def _on_late(self, stream: Stream, asked: "_Asked", heard: int) -> None:
         self.on_late(stream, heard)
@@ -280,8 +292,9 @@ class Http2Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(_FAREWELL_S, self._transport.abort)
 
     def _end(self, code: Code, why: str) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._signing):
+            if timer is not None:
+                timer.cancel()
         if not self._greeted.done():
             self._greeted.set_exception(CallFailed(Code.UNAVAILABLE, why, is_sent=False))
             self._greeted.exception()

@@ -26,6 +26,9 @@ _WINDOW_BYTES = 4 * MESSAGE_BYTES_MAX
 _BLOCK_BYTES_MAX = 64 << 10
 _NUMBER_MAX = (1 << 31) - 1
 _TOO_MANY_PINGS = b"too_many_pings"
+_MUCH_BYTES = 16 << 10
+_SIGNS_MAX = 4
+"""What may wait of answers to pings: who asks for more at a time gets them at once."""
 """How servers of gRPC say that they are asked too often for a sign of life."""
 _WORDS_MAX = 200
 
@@ -99,6 +102,10 @@ class Conversation:
         """How much came since the window of the connection last grew."""
         self._block: tuple[Frame, bytearray] | None = None
         """A header block that is not whole."""
+        self._signs: list[bytes] = []
+        """Answers to pings."""
+        self._unsigned = 0
+        """How much was sent since the last of them was given."""
         self._out = [
             frames.PREFACE,
             frames.settings(
@@ -115,11 +122,24 @@ class Conversation:
     def is_idle(self) -> bool:
         return not self._streams and not self._waiting
 
-    def take(self) -> bytes:
-        """What is to be written now. The caller writes it: from then on it counts as sent."""
+    def take(self, *, signs_can_wait: bool = False) -> bytes:
+        """What is to be written now. The caller writes it: from then on it counts as sent.
+
+        With `signs_can_wait`, answers to pings are left for later, while they are few and little is sent: a server
+        of gRPC asks for one with every request, and asks for no other until it has it. It measures by them how
+        large a window pays, so those that are about much are given at once.
+        """
         out, self._out = self._out, []
         self._next_untaken = self._next
+        if self._signs and not (signs_can_wait and self._unsigned < _MUCH_BYTES and len(self._signs) < _SIGNS_MAX):
+            out += self._signs
+            self._signs, self._unsigned = [], 0
         return b"".join(out)
+
+    @property
+    def owes_signs(self) -> bool:
+        """Whether a ping waits for its answer."""
+        return bool(self._signs)
 
     def is_sent(self, stream: Stream) -> bool:
         """Whether the other side may have seen anything of it."""
@@ -220,7 +240,7 @@ class Conversation:
             self._on_settings(arrived)
         elif kind == frames.PING:
             if not arrived.flags & frames.ACK:
-                self._out.append(frames.frame(frames.PING, frames.ACK, payload=arrived.payload))
+                self._signs.append(frames.frame(frames.PING, frames.ACK, payload=arrived.payload))
         elif kind == frames.RST_STREAM:
             self._on_reset(arrived.stream, frames.cause_in(arrived.payload))
         elif kind == frames.GOAWAY:
@@ -251,6 +271,7 @@ class Conversation:
             del stream.to_send[:size]
             stream.credit -= size
             self._credit -= size
+            self._unsigned += size
             is_end = stream.is_whole and not stream.to_send
             self._out.append(frames.frame(frames.DATA, frames.END_STREAM if is_end else 0, stream.number, part))
 

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated, DataReceived, Event, PingReceived, RequestReceived, StreamReset
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingAckReceived,
+    PingReceived,
+    RequestReceived,
+    StreamReset,
+)
 
 from fencehold.drivers.etcd.http2 import connection as lines
 from fencehold.drivers.etcd.http2 import frames
@@ -348,6 +356,17 @@ async def test_who_asks_and_does_not_listen_is_left(loop_factory: Any, monkeypat
         assert caught.value.is_sent
         async with asyncio.timeout(20):
             await line._over
+
+
+async def test_a_ping_is_answered_though_nothing_else_is_to_be_said(loop_factory: Any) -> None:
+    """A moment later at the most; a call that comes before does not wait for it."""
+    async with serving() as (server, channel):
+        await call(channel)
+        server.connections[-1].ping(b"12345678")
+        server.say()
+        assert await call(channel) == b"hello"
+        await server.until(lambda: server.of(PingAckReceived))
+        assert server.of(PingAckReceived)[0].ping_data == b"12345678"
 
 
 class Strict(Server):

@@ -337,6 +337,24 @@ def test_a_ping_is_answered() -> None:
     assert client.take() == b""
 
 
+def test_answers_to_pings_can_wait_while_they_are_few_and_little_is_sent() -> None:
+    """A request is then one write; they are given when asked for, when there are several, or with much."""
+    ping, sign = (frames.frame(frames.PING, flags, payload=b"12345678") for flags in (0, frames.ACK))
+    client, _ = greeted()
+    client.feed(ping)
+    assert client.owes_signs
+    assert client.take(signs_can_wait=True) == b""
+    assert client.take() == sign
+    assert not client.owes_signs
+    client.feed(4 * ping)
+    assert client.take(signs_can_wait=True) == 4 * sign
+    client.feed(ping)
+    client.send(client.begin(b"", Asker()), message(bytes(100)), is_last=True)
+    assert sign not in client.take(signs_can_wait=True)
+    client.send(client.begin(b"", Asker()), message(bytes(20_000)), is_last=True)
+    assert client.take(signs_can_wait=True).endswith(sign)
+
+
 def test_a_stream_that_is_read_has_room_for_ever() -> None:
     """Windows grow as messages are read: of the stream, and of the connection."""
     client, peer = greeted()
