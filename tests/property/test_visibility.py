@@ -189,6 +189,14 @@ def test_what_reaches_a_principal_is_what_it_may_see() -> None:
     serve(scenario)
 
 
+@pytest.mark.guarantee("G13")
+def test_a_refusal_quotes_no_name_to_who_may_not_hear_of_it() -> None:
+    """A story that was found: an event without names told one in words, which a narrower rule keeps from ann."""
+    hears_most = [(("", False), HEARD), (("ab", True), ("acquire",))]
+    first = (hears_most, [(("", False), SEEN)])
+    serve(lambda box: played(box, first, [("try", "ab")]))
+
+
 LEAKS = {
     "events": lambda patch: patch.setattr(Broadcast, "_told_of", lambda _, __, event: event),
     "lists": lambda patch: patch.setattr(pages, "_seen_page", lambda *given: given[-1]),

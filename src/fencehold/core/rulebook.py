@@ -115,6 +115,13 @@ class Rights:
         """Whether it may be told what happens to a name, as it happens: that says who has it, too."""
         return {Verb.EVENTS, Verb.OBSERVE} <= self.on(name)
 
+    @property
+    def hears_all(self) -> bool:
+        """Whether it hears of every name there may be: no rule that is more specific takes that from it."""
+        tables = (self._exact, self._prefixes)
+        heard = all({Verb.EVENTS, Verb.OBSERVE} <= verbs for table in tables for verbs in table.values())
+        return heard and ANY_NAME in self._prefixes
+
     def seen(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of some names that it may be told of."""
         return tuple(name for name in names if self.sees(name))

@@ -43,7 +43,8 @@ def test_a_move_changes_its_slots_and_nothing_else() -> None:
     """The next map differs in what was moved, and has the next version."""
     before = even_map(4)
     after = before.moved(range(100, 200), 3)
-    assert [slot for slot in range(SLOTS) if homes(before)[slot] != homes(after)[slot]] == list(range(100, 200))
+    pairs = enumerate(zip(homes(before), homes(after), strict=True))
+    assert [slot for slot, (old, new) in pairs if old != new] == list(range(100, 200))
     assert before.newest(after) is after
     assert after.newest(before) is after
     assert after.ranges_of(3)[0].first == 100

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from fencehold.core.events import Event, scan
+from fencehold.core.events import Event, Kind, scan
 from fencehold.core.policy import Verb
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.event_batches import BEFORE_ALL, WAVE_BYTES, WHOLE, Group, Member, Place, Shelf, Sink
@@ -181,7 +181,12 @@ class Broadcast:
             return event
         rights = book.rights_of(principal)
         if not event.names:
-            return event if {Verb.EVENTS, Verb.OBSERVE} <= rights.everywhere else None
+            if not {Verb.EVENTS, Verb.OBSERVE} <= rights.everywhere:
+                return None
+            if event.kind is not Kind.REFUSED or rights.hears_all:
+                return event
+            # A refusal lists no names, but quotes them: who does not hear of all is told its code alone.
+            return replace(event, detail=event.detail.partition(":")[0])
         names = tuple(name for name in event.names if rights.hears(name))
         if len(names) == len(event.names):
             return event
