@@ -83,7 +83,8 @@ def grpc_lock(address: str, connections: int, in_flight: int, seconds: float, ni
 
         async def _live(self) -> None:
             stream = self.sessions.Session()
-            await stream.write(m.SessionRequest(session=self.session))
+            # As with etcd's lease, of which a client hears that it lives, and not what is locked with it.
+            await stream.write(m.SessionRequest(session=self.session, without_grants=True))
             reading = asyncio.create_task(_drained(stream))
             try:
                 while True:

@@ -18,7 +18,8 @@ from fencehold.backends.port import Ask, Settings
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.http2.codes import Code
 from fencehold.locks.terms import Terms
 from rig.etcd import EtcdCluster
 from tests.behaviour.asking import connect, until

@@ -33,7 +33,8 @@ def run(*words: str, place: Path, seconds: int, **variables: str) -> str:
         words, cwd=place, env=os.environ | variables, capture_output=True, text=True, timeout=seconds, check=False
     )
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    # Maven resets the colours of a terminal, though there is none.
+    return done.stdout.replace("\x1b[0m", "")
 
 
 def test_node(address: str) -> None:

@@ -101,8 +101,6 @@ def grpc(
     with_parent: WithParent = False,
 ) -> None:
     """Listen for gRPC, and carry what is asked to the service at --url."""
-    if tls_clients == "optional":
-        raise UsageError("gRPC asks its clients for a certificate always or never: --tls-clients required or none")
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("grpc"):
         from fencehold.doors.grpc.door import GrpcDoor  # noqa: PLC0415

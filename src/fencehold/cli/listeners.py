@@ -25,7 +25,7 @@ from fencehold.security.tls import Clients, ServerTls
 from fencehold.server import Config
 
 KINDS = {
-    "grpc": ("grpc", "grpc_health", "grpc_reflection", "google.rpc"),
+    "grpc": ("hpack", "google.protobuf", "google.rpc"),
     "http": ("starlette", "uvicorn", "prometheus_client"),
 }
 """Each kind of listener, and what it needs to be installed."""

@@ -57,8 +57,9 @@ _OVER = object()
 class Stream:
     """One stream that is attached to a session: what is to be told on it."""
 
-    def __init__(self, untold_max: int) -> None:
+    def __init__(self, untold_max: int, *, tells_grants: bool = True) -> None:
         self._untold: asyncio.Queue[Any] = asyncio.Queue(untold_max)
+        self.tells_grants = tells_grants
         self.is_broken = False
         self.on_broken: Callable[[], None] = lambda: None
 
@@ -139,6 +140,11 @@ class Session:
     def tell(self, news: News) -> None:
         if self.stream is not None:
             self.stream.tell(news)
+
+    def tell_grant(self, held: Held) -> None:
+        """What was granted, if its client wants to hear of it on its stream, too."""
+        if self.stream is not None and self.stream.tells_grants:
+            self.stream.tell(Granted(held))
 
     def safe_for_ms(self) -> int:
         """For how long what lives with the session can be trusted; without any such hold, its ttl."""
@@ -265,14 +271,15 @@ class Sessions:
             for session in tuple(self._sessions.values()):
                 ends_at = session.ends_at()
                 if ends_at <= now:
-                    self._end_later(session)
+                    self.end_soon(session, "expired")
                 else:
                     soonest = min(soonest, ends_at)
                     if session.stream is not None:
                         session.look()
             await asyncio.sleep(max(0.01, soonest - now))
 
-    def _end_later(self, session: Session) -> None:
-        task = asyncio.create_task(self.end(session, "expired"))
+    def end_soon(self, session: Session, reason: str) -> None:
+        """The same, without waiting for it."""
+        task = asyncio.create_task(self.end(session, reason))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

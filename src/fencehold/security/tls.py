@@ -113,8 +113,8 @@ class ServerTls(NamedTuple):
         return TlsFiles(self.ca, self.cert, self.key, crl=self.crl if self.ca is not None else None)
 
 
-def server_context(tls: ServerTls) -> ssl.SSLContext:
-    """A context for a listener.
+def server_context(tls: ServerTls, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
+    """A context for a listener, which speaks these protocols (RFC 7301).
 
     Raises:
         UsageError: a file cannot be read, or is not what it should be; or the certificate has expired.
@@ -129,6 +129,8 @@ def server_context(tls: ServerTls) -> ssl.SSLContext:
     # is gone with the context when an authority is replaced, and whether a certificate has expired is asked anew.)
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
+    if alpn:
+        context.set_alpn_protocols(alpn)
     load_pair(context, tls.cert, tls.key)
     expires_at = expiry_of(tls.cert)
     if expires_at <= datetime.now(UTC):
@@ -210,18 +212,19 @@ def notes_of(tls: ServerTls) -> list[str]:
 class Certificates:
     """The context that new connections get, kept up to date with the files."""
 
-    def __init__(self, tls: ServerTls) -> None:
+    def __init__(self, tls: ServerTls, *, alpn: tuple[str, ...] = ()) -> None:
         """Read them.
 
         Raises:
             UsageError: as `server_context`.
         """
         self.tls = tls.checked()
+        self._alpn = alpn
         self.revoked = read_revoked(tls.crl) if tls.crl is not None else frozenset()
         """The keys of certificates that are taken no more (`certificates.key_of`)."""
         self.on_revoked: Callable[[], None] = _ignore
         """Called when there are others."""
-        self.context = server_context(tls)
+        self.context = server_context(tls, alpn)
         self.principal = principal_of_file(tls.cert)
         """Whom its own certificate names: other nodes show the same."""
         self.on_reloaded: Callable[[str, bool], None] = _log
@@ -237,7 +240,7 @@ class Certificates:
         self._stamp = self._stamped()
         try:
             revoked = read_revoked(self.tls.crl) if self.tls.crl is not None else frozenset()
-            self.context = server_context(self.tls)
+            self.context = server_context(self.tls, self._alpn)
         except UsageError as error:
             self.on_reloaded(f"the old certificate stays in use, as the new one cannot be: {error}", True)
             return False

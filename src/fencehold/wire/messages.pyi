@@ -409,12 +409,14 @@ class OpenResponse(_message.Message):
     def __init__(self, session: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., grace_ms: _Optional[int] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("session", "sequence")
+    __slots__ = ("session", "sequence", "without_grants")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_GRANTS_FIELD_NUMBER: _ClassVar[int]
     session: str
     sequence: int
-    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
+    without_grants: bool
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., without_grants: _Optional[bool] = ...) -> None: ...
 
 class SessionResponse(_message.Message):
     __slots__ = ("attached", "kept_alive", "granted", "jeopardy", "recovered", "lost", "ended")

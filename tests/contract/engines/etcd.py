@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fencehold.drivers.etcd.address import EtcdAddress
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.http2.codes import Code
 from fencehold.engines.etcd import EtcdBounds, EtcdJournal
 from rig.etcd import EtcdCluster
 from tests.contract.engines.standing import kill_some, own_folder, stand

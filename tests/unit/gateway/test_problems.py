@@ -1,11 +1,11 @@
 """What errors are called in every protocol: one table, which the whole tree of errors is in."""
 
-import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFailure, QuotaFailure, RetryInfo
 
 from fencehold import errors
 from fencehold.doors.grpc.statuses import DOMAIN, status_of
+from fencehold.drivers.http2.codes import Code
 from fencehold.gateway.problems import PROBLEMS, AlreadyReleased, Unauthenticated, Withdrawn, facts_of, problem_of
 from fencehold.types import Link
 
@@ -37,7 +37,7 @@ TABLE = [
 def test_every_error_has_a_code_and_a_reason(error: Exception, code: str, reason: str, more: set[type]) -> None:
     """The code says what a client's library does with it; the reason is the word that programs decide by."""
     told, status = status_of(error)
-    assert (told, status.code) == (grpc.StatusCode[code], grpc.StatusCode[code].value[0])
+    assert (told, status.code) == (Code[code], Code[code].value)
     info = ErrorInfo()
     assert status.details[0].Unpack(info)
     assert (info.domain, info.reason) == (DOMAIN, reason)

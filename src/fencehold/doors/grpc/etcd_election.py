@@ -16,9 +16,9 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from fencehold import Holder, aio
-from fencehold.doors.grpc import translation
+from fencehold.doors.grpc.calls import Call
 from fencehold.doors.grpc.etcd_service import Keys, Leases, Locked, key_of, text_of
-from fencehold.doors.grpc.statuses import Uncoded, answered, streamed
+from fencehold.doors.grpc.statuses import Uncoded
 from fencehold.errors import LimitExceeded
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.holds import Held
@@ -57,26 +57,19 @@ class EtcdElectionServicer:
         self._upstream = upstream
         self._questions = questions
 
-    @answered
-    async def campaign(self, request: Any, context: Any) -> Any:
-        credentials, said = translation.credentials_of(context), _said(request.value)
-        locked = await self._keys.acquire(request.name, request.lease, context, said)
+    async def campaign(self, request: Any, call: Call) -> Any:
+        credentials, said = call.credentials(), _said(request.value)
+        locked = await self._keys.acquire(request.name, request.lease, call, said)
         term = locked.held.fence
-        try:
-            seen = await self._seen(text_of(request.name), credentials)
-            # A second campaign with the same lease: it leads already, and may say something new.
-            if seen is not None and seen.term == term and seen.value != request.value:
-                await self._proclaim(locked, said, seen.version)
-        except Exception:
-            # Told as a failure: who hears that must not lead, unless it was told before that it does.
-            locked.client.on_unheard(locked.held)
-            raise
+        seen = await self._seen(text_of(request.name), credentials)
+        # A second campaign with the same lease: it leads already, and may say something new.
+        if seen is not None and seen.term == term and seen.value != request.value:
+            await self._proclaim(locked, said, seen.version)
         leader = e.LeaderKey(name=request.name, key=locked.key, rev=term, lease=locked.lease)
         return e.CampaignResponse(header=self._leases.header(term), leader=leader)
 
-    @answered
-    async def proclaim(self, request: Any, context: Any) -> Any:
-        credentials, said = translation.credentials_of(context), _said(request.value)
+    async def proclaim(self, request: Any, call: Call) -> Any:
+        credentials, said = call.credentials(), _said(request.value)
         locked = self._leading(request, credentials)
         seen = await self._seen(text_of(request.leader.name), credentials)
         if locked is None or seen is None or seen.term != locked.held.fence:
@@ -84,16 +77,14 @@ class EtcdElectionServicer:
         revision = await self._proclaim(locked, said, seen.version)
         return e.ProclaimResponse(header=self._leases.header(revision))
 
-    @answered
-    async def leader(self, request: Any, context: Any) -> Any:
-        seen = await self._seen(text_of(request.name), translation.credentials_of(context))
+    async def leader(self, request: Any, call: Call) -> Any:
+        seen = await self._seen(text_of(request.name), call.credentials())
         if seen is None:
             raise Uncoded(_NO_LEADER)
         return self._told(seen)
 
-    @streamed
-    async def observe(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        name, credentials = text_of(request.name), translation.credentials_of(context)
+    async def observe(self, request: Any, call: Call) -> AsyncIterator[Any]:
+        name, credentials = text_of(request.name), call.credentials()
         names = {name, name + PROCLAIMED}
         told: _Leader | None = None
         events = self._questions.events(credentials, CORRECTNESS, name, 0, None)
@@ -107,9 +98,8 @@ class EtcdElectionServicer:
                     told = seen
                     yield self._told(seen)
 
-    @answered
-    async def resign(self, request: Any, context: Any) -> Any:
-        locked = self._leading(request, translation.credentials_of(context))
+    async def resign(self, request: Any, call: Call) -> Any:
+        locked = self._leading(request, call.credentials())
         if locked is not None:
             await self._keys.release(locked)
             for said in _proclaimed_by(locked):

@@ -15,8 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered, readable, streamed, undo_if_unheard
+from fencehold.doors.grpc.calls import Call, undo_if_unheard
 from fencehold.errors import LimitExceeded, Refused, SessionExpired, UsageError
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.holds import Held
@@ -97,23 +96,20 @@ class LeaseServicer:
         self._leases = leases
         self._sessions = sessions
 
-    @answered
-    async def lease_grant(self, request: Any, context: Any) -> Any:
-        opener = (translation.credentials_of(context), context.peer())
+    async def lease_grant(self, request: Any, call: Call) -> Any:
+        opener = (call.credentials(), call.peer)
         lease = await self._leases.grant(request.ID, request.TTL, opener)
         return e.LeaseGrantResponse(header=self._leases.header(), ID=lease, TTL=max(1, request.TTL))
 
-    @answered
-    async def lease_revoke(self, request: Any, context: Any) -> Any:
-        session = self._leases.find(request.ID, translation.credentials_of(context))
+    async def lease_revoke(self, request: Any, call: Call) -> Any:
+        session = self._leases.find(request.ID, call.credentials())
         await self._sessions.end(session, "closed")
         return e.LeaseRevokeResponse(header=self._leases.header())
 
-    @streamed
-    async def lease_keep_alive(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        credentials = translation.credentials_of(context)
+    async def lease_keep_alive(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+        credentials = call.credentials()
         async for request in requests:
-            lease, ttl_s = readable(request).ID, 0
+            lease, ttl_s = request.ID, 0
             try:
                 session = self._leases.find(lease, credentials)
                 session.heard()
@@ -123,11 +119,10 @@ class LeaseServicer:
                 pass
             yield e.LeaseKeepAliveResponse(header=self._leases.header(), ID=lease, TTL=ttl_s)
 
-    @answered
-    async def lease_time_to_live(self, request: Any, context: Any) -> Any:
+    async def lease_time_to_live(self, request: Any, call: Call) -> Any:
         header = self._leases.header()
         try:
-            session = self._leases.find(request.ID, translation.credentials_of(context))
+            session = self._leases.find(request.ID, call.credentials())
         except SessionExpired:
             return e.LeaseTimeToLiveResponse(header=header, ID=request.ID, TTL=-1)
         keys = [key_of(name, request.ID) for held in session.served.holds.live() for name in held.names]
@@ -139,9 +134,8 @@ class LeaseServicer:
             keys=keys if request.keys else (),
         )
 
-    @answered
-    async def lease_leases(self, _request: Any, context: Any) -> Any:
-        ids = self._leases.ids(translation.credentials_of(context))
+    async def lease_leases(self, _request: Any, call: Call) -> Any:
+        ids = self._leases.ids(call.credentials())
         return e.LeaseLeasesResponse(header=self._leases.header(), leases=[e.LeaseStatus(ID=each) for each in ids])
 
 
@@ -153,16 +147,16 @@ class Keys:
         self._upstream = upstream
         self._locked: dict[bytes, Locked] = {}
 
-    async def acquire(self, raw_name: bytes, lease: int, context: Any, meta: Mapping[str, str]) -> Locked:
+    async def acquire(self, raw_name: bytes, lease: int, call: Call, meta: Mapping[str, str]) -> Locked:
         """Acquire a name with a lease, or with one of its own for a minute; the key it had if it has it.
 
-        It is released again if the call ends before its answer is sent.
+        It is released again if the call ends before its answer is heard.
 
         Raises:
             SessionExpired: there is no such lease.
             FenceholdError: as an acquire of the SDK.
         """
-        name, is_leased, credentials = text_of(raw_name), bool(lease), translation.credentials_of(context)
+        name, is_leased, credentials = text_of(raw_name), bool(lease), call.credentials()
         if is_leased:
             client, ttl_ms = self._leases.find(lease, credentials).served, 0
         else:
@@ -172,7 +166,7 @@ class Keys:
         request_id = f"etcd:{lease:x}:{_digest(name) if is_leased else secrets.token_hex(8)}"
         meta = {"lease": f"{lease:x}", **meta}
         held = await _held(client, Ask((name,), ttl_ms=ttl_ms, request_id=request_id, meta=meta))
-        undo_if_unheard(context, client, held)
+        undo_if_unheard(call, client, held)
         key = key_of(name, lease)
         locked = self._locked[key] = Locked(credentials, client, request_id, held, key, lease)
         self._leases.revision = max(self._leases.revision, held.fence)
@@ -203,14 +197,12 @@ class EtcdLockServicer:
         self._leases = leases
         self._keys = keys
 
-    @answered
-    async def lock(self, request: Any, context: Any) -> Any:
-        locked = await self._keys.acquire(request.name, request.lease, context, {})
+    async def lock(self, request: Any, call: Call) -> Any:
+        locked = await self._keys.acquire(request.name, request.lease, call, {})
         return e.LockResponse(header=self._leases.header(locked.held.fence), key=locked.key)
 
-    @answered
-    async def unlock(self, request: Any, context: Any) -> Any:
-        locked = self._keys.find(request.key, translation.credentials_of(context))
+    async def unlock(self, request: Any, call: Call) -> Any:
+        locked = self._keys.find(request.key, call.credentials())
         if locked is not None:
             await self._keys.release(locked)
         return e.UnlockResponse(header=self._leases.header())

@@ -6,44 +6,76 @@ who can choose had better take the short way.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
-from grpc_health.v1 import health, health_pb2
-
+from fencehold.doors.grpc.calls import Call
+from fencehold.doors.grpc.statuses import Unknown
 from fencehold.gateway.questions import Questions
+from fencehold.wire import grpc_messages as g
 from fencehold.wire.services import LOCK, SESSION, WATCH
 
+HEALTH = "grpc.health.v1.Health"
 LOOK_S = 1.0
-_SERVING = health_pb2.HealthCheckResponse.SERVING
-_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_SERVING = g.HealthCheckResponse.SERVING
+_NOT_SERVING = g.HealthCheckResponse.NOT_SERVING
+_SERVICE_UNKNOWN = g.HealthCheckResponse.SERVICE_UNKNOWN
+_OWN = ("", HEALTH)
 
 
 class Health:
-    """Looks at the nodes now and then, and tells."""
+    """Looks at the nodes now and then, and tells. Called by gRPC as `grpc.health.v1.Health`."""
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
-        self.servicer: Any = health.aio.HealthServicer()
+        self._statuses: dict[str, int] = dict.fromkeys((LOCK, SESSION, WATCH), _NOT_SERVING)
+        self._statuses |= dict.fromkeys(_OWN, _SERVING)
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self.servicer.set("", _SERVING)
-        await self._tell(await self._is_leading())
+        self._tell(await self._is_leading())
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
+        """Nothing is served from now on: who watches is told."""
         if self._task is not None:
             self._task.cancel()
-        await self.servicer.enter_graceful_shutdown()
+        self._set(dict.fromkeys(self._statuses, _NOT_SERVING))
+
+    async def check(self, request: Any, _call: Call) -> Any:
+        status = self._statuses.get(request.service)
+        if status is None:
+            raise Unknown(f"there is no service {request.service[:200]!r} here")
+        return g.HealthCheckResponse(status=status)
+
+    async def list(self, _request: Any, _call: Call) -> Any:
+        told = {name: g.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
+        return g.HealthListResponse(statuses=told)
+
+    async def watch(self, request: Any, _call: Call) -> AsyncIterator[Any]:
+        told = None
+        while True:
+            changed, status = self._changed, self._statuses.get(request.service, _SERVICE_UNKNOWN)
+            if status != told:
+                told = status
+                yield g.HealthCheckResponse(status=status)
+            await changed.wait()
 
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            await self._tell(await self._is_leading())
+            self._tell(await self._is_leading())
 
     async def _is_leading(self) -> bool:
         return "leader" in (await self._questions.roles()).values()
 
-    async def _tell(self, is_serving: bool) -> None:
-        for service in (LOCK, SESSION, WATCH):
-            await self.servicer.set(service, _SERVING if is_serving else _NOT_SERVING)
+    def _tell(self, is_serving: bool) -> None:
+        self._set(dict.fromkeys((LOCK, SESSION, WATCH), _SERVING if is_serving else _NOT_SERVING))
+
+    def _set(self, statuses: dict[str, int]) -> None:
+        if self._statuses | statuses != self._statuses:
+            self._statuses |= statuses
+            # Those who wait have this one; the next change has another.
+            self._changed.set()
+            self._changed = asyncio.Event()

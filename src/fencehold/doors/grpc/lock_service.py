@@ -1,14 +1,12 @@
 """LockService: each RPC is one verb of the client that is served."""
 
-from typing import Any
-
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered, undo_if_unheard
+from fencehold.doors.grpc.calls import Call, undo_if_unheard
 from fencehold.errors import FenceholdError, OutcomeUnknown, UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import Ask, ServedClient, check_sessionless
-from fencehold.gateway.sessions import Granted, Session, Sessions
+from fencehold.gateway.sessions import Session, Sessions
 from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
 from fencehold.wire import messages as m
 
@@ -24,85 +22,77 @@ class LockServicer:
         self._sessions = sessions
         self._questions = questions
 
-    @answered
-    async def lock(self, request: m.LockRequest, context: Any) -> m.LockResponse:
-        held, at_most_s, client = await self._acquired(request, context)
+    async def lock(self, request: m.LockRequest, call: Call) -> m.LockResponse:
+        held, at_most_s, client = await self._acquired(request, call)
         if held is not None:
             return m.LockResponse(hold=translation.hold(held, at_most_s))
         return m.LockResponse(not_acquired=await _not_acquired(client, request, request.name))
 
-    @answered
-    async def multi_lock(self, request: m.MultiLockRequest, context: Any) -> m.MultiLockResponse:
+    async def multi_lock(self, request: m.MultiLockRequest, call: Call) -> m.MultiLockResponse:
         if not request.names:
             raise UsageError("say which names")
-        held, at_most_s, client = await self._acquired(request, context)
+        held, at_most_s, client = await self._acquired(request, call)
         if held is not None:
             return m.MultiLockResponse(hold=translation.hold(held, at_most_s))
         return m.MultiLockResponse(not_acquired=await _not_acquired(client, request, min(request.names)))
 
-    @answered
-    async def unlock(self, request: m.UnlockRequest, context: Any) -> m.UnlockResponse:
-        client, _ = await self._served(request.session, context)
-        is_repeated = translation.attempts_before(context) > 0
+    async def unlock(self, request: m.UnlockRequest, call: Call) -> m.UnlockResponse:
+        client, _ = await self._served(request.session, call)
+        is_repeated = translation.attempts_before(call) > 0
         await client.release(request.hold_id, request.name, request.fence, is_repeated=is_repeated)
         return m.UnlockResponse()
 
-    @answered
-    async def extend(self, request: m.ExtendRequest, context: Any) -> m.ExtendResponse:
-        client, session = await self._served(request.session, context)
+    async def extend(self, request: m.ExtendRequest, call: Call) -> m.ExtendResponse:
+        client, session = await self._served(request.session, call)
         if session is None and not request.ttl_ms:
             raise UsageError("without a session, say ttl_ms: how long the hold may last")
         held = await client.extend(request.hold_id, request.name, request.fence, request.ttl_ms)
         return m.ExtendResponse(hold=translation.hold(held, _at_most_s(session)))
 
-    @answered
-    async def withdraw(self, request: m.WithdrawRequest, context: Any) -> m.WithdrawResponse:
-        client, _ = await self._served(request.session, context)
+    async def withdraw(self, request: m.WithdrawRequest, call: Call) -> m.WithdrawResponse:
+        client, _ = await self._served(request.session, call)
         return m.WithdrawResponse(was_held=await client.withdraw(request.request_id))
 
-    @answered
-    async def explain(self, request: m.ExplainRequest, context: Any) -> m.ExplainResponse:
-        shared = await self._upstream.shared(translation.credentials_of(context))
+    async def explain(self, request: m.ExplainRequest, call: Call) -> m.ExplainResponse:
+        shared = await self._upstream.shared(call.credentials())
         limit = min(request.limit, _EXPLAIN_MAX) or 100
         seen = await shared.client.explain(request.name, limit=limit, tier=translation.tier_of(request.tier))
         return m.ExplainResponse(explanation=translation.explanation(seen))
 
-    @answered
-    async def list(self, request: m.ListRequest, context: Any) -> m.ListResponse:
+    async def list(self, request: m.ListRequest, call: Call) -> m.ListResponse:
         words: list[str | int] = ["LOCK.LIST", "COUNT", min(request.page_size, _PAGE_MAX) or _PAGE]
         for option, value in (("PREFIX", request.prefix), ("CURSOR", request.page_token)):
             words += [option, value] if value else []
-        credentials, tier = translation.credentials_of(context), translation.tier_of(request.tier)
+        credentials, tier = call.credentials(), translation.tier_of(request.tier)
         cursor, rows = await self._questions.ask(credentials, tier, *words)
         return m.ListResponse(locks=[translation.summary(row) for row in rows], next_page_token=cursor.decode())
 
-    @answered
-    async def break_(self, request: m.BreakRequest, context: Any) -> m.BreakResponse:
-        shared = await self._upstream.shared(translation.credentials_of(context))
+    async def break_(self, request: m.BreakRequest, call: Call) -> m.BreakResponse:
+        shared = await self._upstream.shared(call.credentials())
         tier = translation.tier_of(request.tier)
         return m.BreakResponse(fence=await shared.client.break_hold(request.name, fence=request.fence, tier=tier))
 
-    async def _served(self, session_id: str, context: Any) -> tuple[ServedClient, Session | None]:
+    async def _served(self, session_id: str, call: Call) -> tuple[ServedClient, Session | None]:
         """The client that a call is for; without a session, the one of its login."""
-        credentials = translation.credentials_of(context)
+        credentials = call.credentials()
         if not session_id:
             return await self._upstream.shared(credentials), None
         session = self._sessions.find(session_id, credentials)
         return session.served, session
 
     async def _acquired(
-        self, request: m.LockRequest | m.MultiLockRequest, context: Any
+        self, request: m.LockRequest | m.MultiLockRequest, call: Call
     ) -> tuple[Held | None, float, ServedClient]:
-        ask = translation.ask_of(request, context)
+        ask = translation.ask_of(request, call)
         if not request.session:
             check_sessionless(ask)
-        _check_retry(ask, context)
-        client, session = await self._served(request.session, context)
+        _check_retry(ask, call)
+        client, session = await self._served(request.session, call)
         held = await client.acquire(ask)
         if held is not None:
             if session is not None:
-                session.tell(Granted(held))
-            undo_if_unheard(context, client, held)
+                session.tell_grant(held)
+            undo_if_unheard(call, client, held)
         return held, _at_most_s(session), client
 
 
@@ -110,9 +100,9 @@ def _at_most_s(session: Session | None) -> float:
     return SHARED_TTL_S if session is None else session.ttl_s
 
 
-def _check_retry(ask: Ask, context: Any) -> None:
+def _check_retry(ask: Ask, call: Call) -> None:
     """A repetition that cannot be told from a new request might wait for what the first one was granted."""
-    if not ask.request_id and translation.attempts_before(context):
+    if not ask.request_id and translation.attempts_before(call):
         raise OutcomeUnknown(
             "the first attempt may have been granted, and has no request_id: look before going on"
         )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered, readable, streamed
+from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.sessions import Ended, Granted, Jeopardy, Lost, Recovered, Session, Sessions, Stream
@@ -30,41 +30,36 @@ class SessionServicer:
         self._sessions = sessions
         self._untold_max = untold_max
 
-    @answered
-    async def open(self, request: m.OpenRequest, context: Any) -> m.OpenResponse:
+    async def open(self, request: m.OpenRequest, call: Call) -> m.OpenResponse:
         session = await self._sessions.open(
-            (translation.credentials_of(context), context.peer()),
+            (call.credentials(), call.peer),
             client=request.client,
             meta=dict(request.meta),
             ttl_s=request.ttl_ms / 1000,
             grace_s=request.grace_ms / 1000 if request.HasField("grace_ms") else None,
         )
-        if context.cancelled():
-            # Nobody has heard of it.
-            await self._sessions.end(session, "closed")
+        # Nobody has heard of it then.
+        call.on_undelivered(lambda: self._sessions.end_soon(session, "closed"))
         return m.OpenResponse(session=session.id, ttl_ms=_ms(session.ttl_s), grace_ms=_ms(session.grace_s))
 
-    @answered
-    async def resume(self, request: m.ResumeRequest, context: Any) -> m.ResumeResponse:
-        session = self._sessions.find(request.session, translation.credentials_of(context))
+    async def resume(self, request: m.ResumeRequest, call: Call) -> m.ResumeResponse:
+        session = self._sessions.find(request.session, call.credentials())
         session.resume()
         return m.ResumeResponse(ttl_ms=_ms(session.ttl_s), grace_ms=_ms(session.grace_s), holds=_holds(session))
 
-    @answered
-    async def close(self, request: m.CloseRequest, context: Any) -> m.CloseResponse:
-        session = self._sessions.find(request.session, translation.credentials_of(context))
+    async def close(self, request: m.CloseRequest, call: Call) -> m.CloseResponse:
+        session = self._sessions.find(request.session, call.credentials())
         await self._sessions.end(session, "closed")
         return m.CloseResponse()
 
-    @streamed
     async def session(
-        self, requests: AsyncIterator[m.SessionRequest], context: Any
+        self, requests: AsyncIterator[m.SessionRequest], call: Call
     ) -> AsyncIterator[m.SessionResponse]:
-        first = readable(await anext(aiter(requests), m.SessionRequest()))
+        first = await anext(aiter(requests), m.SessionRequest())
         if not first.session:
             raise UsageError("the first message of the stream names the session")
-        session = self._sessions.find(first.session, translation.credentials_of(context))
-        stream = Stream(self._untold_max)
+        session = self._sessions.find(first.session, call.credentials())
+        stream = Stream(self._untold_max, tells_grants=not first.without_grants)
         session.attach(stream)
         reading = asyncio.create_task(_read(requests, session, stream))
         stream.on_broken = lambda: _stop(reading)
@@ -86,7 +81,7 @@ class SessionServicer:
 async def _read(requests: AsyncIterator[m.SessionRequest], session: Session, stream: Stream) -> None:
     """Take keep-alives, until the client ends its side or is gone."""
     async for request in requests:
-        if readable(request).session not in ("", session.id):
+        if request.session not in ("", session.id):
             raise UsageError("a stream is of one session: open another for another one")
         session.heard()
         stream.tell(m.KeptAlive(sequence=request.sequence, safe_for_ms=session.safe_for_ms()))

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from fencehold import Event, Explanation, Holder, Party, Waiting
+from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
 from fencehold.gateway.holds import Held
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.locks.past import History, PastHold, PastWait
@@ -30,18 +30,10 @@ _PAST_MODES = {"exclusive": m.MODE_EXCLUSIVE, "shared": m.MODE_SHARED, "permit":
 _META_BYTES_MAX = 1_024
 
 
-def credentials_of(context: Any) -> Credentials:
-    """Who calls, by the metadata of the call; or else by the certificate of its connection."""
-    said = read_authorization(_metadata(context, "authorization"))
-    if said is ANONYMOUS and (shown := context.auth_context().get("x509_pem_cert")):
-        return named_by(shown[0])
-    return said
-
-
-def attempts_before(context: Any) -> int:
+def attempts_before(call: Call) -> int:
     """How often gRPC's own retry has sent this call before."""
-    said = _metadata(context, "grpc-previous-rpc-attempts")
-    return int(said) if said.isdecimal() else 0
+    said = call.metadata("grpc-previous-rpc-attempts")
+    return int(said) if said.isascii() and said.isdecimal() else 0
 
 
 def tier_of(number: int) -> Tier:
@@ -51,7 +43,7 @@ def tier_of(number: int) -> Tier:
     return _TIERS[number]
 
 
-def ask_of(request: m.LockRequest | m.MultiLockRequest, context: Any) -> Ask:
+def ask_of(request: m.LockRequest | m.MultiLockRequest, call: Call) -> Ask:
     """An acquire, as a request says it."""
     if request.mode not in _MODES:
         raise UsageError(f"mode {request.mode} is not known")
@@ -66,7 +58,7 @@ def ask_of(request: m.LockRequest | m.MultiLockRequest, context: Any) -> Ask:
         delay_ms=request.delay_ms if isinstance(request, m.LockRequest) else 0,
         request_id=request.request_id,
         owner=request.owner,
-        meta=_meta(dict(request.meta), context),
+        meta=_meta(dict(request.meta), call),
         is_several=isinstance(request, m.MultiLockRequest),
     )
 
@@ -213,17 +205,10 @@ def _mode(word: str) -> m.Mode:
     return _MODE_NUMBERS.get(word, m.MODE_UNSPECIFIED)
 
 
-def _meta(said: dict[str, str], context: Any) -> dict[str, str]:
-    trace = _metadata(context, "traceparent")
+def _meta(said: dict[str, str], call: Call) -> dict[str, str]:
+    trace = call.metadata("traceparent")
     if trace and "traceparent" not in said:
         said["traceparent"] = trace[:64]
     if sum(len(key.encode()) + len(value.encode()) for key, value in said.items()) > _META_BYTES_MAX:
         raise UsageError(f"meta has at most {_META_BYTES_MAX} bytes, keys and values together")
     return said
-
-
-def _metadata(context: Any, key: str) -> str:
-    for name, value in context.invocation_metadata() or ():
-        if name == key:
-            return value if isinstance(value, str) else value.decode("latin-1")
-    return ""

@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 from fencehold.doors.grpc import translation
-from fencehold.doors.grpc.statuses import answered, streamed
+from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.questions import Questions
 from fencehold.locks import past
@@ -21,10 +20,9 @@ class WatchServicer:
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
 
-    @streamed
-    async def watch(self, request: m.WatchRequest, context: Any) -> AsyncIterator[m.WatchResponse]:
+    async def watch(self, request: m.WatchRequest, call: Call) -> AsyncIterator[m.WatchResponse]:
         index = request.from_index if request.HasField("from_index") else None
-        credentials, tier = translation.credentials_of(context), translation.tier_of(request.tier)
+        credentials, tier = call.credentials(), translation.tier_of(request.tier)
         events = self._questions.events(credentials, tier, request.prefix, request.from_position, index)
         async with aclosing(events) as told:
             async for place, seen in told:
@@ -33,13 +31,12 @@ class WatchServicer:
                 else:
                     yield translation.event(seen, place)
 
-    @answered
-    async def history(self, request: m.HistoryRequest, context: Any) -> m.HistoryResponse:
+    async def history(self, request: m.HistoryRequest, call: Call) -> m.HistoryResponse:
         if not request.name:
             raise UsageError("say which name")
         words: list[str | int] = ["LOCK.HISTORY", request.name]
         for option, field in _TIMES:
             words += [option, getattr(request, field)] if request.HasField(field) else []
         words += ["COUNT", min(request.limit, past.LIMIT_MAX) or past.LIMIT]
-        found = await self._questions.ask(translation.credentials_of(context), CORRECTNESS, *words)
+        found = await self._questions.ask(call.credentials(), CORRECTNESS, *words)
         return translation.history(past.history(found))

@@ -19,9 +19,10 @@ from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.etcd import messages, services
 from fencehold.drivers.etcd.failures import why_not_connected
 from fencehold.drivers.etcd.http2.channel import Channel, Talk
-from fencehold.drivers.etcd.http2.frames import Metadata
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.transactions import Message
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Metadata
 
 
 class RenewalStream:

@@ -11,7 +11,8 @@ import pytest
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.client import EtcdBounds, EtcdClient
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.http2.codes import Code
 from fencehold.errors import OutcomeUnknown, Unavailable
 
 FULL = "etcdserver: mvcc: database space exceeded"

@@ -3,7 +3,8 @@
 import pytest
 
 from fencehold.drivers.etcd.failures import Meaning, understand
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.http2.codes import Code
 from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
 
 

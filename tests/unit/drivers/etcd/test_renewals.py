@@ -9,11 +9,12 @@ import pytest
 from h2.connection import H2Connection
 from h2.events import DataReceived, Event, RequestReceived, StreamReset
 
-from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2.frames import MESSAGE_HEAD_BYTES, message
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.member import EtcdMember
 from fencehold.drivers.etcd.messages import LeaseKeepAliveRequest, LeaseKeepAliveResponse
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import MESSAGE_HEAD_BYTES, message
 from tests.unit.drivers.etcd.http2.peer import BEGIN, OK
 from tests.unit.drivers.etcd.http2.server import Server, serving
 

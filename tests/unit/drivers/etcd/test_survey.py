@@ -8,9 +8,10 @@ from typing import Any
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
 from fencehold.drivers.etcd.http2.channel import Channel
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
 from fencehold.drivers.etcd.member import MemberStanding
 from fencehold.drivers.etcd.survey import EtcdMemberStatus, survey
+from fencehold.drivers.http2.codes import Code
 
 _IDS = {"a:2379": 1, "b:2379": 2, "c:2379": 3}
 

@@ -12,8 +12,9 @@ from typing import Any
 from fencehold.drivers.etcd.http2 import connection
 from fencehold.drivers.etcd.http2.connection import Http2Connection, KeepAlivePace
 from fencehold.drivers.etcd.http2.conversation import Stream
-from fencehold.drivers.etcd.http2.frames import Metadata, request_block
-from fencehold.drivers.etcd.http2.status import CallFailed, Code, Status, failed
+from fencehold.drivers.etcd.http2.status import CallFailed, Status, failed
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Metadata, request_block
 
 _CONNECT_S = 5.0
 """A connection, from its first packet to the first word of the other side."""

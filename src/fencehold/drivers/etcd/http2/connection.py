@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-from fencehold.drivers.etcd.http2 import frames
 from fencehold.drivers.etcd.http2.conversation import Conversation, Receiver, Stream
-from fencehold.drivers.etcd.http2.status import CallFailed, Code, Status, failed
+from fencehold.drivers.etcd.http2.status import CallFailed, Status, failed
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
 
 _HEAD_START_S = 0.25
 """What an address has before the next one is tried as well; RFC 8305, 8."""

@@ -14,9 +14,10 @@
 from collections import deque
 from typing import Protocol
 
-from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2.frames import Broken, Cause, Frame, GoAway
-from fencehold.drivers.etcd.http2.status import Code, Status, status_in
+from fencehold.drivers.etcd.http2.status import Status, status_in
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Broken, Cause, Frame, GoAway
 
 MESSAGE_BYTES_MAX = 16 << 20
 """The largest message taken."""
@@ -308,6 +309,8 @@ class Conversation:
             return
         self.is_greeted = True
         told = frames.settings_in(arrived.payload)
+        if told.get(frames.ENABLE_PUSH):
+            raise Broken("a server that would be pushed to")
         self._frame_bytes = told.get(frames.MAX_FRAME_SIZE, self._frame_bytes)
         self._streams_max = told.get(frames.MAX_CONCURRENT_STREAMS, self._streams_max)
         first = told.get(frames.INITIAL_WINDOW_SIZE, self._first_credit)

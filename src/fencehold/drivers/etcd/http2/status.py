@@ -1,31 +1,10 @@
 """How calls end: in gRPC's words, and whether the request may have been seen."""
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import unquote
 
-
-class Code(IntEnum):
-    """How a call ended, in gRPC's words."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
+from fencehold.drivers.http2.codes import Code
 
 
 class Status(NamedTuple):

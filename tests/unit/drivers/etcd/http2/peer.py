@@ -8,8 +8,8 @@ from h2.events import Event
 from h2.settings import SettingCodes, Settings
 
 from fencehold.drivers.etcd.http2.conversation import Conversation
-from fencehold.drivers.etcd.http2.frames import message, request_block
 from fencehold.drivers.etcd.http2.status import Status
+from fencehold.drivers.http2.frames import message, request_block
 
 BLOCK = request_block("http", "localhost:2379", "/etcdserverpb.KV/Put", 500, (("hasleader", "true"),))
 BEGIN = [(":status", "200"), ("content-type", "application/grpc")]

@@ -18,10 +18,11 @@ from h2.events import (
 )
 
 from fencehold.drivers.etcd.http2 import connection as lines
-from fencehold.drivers.etcd.http2 import frames
 from fencehold.drivers.etcd.http2.channel import Channel
-from fencehold.drivers.etcd.http2.frames import message
-from fencehold.drivers.etcd.http2.status import CallFailed, Code
+from fencehold.drivers.etcd.http2.status import CallFailed
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import message
 from rig.processes import free_port
 from tests.unit.drivers.etcd.http2.peer import BEGIN
 from tests.unit.drivers.etcd.http2.server import Server, call, serving

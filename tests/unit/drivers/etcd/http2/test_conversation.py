@@ -7,10 +7,12 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived, SettingsAcknowledged, StreamEnded, StreamReset
 from hpack import Encoder
 
-from fencehold.drivers.etcd.http2 import conversation, frames
+from fencehold.drivers.etcd.http2 import conversation
 from fencehold.drivers.etcd.http2.conversation import MESSAGE_BYTES_MAX, Conversation, Stream
-from fencehold.drivers.etcd.http2.frames import Broken, message
-from fencehold.drivers.etcd.http2.status import Code, Status
+from fencehold.drivers.etcd.http2.status import Status
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Broken, message
 from tests.unit.drivers.etcd.http2.peer import BEGIN, BLOCK, Asker, Peer, greeted
 
 

@@ -13,10 +13,11 @@ from hpack import Encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencehold.drivers.etcd.http2 import conversation, frames
+from fencehold.drivers.etcd.http2 import conversation
 from fencehold.drivers.etcd.http2.conversation import Conversation, Stream
-from fencehold.drivers.etcd.http2.frames import Broken, frame, headers_in, message
-from fencehold.drivers.etcd.http2.status import Code
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Broken, frame, headers_in, message
 from tests.unit.drivers.etcd.http2.peer import BEGIN, BLOCK, OK, Asker, Peer
 
 WINDOW_BYTES = 4_000

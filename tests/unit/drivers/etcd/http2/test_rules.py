@@ -7,10 +7,12 @@ from h2.errors import ErrorCodes as Cause
 from h2.events import ConnectionTerminated, StreamReset
 from hpack import Encoder
 
-from fencehold.drivers.etcd.http2 import conversation, frames
+from fencehold.drivers.etcd.http2 import conversation
 from fencehold.drivers.etcd.http2.conversation import Conversation, Stream
-from fencehold.drivers.etcd.http2.frames import Broken, frame, message, numbered
-from fencehold.drivers.etcd.http2.status import Code, Status
+from fencehold.drivers.etcd.http2.status import Status
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Broken, frame, message, numbered
 from tests.unit.drivers.etcd.http2.peer import BEGIN, BLOCK, OK, Asker, Peer, greeted
 
 STREAM, IDLE, EVEN = 1, 3, 2

@@ -5,8 +5,8 @@ from hpack import Decoder, Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.drivers.etcd.http2 import frames
-from fencehold.drivers.etcd.http2.frames import Broken, Frame
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.frames import Broken, Frame
 
 some_frames = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 255), st.integers(0, 2**31 - 1), st.binary(max_size=50)),

@@ -1,4 +1,4 @@
-"""How HTTP/2 looks (RFC 9113), as far as a client of gRPC meets it, and which frames nobody may send.
+"""How HTTP/2 looks (RFC 9113), as far as gRPC meets it, and which frames nobody may send.
 
 What the RFC tells to ignore is ignored: frames of unknown kinds, flags that a kind does not have, the bit before a
 number, settings that are not known.
@@ -24,7 +24,8 @@ END_HEADERS = 0x4
 _PADDED = 0x8
 _WITH_PRIORITY = 0x20
 
-HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = range(1, 6)
+HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS = 1, 2, 3
+INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = 4, 5, 6
 
 
 class Cause(IntEnum):
@@ -173,9 +174,9 @@ class GoAway(NamedTuple):
     words: bytes
 
 
-def goaway(cause: Cause) -> bytes:
-    """The last words of a client, which never looked at any stream of a server's."""
-    return frame(GOAWAY, payload=_GOAWAY.pack(0, cause))
+def goaway(cause: Cause, last: int = 0, words: bytes = b"") -> bytes:
+    """Last words, and the last stream of the other side's that was looked at: a client looks at none."""
+    return frame(GOAWAY, payload=_GOAWAY.pack(last, cause) + words)
 
 
 def goaway_in(payload: bytes) -> GoAway:
@@ -206,8 +207,8 @@ def settings_in(payload: bytes) -> dict[int, int]:
             raise Broken(f"frames of {value} bytes")
         if name == INITIAL_WINDOW_SIZE and value > WINDOW_BYTES_MAX:
             raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
-        if name == ENABLE_PUSH and value != 0:
-            raise Broken("a server that would be pushed to")
+        if name == ENABLE_PUSH and value > 1:
+            raise Broken(f"a push that is {value}")
         values[name] = value
     return values
 

@@ -1,0 +1,650 @@
+"""The law of one connection, seen from the server: streams, windows and endings, fed with bytes, asked for bytes.
+
+1.  *A stream ends once.* Whoever serves it is told at once when it is reset or its connection is gone; what it
+    says afterwards goes nowhere.
+2.  *No more is sent than the client has room for*: what does not fit waits in its stream. Who sends much waits
+    until it has gone (`is_full`).
+3.  *No more is kept than there is room for here.* A stream's window is twice the largest message, and grows when
+    messages are read. What is kept of all connections together has a bound: beyond it, the call that wants more
+    is refused.
+4.  *A client that is busy for nothing is left.* Streams that are reset, pings, settings and empty frames use up
+    patience, which calls that are answered and time give back (CVE-2023-44487, CVE-2019-9512 to 9518). Header
+    blocks come in few pieces (CVE-2024-27316).
+5.  *What RFC 9113 forbids ends the stream, or the connection*, as it says, and the client is told why. What comes
+    late, for a stream that is over, is dropped.
+6.  *A call that was cancelled before its answer arrived is told as cancelled*, even though the answer was sent:
+    who served it takes back what nobody has heard of.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple, Protocol
+
+from fencehold.doors.grpc.http2.heads import ANSWER, DONE, Head, Malformed, check_trailers, head_in, status_block
+from fencehold.drivers.http2 import frames
+from fencehold.drivers.http2.codes import Code
+from fencehold.drivers.http2.frames import Broken, Cause, Frame
+from fencehold.drivers.http2.header_blocks import BlockReader, TooLarge
+
+_PIECES_MAX = 16
+"""Into so many frames a header block may be cut."""
+_WINDOW_BYTES = 1 << 24
+"""What all streams of a connection may have under way together."""
+_ANSWERED_PATIENCE = 4
+_CALM_WORDS = b"too many frames that ask for nothing: streams that are reset, pings, settings"
+
+
+class ConversationBounds(NamedTuple):
+    """What one connection may have, and all of them together."""
+
+    message_bytes_max: int = 65_536
+    metadata_bytes_max: int = 16_384
+    streams_max: int = 1_024
+    kept_bytes_max: int = 64 << 20
+    """Of all connections: parts of messages that are not whole, and answers that nobody takes."""
+    unsent_bytes_max: int = 65_536
+    """Beyond this much in a stream, who sends waits."""
+    patience_max: int = 4_096
+    """How many frames that ask for nothing are taken in a row…"""
+    patience_per_s: int = 200
+    """…and how fast that grows again."""
+
+
+class Shelf:
+    """What all connections of a listener keep together, in bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.kept = 0
+
+    def put(self, size: int) -> bool:
+        """Keep more; says whether there was room for it. It is counted in any case."""
+        self.kept += size
+        return self.kept <= self._bytes_max
+
+    def take(self, size: int) -> None:
+        self.kept -= size
+
+
+class Receiver(Protocol):
+    """Who serves one call."""
+
+    is_one_request: bool
+    """Whether nothing is done before its one request is whole."""
+
+    def on_message(self, data: bytes, is_packed: bool) -> None: ...
+    def on_whole(self) -> None:
+        """The client will send no more."""
+
+    def on_cancelled(self) -> None:
+        """The client has cancelled it, or is gone."""
+
+    def on_room(self) -> None:
+        """What was to be sent has gone."""
+
+
+class Stream:
+    """One call. Who serves it hands it back to the conversation, and touches nothing in it."""
+
+    __slots__ = (
+        "credit",
+        "ending",
+        "heard",
+        "is_begun",
+        "is_whole",
+        "late_since",
+        "number",
+        "read",
+        "receiver",
+        "room",
+        "to_send",
+        "undelivered",
+        "wanted",
+    )
+
+    def __init__(self, number: int, credit: int, room: int) -> None:
+        self.number = number
+        self.receiver: Receiver | None = None
+        self.credit = credit
+        """How much the client has room for."""
+        self.room = room
+        """How much it may still send."""
+        self.read = 0
+        """How much was read since the window last grew."""
+        self.heard = bytearray()
+        """What came of a message that is not whole yet…"""
+        self.wanted = 0
+        """…and how much there is when it is, as far as that is known."""
+        self.late_since = inf
+        """Since when the rest of a request is waited for."""
+        self.is_whole = False
+        """Whether the client has ended its side."""
+        self.is_begun = False
+        """Whether an answer has begun."""
+        self.to_send = bytearray()
+        self.ending = b""
+        """The block that it ends with, once nothing is left to send."""
+        self.undelivered: Callable[[], None] | None = None
+        """Called if the client cancels before the answer arrives."""
+
+
+class Conversation:
+    """One connection, seen from the server."""
+
+    def __init__(
+        self,
+        bounds: ConversationBounds,
+        shelf: Shelf,
+        begin: Callable[[Stream, Head], Receiver | None],
+        now: float,
+    ) -> None:
+        self._bounds = bounds
+        self._shelf = shelf
+        self._begin = begin
+        """Told of a new call; returns who serves it, or None if it was refused."""
+        self._now = now
+        self._splitter = frames.Splitter()
+        self._preface = frames.PREFACE
+        self._is_greeted = False
+        self.is_draining = False
+        self._streams: dict[int, Stream] = {}
+        self._last = 0
+        """The last stream that began."""
+        self._blocked: dict[int, Stream] = {}
+        """Streams in which something waits for room."""
+        self._reader = BlockReader(bounds.metadata_bytes_max)
+        self._block: tuple[Frame, bytearray, int] | None = None
+        """A header block that is not whole, and of how many pieces it is."""
+        self._credit = self._first_credit = frames.WINDOW_BYTES
+        self._frame_bytes = frames.FRAME_BYTES
+        self._stream_window = 2 * bounds.message_bytes_max
+        self._heard = 0
+        """How much came since the window of the connection last grew."""
+        self._patience = float(bounds.patience_max)
+        self._undelivered: OrderedDict[int, Callable[[], None]] = OrderedDict()
+        """What is called if a call turns out to be cancelled, of those answered last."""
+        self._out = [
+            frames.settings(
+                {
+                    frames.HEADER_TABLE_SIZE: 0,
+                    frames.MAX_CONCURRENT_STREAMS: bounds.streams_max,
+                    frames.INITIAL_WINDOW_SIZE: self._stream_window,
+                    frames.MAX_HEADER_LIST_SIZE: bounds.metadata_bytes_max,
+                }
+            ),
+            frames.numbered(frames.WINDOW_UPDATE, 0, _WINDOW_BYTES - frames.WINDOW_BYTES),
+        ]
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._streams
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether the client has shown that it speaks HTTP/2."""
+        return self._is_greeted
+
+    def take(self) -> bytes:
+        """What is to be written now."""
+        out, self._out = self._out, []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    # What the server says.
+
+    def answer(self, stream: Stream, message: bytes, undelivered: Callable[[], None] | None = None) -> None:
+        """The one answer of a call, which ends it."""
+        number, data = stream.number, frames.message(message)
+        size = len(data)
+        if number not in self._streams:
+            if undelivered is not None:
+                undelivered()
+            return
+        if size > min(stream.credit, self._credit, self._frame_bytes) or not stream.is_whole or stream.is_begun:
+            stream.undelivered = undelivered
+            self.send(stream, message)
+            self.finish(stream, DONE)
+            return
+        del self._streams[number]
+        self._credit -= size
+        head, end = frames.END_HEADERS, frames.END_HEADERS | frames.END_STREAM
+        self._out += (
+            frames.frame(frames.HEADERS, head, number, ANSWER),
+            frames.frame(frames.DATA, 0, number, data),
+            frames.frame(frames.HEADERS, end, number, DONE),
+        )
+        if undelivered is not None:
+            self._remember(number, undelivered)
+        self._patience = min(self._patience + _ANSWERED_PATIENCE, self._bounds.patience_max)
+
+    def send(self, stream: Stream, message: bytes) -> None:
+        """One of several answers, as soon as there is room for it."""
+        if stream.number not in self._streams:
+            return
+        self._begin_answer(stream)
+        data = frames.message(message)
+        stream.to_send += data
+        if not self._shelf.put(len(data)):
+            self._reset(stream, Cause.ENHANCE_YOUR_CALM)
+            return
+        self._patience = min(self._patience + 1, self._bounds.patience_max)
+        self._push(stream)
+
+    def is_full(self, stream: Stream) -> bool:
+        """Whether so much waits to be sent that more has to wait for `on_room`."""
+        return stream.number in self._streams and len(stream.to_send) > self._bounds.unsent_bytes_max
+
+    def finish(self, stream: Stream, block: bytes) -> None:
+        """End a call with a status, behind what waits to be sent."""
+        if stream.number not in self._streams or stream.ending:
+            return
+        if not stream.is_begun:
+            block = ANSWER + block
+            stream.is_begun = True
+        stream.ending = block
+        self._push(stream)
+
+    def refuse(self, stream: Stream, block: bytes) -> None:
+        """End a call with a status, whatever was to be said before."""
+        self._shelf.take(len(stream.to_send))
+        stream.to_send.clear()
+        stream.ending = b""
+        self.finish(stream, block)
+
+    def answer_http(self, stream: Stream, block: bytes) -> None:
+        """Answer what is no call of gRPC."""
+        stream.is_begun = True
+        self.finish(stream, block)
+
+    def on_read(self, stream: Stream, size: int) -> None:
+        """A message of that size was read: there is room for more."""
+        stream.read += frames.MESSAGE_HEAD_BYTES + size
+        if stream.read > self._stream_window // 2 and stream.number in self._streams and not stream.is_whole:
+            self._out.append(frames.numbered(frames.WINDOW_UPDATE, stream.number, stream.read))
+            stream.room += stream.read
+            stream.read = 0
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._out.append(frames.frame(frames.PING, payload=bytes(8)))
+
+    def drain(self) -> None:
+        """Take no more calls; those under way go on."""
+        if not self.is_draining:
+            self.is_draining = True
+            self._out.append(frames.goaway(Cause.NO_ERROR, self._last))
+
+    def end(self) -> None:
+        """The connection is no more: all who serve its calls are told."""
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            self._abandon(stream)
+
+    def late(self, since: float) -> None:
+        """End calls whose request was begun before that time, and is not whole."""
+        for stream in [each for each in self._streams.values() if each.late_since < since]:
+            self._turn_down(stream, Code.DEADLINE_EXCEEDED, "the request was not sent in time")
+
+    # What the client says.
+
+    def feed(self, data: bytes, now: float) -> None:
+        """What came.
+
+        Raises:
+            Broken: it makes no sense, or is too much; write what is to be written, and end it.
+        """
+        if now > self._now:
+            more = self._patience + (now - self._now) * self._bounds.patience_per_s
+            self._patience, self._now = min(more, self._bounds.patience_max), now
+        try:
+            if self._preface:
+                data = self._greet(data)
+            for arrived in self._splitter.feed(data):
+                self._check(arrived)
+                self._on_frame(arrived)
+        except Broken as error:
+            words = _CALM_WORDS if error.cause == Cause.ENHANCE_YOUR_CALM else str(error).encode()[:200]
+            self._out.append(frames.goaway(error.cause, self._last, words))
+            raise
+
+    def _greet(self, data: bytes) -> bytes:
+        size = min(len(data), len(self._preface))
+        if data[:size] != self._preface[:size]:
+            raise Broken("a client that does not speak HTTP/2")
+        self._preface = self._preface[size:]
+        return data[size:]
+
+    def _check(self, arrived: Frame) -> None:
+        if self._block is not None and arrived.kind != frames.CONTINUATION:
+            raise Broken("headers that do not end")
+        if not self._is_greeted and arrived.kind != frames.SETTINGS:
+            raise Broken("words before the settings")
+        frames.check(arrived)
+
+    def _on_frame(self, arrived: Frame) -> None:
+        kind = arrived.kind
+        if kind == frames.DATA:
+            self._on_data(arrived)
+        elif kind == frames.HEADERS:
+            self._on_block(arrived, bytearray(frames.plain(arrived)), 1)
+        elif kind == frames.CONTINUATION:
+            self._on_continuation(arrived)
+        elif kind == frames.WINDOW_UPDATE:
+            self._on_window(arrived.stream, frames.increment_in(arrived.payload))
+        elif kind == frames.SETTINGS:
+            self._on_settings(arrived)
+        elif kind == frames.PING:
+            if not arrived.flags & frames.ACK:
+                self._lose_patience()
+                self._out.append(frames.frame(frames.PING, frames.ACK, payload=arrived.payload))
+        elif kind == frames.RST_STREAM:
+            self._on_reset(arrived.stream, frames.cause_in(arrived.payload))
+        else:
+            # What a client says when it leaves, priorities, and kinds that nobody knows.
+            self._lose_patience()
+
+    def _lose_patience(self) -> None:
+        self._patience -= 1
+        if self._patience < 0:
+            raise Broken("too much for nothing", Cause.ENHANCE_YOUR_CALM)
+
+    def _stream(self, number: int) -> Stream | None:
+        """The stream that a frame is for; None if it is over.
+
+        Raises:
+            Broken: it never began.
+        """
+        stream = self._streams.get(number)
+        if stream is None and (number > self._last or not number % 2):
+            raise Broken(f"a frame in stream {number}, which never began")
+        return stream
+
+    def _on_data(self, arrived: Frame) -> None:
+        size, stream = len(arrived.payload), self._stream(arrived.stream)
+        is_end = bool(arrived.flags & frames.END_STREAM)
+        self._heard += size
+        if self._heard > _WINDOW_BYTES // 2:
+            self._out.append(frames.numbered(frames.WINDOW_UPDATE, 0, self._heard))
+            self._heard = 0
+        if not size and not is_end:
+            self._lose_patience()
+        data = frames.plain(arrived)
+        if stream is None:
+            return
+        if stream.is_whole:
+            self._fail(stream, Cause.STREAM_CLOSED)
+            return
+        stream.room -= size
+        if stream.room < 0:
+            raise Broken("more than there was room for", Cause.FLOW_CONTROL_ERROR)
+        stream.read += size - len(data)
+        if data:
+            self._on_bytes(stream, data)
+        if is_end and arrived.stream in self._streams:
+            self._on_whole(stream)
+
+    def _on_bytes(self, stream: Stream, data: bytes) -> None:
+        """Tell the messages that are whole, and keep the rest."""
+        receiver, heard = stream.receiver, stream.heard
+        if receiver is None:
+            # Refused, and on its way to its end.
+            return
+        if heard:
+            self._shelf.take(len(heard))
+            heard += data
+            if len(heard) < stream.wanted:
+                self._keep(stream)
+                return
+            data = bytes(heard)
+            heard.clear()
+        at, end = 0, len(data)
+        stream.wanted = frames.MESSAGE_HEAD_BYTES
+        while end - at >= frames.MESSAGE_HEAD_BYTES:
+            flag, size = data[at], int.from_bytes(data[at + 1 : at + 5], "big")
+            if size > self._bounds.message_bytes_max or flag > 1:
+                words = f"a message has at most {self._bounds.message_bytes_max} bytes, not {size}"
+                self._turn_down(stream, Code.RESOURCE_EXHAUSTED, words)
+                return
+            start = at + frames.MESSAGE_HEAD_BYTES
+            if end - start < size:
+                stream.wanted = frames.MESSAGE_HEAD_BYTES + size
+                break
+            at = start + size
+            receiver.on_message(data[start:at], bool(flag))
+            if stream.receiver is None:
+                return
+        if at < end:
+            heard += data[at:] if at else data
+            self._keep(stream)
+        elif not receiver.is_one_request:
+            stream.late_since = inf
+
+    def _keep(self, stream: Stream) -> None:
+        """The rest of a message is waited for."""
+        stream.late_since = min(stream.late_since, self._now)
+        if not self._shelf.put(len(stream.heard)):
+            words = "this listener has no room for more messages that are not whole: try again later"
+            self._turn_down(stream, Code.RESOURCE_EXHAUSTED, words)
+
+    def _turn_down(self, stream: Stream, code: Code, words: str) -> None:
+        """End a call for what its client sent, or did not."""
+        self._cancel(stream)
+        self.refuse(stream, status_block(code, words))
+
+    def _on_whole(self, stream: Stream) -> None:
+        stream.is_whole, stream.late_since = True, inf
+        receiver = stream.receiver
+        if receiver is None:
+            return
+        if stream.heard:
+            self._turn_down(stream, Code.INTERNAL, "the last message is cut short")
+        else:
+            receiver.on_whole()
+
+    def _on_block(self, arrived: Frame, block: bytearray, pieces: int) -> None:
+        if len(block) > 4 * self._bounds.metadata_bytes_max or pieces > _PIECES_MAX:
+            raise Broken("headers without an end", Cause.ENHANCE_YOUR_CALM)
+        if not arrived.flags & frames.END_HEADERS:
+            self._block = arrived, block, pieces
+            return
+        self._block = None
+        stream = self._streams.get(arrived.stream)
+        is_end = bool(arrived.flags & frames.END_STREAM)
+        if stream is not None:
+            self._on_trailers(stream, bytes(block), is_end)
+        elif arrived.stream <= self._last or not arrived.stream % 2:
+            self._on_odd_headers(arrived.stream, bytes(block))
+        else:
+            self._on_head(arrived.stream, bytes(block), is_end)
+
+    def _on_odd_headers(self, number: int, block: bytes) -> None:
+        """Trailers of a call that is over; a stream that would be the server's, or begin again, may not be."""
+        if not number % 2:
+            raise Broken(f"a call in stream {number}")
+        self._lose_patience()
+        try:
+            check_trailers(self._reader, block, self._bounds.metadata_bytes_max)
+        except Malformed:
+            raise Broken(f"a second call in stream {number}", Cause.STREAM_CLOSED) from None
+
+    def _on_head(self, number: int, block: bytes, is_end: bool) -> None:
+        self._last = number
+        # Read in any case: what comes after it may depend on it.
+        try:
+            head: Head | None = head_in(self._reader, block, self._bounds.metadata_bytes_max)
+        except TooLarge:
+            head = None
+        except Malformed:
+            self._lose_patience()
+            self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.PROTOCOL_ERROR))
+            return
+        if self.is_draining or len(self._streams) >= self._bounds.streams_max:
+            self._lose_patience()
+            self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.REFUSED_STREAM))
+            return
+        stream = Stream(number, self._first_credit, self._stream_window)
+        self._streams[number] = stream
+        if head is None:
+            words = f"metadata has at most {self._bounds.metadata_bytes_max} bytes"
+            self.refuse(stream, status_block(Code.RESOURCE_EXHAUSTED, words))
+        else:
+            stream.receiver = self._begin(stream, head)
+            if stream.receiver is not None and stream.receiver.is_one_request:
+                stream.late_since = self._now
+        if is_end and number in self._streams:
+            self._on_whole(stream)
+
+    def _on_trailers(self, stream: Stream, block: bytes, is_end: bool) -> None:
+        try:
+            check_trailers(self._reader, block, self._bounds.metadata_bytes_max)
+        except Malformed:
+            self._fail(stream, Cause.PROTOCOL_ERROR)
+            return
+        if stream.is_whole:
+            self._fail(stream, Cause.STREAM_CLOSED)
+        elif not is_end:
+            self._fail(stream, Cause.PROTOCOL_ERROR)
+        else:
+            self._on_whole(stream)
+
+    def _on_continuation(self, arrived: Frame) -> None:
+        if self._block is None or self._block[0].stream != arrived.stream:
+            raise Broken("headers without a beginning")
+        first, block, pieces = self._block
+        block += arrived.payload
+        # Of its flags it has this one; others would mean something in the frame that it continues.
+        whole = first._replace(flags=first.flags | arrived.flags & frames.END_HEADERS)
+        self._on_block(whole, block, pieces + 1)
+
+    def _on_reset(self, number: int, cause: int) -> None:
+        self._lose_patience()
+        stream = self._stream(number)
+        if stream is not None:
+            del self._streams[number]
+            self._abandon(stream)
+        elif cause == Cause.CANCEL and (undelivered := self._undelivered.pop(number, None)) is not None:
+            # A client that has the whole answer knows of nothing to cancel.
+            undelivered()
+
+    def _on_window(self, number: int, more: int) -> None:
+        if number:
+            if (stream := self._stream(number)) is None:
+                self._lose_patience()
+                return
+            stream.credit += more
+            if not more:
+                self._fail(stream, Cause.PROTOCOL_ERROR)
+            elif stream.credit > frames.WINDOW_BYTES_MAX:
+                self._fail(stream, Cause.FLOW_CONTROL_ERROR)
+            elif stream.to_send:
+                self._push(stream)
+            else:
+                self._lose_patience()
+            return
+        if not more:
+            raise Broken("no more room")
+        self._credit += more
+        if self._credit > frames.WINDOW_BYTES_MAX:
+            raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        if not self._blocked:
+            self._lose_patience()
+        self._push_all()
+
+    def _on_settings(self, arrived: Frame) -> None:
+        self._lose_patience()
+        if arrived.flags & frames.ACK:
+            if arrived.payload:
+                raise Broken("settings in an acknowledgement", Cause.FRAME_SIZE_ERROR)
+            self._reader.on_settled()
+            return
+        self._is_greeted = True
+        told = frames.settings_in(arrived.payload)
+        self._frame_bytes = min(told.get(frames.MAX_FRAME_SIZE, self._frame_bytes), 1 << 16)
+        first = told.get(frames.INITIAL_WINDOW_SIZE, self._first_credit)
+        for stream in self._streams.values():
+            stream.credit += first - self._first_credit
+            if stream.credit > frames.WINDOW_BYTES_MAX:
+                raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        self._first_credit = first
+        self._out.append(frames.frame(frames.SETTINGS, frames.ACK))
+        self._push_all()
+
+    # What is sent, as far as there is room.
+
+    def _begin_answer(self, stream: Stream) -> None:
+        if not stream.is_begun:
+            stream.is_begun = True
+            self._out.append(frames.frame(frames.HEADERS, frames.END_HEADERS, stream.number, ANSWER))
+
+    def _push_all(self) -> None:
+        for stream in tuple(self._blocked.values()):
+            self._push(stream)
+
+    def _push(self, stream: Stream) -> None:
+        to_send, had = stream.to_send, len(stream.to_send)
+        while to_send:
+            size = min(len(to_send), stream.credit, self._credit, self._frame_bytes)
+            if size <= 0:
+                break
+            part = bytes(to_send[:size])
+            del to_send[:size]
+            stream.credit -= size
+            self._credit -= size
+            self._out.append(frames.frame(frames.DATA, 0, stream.number, part))
+        self._shelf.take(had - len(to_send))
+        if to_send:
+            self._blocked[stream.number] = stream
+            return
+        self._blocked.pop(stream.number, None)
+        if stream.ending:
+            self._end_stream(stream)
+        elif had > self._bounds.unsent_bytes_max and stream.receiver is not None:
+            stream.receiver.on_room()
+
+    def _end_stream(self, stream: Stream) -> None:
+        number, flags = stream.number, frames.END_HEADERS | frames.END_STREAM
+        del self._streams[number]
+        self._out.append(frames.frame(frames.HEADERS, flags, number, stream.ending))
+        if not stream.is_whole:
+            # What it would still send is for nobody.
+            self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.NO_ERROR))
+        if stream.undelivered is not None:
+            self._remember(number, stream.undelivered)
+        self._drop(stream)
+        self._patience = min(self._patience + _ANSWERED_PATIENCE, self._bounds.patience_max)
+
+    def _remember(self, number: int, undelivered: Callable[[], None]) -> None:
+        self._undelivered[number] = undelivered
+        if len(self._undelivered) > self._bounds.streams_max:
+            self._undelivered.popitem(last=False)
+
+    def _fail(self, stream: Stream, cause: Cause) -> None:
+        """End it for what the client did in it."""
+        self._lose_patience()
+        self._reset(stream, cause)
+
+    def _reset(self, stream: Stream, cause: Cause) -> None:
+        if self._streams.pop(stream.number, None) is not None:
+            self._out.append(frames.numbered(frames.RST_STREAM, stream.number, cause))
+            self._abandon(stream)
+
+    def _abandon(self, stream: Stream) -> None:
+        """It is over before its answer was sent whole."""
+        self._drop(stream)
+        self._cancel(stream)
+        if stream.undelivered is not None:
+            stream.undelivered()
+
+    def _drop(self, stream: Stream) -> None:
+        """Keep nothing of it."""
+        self._blocked.pop(stream.number, None)
+        self._shelf.take(len(stream.heard) + len(stream.to_send))
+        stream.heard.clear()
+        stream.to_send.clear()
+
+    def _cancel(self, stream: Stream) -> None:
+        self._shelf.take(len(stream.heard))
+        stream.heard.clear()
+        receiver, stream.receiver = stream.receiver, None
+        if receiver is not None:
+            receiver.on_cancelled()

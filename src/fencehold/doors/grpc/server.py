@@ -1,0 +1,102 @@
+"""The server: sockets that listen, the connections that come in, and how both end.
+
+1. Connections have a bound. Beyond it, the one that has been without a call for longest is closed; if all have
+   calls, the newest is.
+2. Over TLS, a handshake has its seconds and its bound (`security/listener.py`); what speaks no TLS is left.
+3. Stopping takes no more calls, lets those under way end for a moment, and then ends them.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from fencehold.doors.grpc.calls import Calls, Methods, Refusal
+from fencehold.doors.grpc.http2.connection import Begin, ConnectionBounds, GrpcConnection
+from fencehold.doors.grpc.http2.conversation import ConversationBounds, Shelf
+from fencehold.security.listener import HandshakeBounds, TlsListener
+from fencehold.security.tls import Certificates, ServerTls
+
+_BACKLOG = 1_024
+
+
+class ServerBounds(NamedTuple):
+    """What one process of the listener takes."""
+
+    conversation: ConversationBounds = ConversationBounds()
+    connection: ConnectionBounds = ConnectionBounds()
+    handshakes: HandshakeBounds = HandshakeBounds()
+    connections_max: int = 4_000
+    calls_max: int = 16_384
+    """Calls under way at the same time, those that wait for a lock included."""
+    closing_seconds_max: float = 3.0
+
+
+class GrpcServer:
+    """Started with `start`, served until `stop`."""
+
+    def __init__(self, methods: Methods, refusal: Refusal, bounds: ServerBounds, tls: ServerTls | None) -> None:
+        self._bounds = bounds
+        self._certificates = None if tls is None else Certificates(tls, alpn=("h2",))
+        self._shelf = Shelf(bounds.conversation.kept_bytes_max)
+        self._calls = Calls(
+            methods,
+            refusal,
+            calls_max=bounds.calls_max,
+            message_bytes_max=bounds.conversation.message_bytes_max,
+        )
+        self._begin = Begin(self._calls.begin, self._on_opened, self._on_closed)
+        self._connections: dict[GrpcConnection, None] = {}
+        self._gone = asyncio.Event()
+        self._listening: Any = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Take connections; returns the port.
+
+        Raises:
+            OSError: the address is in use, or not this machine's.
+        """
+        if self._certificates is not None:
+            listener = TlsListener(self._connection, self._certificates, self._bounds.handshakes)
+            self._listening = listener
+            self._renewing = asyncio.create_task(self._certificates.watch())
+            return await listener.open(host, port, _BACKLOG)
+        loop = asyncio.get_running_loop()
+        # Two listeners on one port would each get some of the calls of one session.
+        self._listening = await loop.create_server(
+            self._connection, host, port, backlog=_BACKLOG, reuse_port=False
+        )
+        return int(self._listening.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Take no more calls, let those under way end, then end them."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+        if self._listening is not None:
+            self._listening.close()
+        for connection in tuple(self._connections):
+            connection.drain()
+        try:
+            async with asyncio.timeout(self._bounds.closing_seconds_max):
+                while self._connections:
+                    self._gone.clear()
+                    await self._gone.wait()
+        except TimeoutError:
+            pass
+        await self._calls.close()
+        # What they were told last is written at the end of this turn.
+        await asyncio.sleep(0)
+        for connection in tuple(self._connections):
+            connection.close()
+
+    def _connection(self) -> GrpcConnection:
+        return GrpcConnection(self._begin, self._shelf, self._bounds.conversation, self._bounds.connection)
+
+    def _on_opened(self, connection: GrpcConnection) -> None:
+        self._connections[connection] = None
+        if len(self._connections) > self._bounds.connections_max:
+            idle = (each for each in self._connections if each.conversation.is_idle)
+            next(idle, connection).close()
+
+    def _on_closed(self, connection: GrpcConnection) -> None:
+        self._connections.pop(connection, None)
+        self._gone.set()
