@@ -154,8 +154,8 @@ class Server:
         nodes = [host.node for host in self.hosts]
         self.keeper = CellKeeper(nodes, HomesLease(lease_ms), CellLinks(self._peer_tls()), lease_ms)
         self.audit: AuditLog | None = None
-        # It observes one machine of each tier: what it said of one shard would be taken for all.
-        self.observer = None if config.observing is None or self.shards is not None else Feed(config.observing)
+        observing = config.observing
+        self.observer = None if observing is None else Feed(observing._replace(shards=config.shards))
         self.door.observer = self.observer
         for shard, host in enumerate(self.hosts):
             host.volatile.on_life = partial(self._observe, shard)

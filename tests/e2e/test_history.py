@@ -73,8 +73,8 @@ def test_over_http_it_has_the_agreed_shape(kept: Served, tmp_path: Path) -> None
         labels = 'door="resp",op="acquire",outcome="granted",template="job:*",tier="correctness"'
         assert f"fencehold_operations_total{{{labels}}} 3.0" in figures
         assert 'fencehold_hold_losses_total{reason="broken",template="job:*",tier="correctness"} 1.0' in figures
-        assert 'fencehold_names_held{tier="correctness"} 0.0' in figures
-        assert "fencehold_leader 1.0" in figures
+        assert 'fencehold_names_held{shard="0",tier="correctness"} 0.0' in figures
+        assert 'fencehold_leader{shard="0"} 1.0' in figures
 
 
 def test_over_grpc_it_is_told_in_messages(kept: Served, tmp_path: Path) -> None:

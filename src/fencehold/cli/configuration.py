@@ -108,8 +108,6 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         check_upstream(config)
     sinks = sinks_of(file.sinks)
     if sinks.sinks:
-        if config.shards > 1:
-            raise UsageError("sinks carry the events of one shard, and this service has several: leave them out")
         check_upstream(config, "sinks", "fencehold sink run")
     return Configuration(config, said["port_file"].value, said["json"].value, listeners, optional, said, sinks)
 
@@ -117,10 +115,6 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
 def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
     """What is counted and remembered beside the server, if anything is."""
     path, data = said["history_file"].value, said["data"].value
-    if said["shards"].value > 1:
-        if path and path != NO_HISTORY:
-            raise UsageError("no history is kept of a service with several shards: leave out --history-file")
-        return None
     if said["no_observer"].value:
         if path and path != NO_HISTORY:
             raise UsageError("a history is kept by the observer: leave out --no-observer, or --history-file")

@@ -71,9 +71,6 @@ NOBODY = Who()
 WhoOf: TypeAlias = Callable[[int], Who]
 """Whose a session is, which may have ended since."""
 
-SHARD = 0
-"""The shard of a machine that is not divided."""
-
 _NAMES_PER_STEP = 256
 
 
@@ -147,7 +144,6 @@ class Event(Struct, frozen=True, gc=False):
     """Whose session it is; of a change of the policy and a force-release, who made it."""
     index: int = 0
     """Where in its entry it is, from 1."""
-    shard: int = SHARD
 
 
 _ENDINGS = {

@@ -24,6 +24,8 @@ class Metric(NamedTuple):
 
 
 _BY_NAME = ("tier", "template")
+_BY_SHARD = ("tier", "shard")
+"""`shard` is `0` where there is only one."""
 
 COUNTED = (
     Metric(
@@ -78,15 +80,15 @@ COUNTED = (
         "Sessions whose client closed its connection without ending them: what they hold is in jeopardy until the "
         "client is back.",
     ),
-    Metric("fencehold_leader_changes_total", COUNTER, (), "Announcements of a leader, seen by this node."),
+    Metric("fencehold_leader_changes_total", COUNTER, ("shard",), "Announcements of a leader, seen by this node."),
     Metric(
         "fencehold_append_seconds",
         HISTOGRAM,
-        ("tier",),
+        _BY_SHARD,
         "How long appends took, sync included.",
         SECONDS,
     ),
-    Metric("fencehold_batch_commands", HISTOGRAM, ("tier",), "Commands in one entry of the journal.", SIZES),
+    Metric("fencehold_batch_commands", HISTOGRAM, _BY_SHARD, "Commands in one entry of the journal.", SIZES),
     Metric(
         "fencehold_observer_gaps_total",
         COUNTER,
@@ -101,40 +103,40 @@ COUNTED = (
 
 LOOKED_UP = (
     Metric("fencehold_build_info", GAUGE, ("version", "engine", "node"), "Always 1: what runs here."),
-    Metric("fencehold_leader", GAUGE, (), "1 if this node leads, 0 if not."),
-    Metric("fencehold_standby", GAUGE, (), "1 if this node follows a leader, 0 if not."),
-    Metric("fencehold_epoch", GAUGE, (), "The newest epoch this node has led under."),
-    Metric("fencehold_position", GAUGE, (), "The last position of the journal known to be durable here."),
-    Metric("fencehold_fence", GAUGE, (), "The greatest fence given away so far."),
+    Metric("fencehold_leader", GAUGE, ("shard",), "1 if this node leads the shard, 0 if not."),
+    Metric("fencehold_standby", GAUGE, ("shard",), "1 if this node follows the leader of the shard, 0 if not."),
+    Metric("fencehold_epoch", GAUGE, ("shard",), "The newest epoch this node has led under."),
+    Metric("fencehold_position", GAUGE, ("shard",), "The last position of the journal known to be durable here."),
+    Metric("fencehold_fence", GAUGE, ("shard",), "The greatest fence given away so far."),
     Metric(
         "fencehold_standby_lag_positions",
         GAUGE,
-        ("standby",),
+        ("standby", "shard"),
         "How far each standby that follows this node is behind it; on a leader.",
     ),
-    Metric("fencehold_standbys", GAUGE, (), "Standbys that follow this node."),
+    Metric("fencehold_standbys", GAUGE, ("shard",), "Standbys that follow this node."),
     Metric(
         "fencehold_followed_seconds",
         GAUGE,
-        (),
+        ("shard",),
         "On a standby: seconds since an entry came from the journal. A leader writes one about every second.",
     ),
-    Metric("fencehold_sessions", GAUGE, ("tier",), "Sessions that live."),
-    Metric("fencehold_names_held", GAUGE, ("tier",), "Names that somebody holds."),
-    Metric("fencehold_names_with_waiters", GAUGE, ("tier",), "Names that somebody waits for."),
-    Metric("fencehold_waiters", GAUGE, ("tier",), "Requests that wait."),
+    Metric("fencehold_sessions", GAUGE, _BY_SHARD, "Sessions that live."),
+    Metric("fencehold_names_held", GAUGE, _BY_SHARD, "Names that somebody holds."),
+    Metric("fencehold_names_with_waiters", GAUGE, _BY_SHARD, "Names that somebody waits for."),
+    Metric("fencehold_waiters", GAUGE, _BY_SHARD, "Requests that wait."),
     Metric(
         "fencehold_longest_hold_seconds",
         GAUGE,
-        ("tier",),
+        _BY_SHARD,
         "How long the oldest exclusive hold has lasted, of the 10 000 names that were taken first.",
     ),
     Metric(
-        "fencehold_longest_wait_seconds", GAUGE, ("tier",), "How long the oldest request has waited, of 10 000."
+        "fencehold_longest_wait_seconds", GAUGE, _BY_SHARD, "How long the oldest request has waited, of 10 000."
     ),
-    Metric("fencehold_longest_queue", GAUGE, ("tier",), "Requests in the longest of 10 000 queues."),
-    Metric("fencehold_appends_total", COUNTER, ("tier",), "Entries that this node has appended."),
-    Metric("fencehold_pending_commands", GAUGE, ("tier",), "Commands that wait for their entry."),
+    Metric("fencehold_longest_queue", GAUGE, _BY_SHARD, "Requests in the longest of 10 000 queues."),
+    Metric("fencehold_appends_total", COUNTER, _BY_SHARD, "Entries that this node has appended."),
+    Metric("fencehold_pending_commands", GAUGE, _BY_SHARD, "Commands that wait for their entry."),
     Metric("fencehold_connections", GAUGE, (), "Connections to the RESP listener."),
     Metric(
         "fencehold_throttled_clients",
@@ -155,10 +157,16 @@ LOOKED_UP = (
         ("quota", "bound"),
         "How often a bound of a quota was met, whether it refuses or only counts.",
     ),
-    Metric("fencehold_ring_bytes", GAUGE, ("tier",), "Memory that events take which can be told again."),
-    Metric("fencehold_journal_room_used_bytes", GAUGE, (), "What the journal takes, where it has a bound."),
-    Metric("fencehold_journal_room_allowed_bytes", GAUGE, (), "What it may take; 0 where it has no bound."),
-    Metric("fencehold_held_back", GAUGE, (), "1 while new work is refused because the journal is nearly full."),
+    Metric("fencehold_ring_bytes", GAUGE, _BY_SHARD, "Memory that events take which can be told again."),
+    Metric(
+        "fencehold_journal_room_used_bytes", GAUGE, ("shard",), "What the journal takes, where it has a bound."
+    ),
+    Metric(
+        "fencehold_journal_room_allowed_bytes", GAUGE, ("shard",), "What it may take; 0 where it has no bound."
+    ),
+    Metric(
+        "fencehold_held_back", GAUGE, ("shard",), "1 while new work is refused because the journal is nearly full."
+    ),
     Metric("fencehold_observer_up", GAUGE, (), "1 if what counts operations and keeps the history runs."),
     Metric("fencehold_observer_backlog_bytes", GAUGE, (), "What waits to be taken by it."),
     Metric(

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from fencehold.core.commands import Entry, OpenSession, OpenSessionAs, OpenSessionBy
 from fencehold.core.outcomes import Applied, SessionEnded
@@ -43,7 +44,7 @@ from fencehold.observe.frames import (
     framed,
     read_told,
 )
-from fencehold.observe.history.store import Bounds, position_in
+from fencehold.observe.history.store import Bounds, positions_in
 from fencehold.observe.incidents import SLOW_APPEND_S
 from fencehold.types import CORRECTNESS
 
@@ -79,14 +80,17 @@ class Observing(NamedTuple):
     """Where the history is kept; None: nowhere."""
     bounds: Bounds = Bounds()
     observe: ObserveBounds = ObserveBounds()
+    shards: int = 1
+    """How many machines of each tier there are."""
 
 
-class _Tier:
-    """What is to be told of one machine."""
+class _Machine:
+    """What is to be told of one machine: of a shard and a tier."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.name = node.tier.value
+        self.tier = node.tier.value
+        self.shard = _shard_of(node)
         self.is_journaled = node.tier is CORRECTNESS
         self.things: list[Journaled] = []
         self.appended = 0
@@ -101,9 +105,9 @@ class Feed:
 
     def __init__(self, observing: Observing) -> None:
         self._observing = observing
-        self._position = 0 if observing.history is None else position_in(observing.history)
-        """Up to where the observer knows the journal, at the least."""
-        self._tiers: dict[str, _Tier] = {}
+        self._positions = {} if observing.history is None else positions_in(observing.history)
+        """Up to where the observer knows the journal of each shard, at the least."""
+        self._machines: dict[tuple[str, int], _Machine] = {}
         self._waiting: list[bytes] = []
         """Frames for an observer that is not there yet."""
         self._waiting_bytes = 0
@@ -129,78 +133,78 @@ class Feed:
 
     def attach(self, node: Node) -> None:
         """Observe a machine from here on. To be said before it runs."""
-        tier = self._tiers[node.tier.value] = _Tier(node)
+        machine = self._machines[node.tier.value, _shard_of(node)] = _Machine(node)
         before = node.replica.on_entry
 
         def on_entry(entry: Entry, applied: Applied) -> None:
             before(entry, applied)
-            self._on_entry(tier, entry, applied)
+            self._on_entry(machine, entry, applied)
 
         node.replica.on_entry = on_entry
         if node.tier is CORRECTNESS:
-            node.replica.on_opened = self._on_opened
+            node.replica.on_opened = partial(self._on_opened, machine)
 
-    def _on_entry(self, tier: _Tier, entry: Entry, applied: Applied) -> None:
-        leads = tier.node.leads
-        if tier.after is not None and leads is not bool(tier.appended):
+    def _on_entry(self, machine: _Machine, entry: Entry, applied: Applied) -> None:
+        leads = machine.node.leads
+        if machine.after is not None and leads is not bool(machine.appended):
             # It was promoted or deposed: what it appended, and what it followed, are told apart.
-            self._tell_of(tier)
-        if tier.after is None:
-            tier.after = applied.position - 1 if tier.position is None else tier.position
-        tier.position = applied.position
-        tier.appended += leads
-        if (entry.commands or applied.notices) and (leads or self._is_followed(tier, entry, applied)):
-            tier.things.append(Journaled(entry, applied))
+            self._tell_of(machine)
+        if machine.after is None:
+            machine.after = applied.position - 1 if machine.position is None else machine.position
+        machine.position = applied.position
+        machine.appended += leads
+        if (entry.commands or applied.notices) and (leads or self._is_followed(machine, entry, applied)):
+            machine.things.append(Journaled(entry, applied))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_later(_FLUSH_S, self.flush)
 
-    def _is_followed(self, tier: _Tier, entry: Entry, applied: Applied) -> bool:
+    def _is_followed(self, machine: _Machine, entry: Entry, applied: Applied) -> bool:
         """Whether the observer is to know of what another node did."""
-        if self._observing.history is not None or not tier.is_journaled:
+        if self._observing.history is not None or not machine.is_journaled:
             return True
         return not _OPENINGS.isdisjoint(map(type, entry.commands)) or any(
             type(notice) is SessionEnded for _, notice in applied.notices
         )
 
-    def _on_opened(self, opened: Opened) -> None:
-        tier = self._tiers[CORRECTNESS.value]
-        self._tell_of(tier)
-        snapshot = opened.snapshot
+    def _on_opened(self, machine: _Machine, opened: Opened) -> None:
+        self._tell_of(machine)
+        snapshot, shard = opened.snapshot, machine.shard
         if snapshot is None:
-            tier.position = 0
-            self._send(Began(opened.end))
+            machine.position = 0
+            self._send(Began(opened.end, shard=shard))
             return
-        tier.position = snapshot.position
-        known = max(self._position, 0) if opened.end >= self._position else 0
+        machine.position = snapshot.position
+        known = self._positions.get(shard, 0)
+        known = known if opened.end >= known else 0
         is_needed = self._observing.history is not None and snapshot.position > known
         data = bytes(snapshot.data) if is_needed else b""
-        self._send(Began(opened.end, snapshot.position, data))
+        self._send(Began(opened.end, snapshot.position, data, shard))
 
     def flush(self) -> None:
         """Tell the observer what happened since it was told last."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
-        for tier in self._tiers.values():
-            self._tell_of(tier)
+        for machine in self._machines.values():
+            self._tell_of(machine)
 
-    def _tell_of(self, tier: _Tier, *, is_last: bool = False) -> None:
-        things, after, appended = tier.things, tier.after, tier.appended
+    def _tell_of(self, machine: _Machine, *, is_last: bool = False) -> None:
+        things, after, appended = machine.things, machine.after, machine.appended
         if after is None:
             return
-        tier.things, tier.appended = [], 0
-        times_s = tier.node.append_times_s[-appended:] if appended and tier.is_journaled else []
+        machine.things, machine.appended = [], 0
+        times_s = machine.node.append_times_s[-appended:] if appended and machine.is_journaled else []
         if not things and (self._transport is None or not (times_s or is_last)):
             # Nothing happened in them, and nothing is missed without them.
             return
-        tier.after = None
+        machine.after = None
         if self._backlog_bytes > _BACKLOG_BYTES_MAX:
             self.dropped += len(things)
             return
-        up_to = tier.position or after
-        if tier.is_journaled:
-            self._position = max(self._position, up_to)
-        self._send(Entries(tier.name, after, up_to, bool(appended), things, times_s))
+        up_to = machine.position or after
+        if machine.is_journaled:
+            self._positions[machine.shard] = max(self._positions.get(machine.shard, 0), up_to)
+        self._send(Entries(machine.tier, after, up_to, bool(appended), things, times_s, machine.shard))
 
     @property
     def _backlog_bytes(self) -> int:
@@ -236,15 +240,13 @@ class Feed:
         """Whether there is a past to ask for; what is counted is, in any case."""
         return self._observing.history is not None
 
-    def ask_history(
-        self, state: State | None, name: str, since: int | None, until: int | None, count: int, reply: Reply
-    ) -> None:
+    def ask_history(self, state: State | None, asked: Asked, reply: Reply) -> None:
         """Have `reply` told the past of a name, as JSON; or why that is not known.
 
-        `state`: of the machine, if it may be looked at: who holds the name now.
+        `state`: of the machine of its shard, if it may be looked at: who holds the name now.
         """
-        held = None if state is None else _fences(state, name)
-        self._ask(lambda number: Asked(number, name, since, until, count, held), _ANSWER_S, reply)
+        held = None if state is None else _fences(state, asked.name)
+        self._ask(lambda number: replace(asked, number=number, held=held), _ANSWER_S, reply)
 
     def ask_figures(self, reply: Callable[[bytes], None]) -> None:
         """Have `reply` told what was counted, as JSON: at once what is known, if the observer takes long."""
@@ -344,6 +346,7 @@ class Feed:
         settings = {
             "history": "" if self._observing.history is None else str(self._observing.history),
             "bounds": tuple(self._observing.bounds),
+            "shards": self._observing.shards,
             **self._observing.observe._asdict(),
         }
         return [sys.executable, "-m", "fencehold.observe", msgspec.json.encode(settings).decode()]
@@ -351,8 +354,8 @@ class Feed:
     async def close(self) -> None:
         """Tell it the rest, and wait until it has ended."""
         self.flush()
-        for tier in self._tiers.values():
-            self._tell_of(tier, is_last=True)
+        for machine in self._machines.values():
+            self._tell_of(machine, is_last=True)
         self._is_closing = True
         for reply, late in tuple(self._asked.values()):
             late.cancel()
@@ -390,6 +393,10 @@ class _Line(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self._feed.on_drained()
+
+
+def _shard_of(node: Node) -> int:
+    return 0 if node.home is None else node.home.shard
 
 
 def _fences(state: State, name: str) -> list[int] | None:

@@ -3,6 +3,8 @@
 Nothing here is counted while locks are granted, and a look has a bound: it goes through so many names at the most.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,17 +17,35 @@ _LOOKED_AT_MAX = 10_000
 Figures = dict[str, list[list[Any]]]
 
 
-def figures_of(node: Node, volatile: Node | None) -> Figures:
-    """By metric: the values of its labels, and a number."""
-    found = _of_node(node)
-    for machine in (node, volatile):
-        if machine is not None:
-            for name, value in _of_machine(machine).items():
-                found.setdefault(name, []).append([[machine.tier.value], value])
+def figures_of(machines: Sequence[tuple[Node, Node | None]]) -> Figures:
+    """By metric: the values of its labels, and a number. Of each shard its node and its volatile machine."""
+    found: Figures = {}
+    for shard, (node, volatile) in enumerate(machines):
+        label = str(shard)
+        for name, rows in _of_node(node, label).items():
+            found.setdefault(name, []).extend(rows)
+        for machine in (node, volatile):
+            if machine is not None:
+                for name, value in _of_machine(machine).items():
+                    found.setdefault(name, []).append([[machine.tier.value, label], value])
+    found["fencehold_build_info"] = _build(machines[0][0])
+    found["fencehold_quota_exceeded_total"] = _exceeded([node for node, _ in machines])
     return found
 
 
-def _of_node(node: Node) -> Figures:
+def _build(node: Node) -> list[list[Any]]:
+    return [[[__version__, node.journal.declared.engine, node.member.name], 1]]
+
+
+def _exceeded(nodes: list[Node]) -> list[list[Any]]:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for usage in (node.replica.machine.state.usage for node in nodes):
+        if usage is not None:
+            counts.update(usage.exceeded)
+    return [[list(key), count] for key, count in counts.items()]
+
+
+def _of_node(node: Node, shard: str) -> Figures:
     state, room = node.replica.machine.state, node.room
     numbers: dict[str, float] = {
         "fencehold_leader": int(node.leads),
@@ -40,13 +60,10 @@ def _of_node(node: Node) -> Figures:
     }
     if node.followed_s is not None:
         numbers["fencehold_followed_seconds"] = round(node.followed_s, 3)
-    found: Figures = {name: [[[], value]] for name, value in numbers.items()}
-    found["fencehold_build_info"] = [[[__version__, node.journal.declared.engine, node.member.name], 1]]
+    found: Figures = {name: [[[shard], value]] for name, value in numbers.items()}
     found["fencehold_standby_lag_positions"] = [
-        [[standby.member.name], max(0, node.position - standby.position)] for standby in node.standbys.all()
+        [[standby.member.name, shard], max(0, node.position - standby.position)] for standby in node.standbys.all()
     ]
-    exceeded = {} if state.usage is None else state.usage.exceeded
-    found["fencehold_quota_exceeded_total"] = [[list(key), count] for key, count in exceeded.items()]
     return found
 
 

@@ -36,6 +36,7 @@ class Entries(Struct, frozen=True, array_like=True, tag="entries"):
     things: list[Journaled]
     append_s: list[float]
     """How long the appends took, where it led."""
+    shard: int = 0
 
 
 class Began(Struct, frozen=True, array_like=True, tag="began"):
@@ -46,6 +47,7 @@ class Began(Struct, frozen=True, array_like=True, tag="began"):
     snapshot_at: int = 0
     snapshot: bytes = b""
     """What its entries begin with, if the observer has not come as far; empty otherwise."""
+    shard: int = 0
 
 
 class Asked(Struct, frozen=True, array_like=True, tag="asked"):
@@ -58,6 +60,8 @@ class Asked(Struct, frozen=True, array_like=True, tag="asked"):
     count: int
     held: list[int] | None
     """The fences that hold the name now; None: that is not known."""
+    shard: int = 0
+    """Where the name is at home."""
 
 
 class Measured(Struct, frozen=True, array_like=True, tag="measured"):

@@ -19,13 +19,22 @@ _LIMITS = {"limit", "queue_full"}
 
 
 class Incidents:
-    """What is told of one tier."""
+    """What is told of one machine."""
 
-    def __init__(self, sessions: dict[int, str] | None = None, *, slow_append_s: float = SLOW_APPEND_S) -> None:
+    def __init__(
+        self,
+        sessions: dict[int, str] | None = None,
+        *,
+        slow_append_s: float = SLOW_APPEND_S,
+        tellers: dict[str, Teller] | None = None,
+        shard: int | None = None,
+    ) -> None:
+        """`tellers`: shared by all machines of a server, as their bound is. `shard`: None if there is only one."""
         self._sessions = sessions if sessions is not None else {}
         """Who each session is, as `who_of` says it."""
         self._slow_append_s = slow_append_s
-        self._tellers = {kind: Teller(_PREFIX + kind) for kind in KINDS}
+        self._tellers = tellers_of_kinds() if tellers is None else tellers
+        self._place = {} if shard is None else {"shard": shard}
 
     def know(self, sessions: dict[int, str]) -> None:
         """These sessions live, and are these clients."""
@@ -112,7 +121,12 @@ class Incidents:
         return False
 
     def _tell(self, kind: str, level: int, facts: dict[str, Any]) -> None:
-        self._tellers[kind].tell(level, kind, facts=facts)
+        self._tellers[kind].tell(level, kind, facts={**facts, **self._place})
+
+
+def tellers_of_kinds() -> dict[str, Teller]:
+    """One for each kind of incident."""
+    return {kind: Teller(_PREFIX + kind) for kind in KINDS}
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

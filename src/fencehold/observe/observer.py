@@ -35,8 +35,8 @@ from fencehold.observe.frames import (
 from fencehold.observe.history.answers import history
 from fencehold.observe.history.recorder import BATCH_S, Recorder
 from fencehold.observe.history.store import Bounds, Store
-from fencehold.observe.incidents import SLOW_APPEND_S, Incidents
-from fencehold.observe.tally import Tally
+from fencehold.observe.incidents import SLOW_APPEND_S, Incidents, tellers_of_kinds
+from fencehold.observe.tally import REMEMBERED_MAX, Tally, figures_of
 from fencehold.observe.templates import Templates
 from fencehold.types import CORRECTNESS
 
@@ -48,6 +48,8 @@ _PREFIX = "fencehold.server."
 JOURNALED = CORRECTNESS.value
 """The tier of which a history is kept."""
 _LOG = logging.getLogger("fencehold.server")
+Place = tuple[str, int]
+"""Of a machine: its tier and its shard."""
 NO_HISTORY = "no history is kept here: start the server with --data, or say --history-file FILE"
 
 
@@ -59,21 +61,23 @@ class Settings(Struct, frozen=True):
     bounds: tuple[int, int, int] = Bounds()
     templates: tuple[str, ...] = ()
     slow_append_s: float = SLOW_APPEND_S
+    shards: int = 1
 
 
 class Observer:
     """What it does with each frame."""
 
     def __init__(self, settings: Settings) -> None:
-        self._recorder = _recorder_of(settings)
-        templates = Templates(settings.templates)
-        sessions = dict(self._recorder.store.sessions) if self._recorder is not None else {}
-        self._tallies: dict[str, Tally] = {}
-        self._templates = templates
-        self._incidents = {JOURNALED: Incidents(sessions, slow_append_s=settings.slow_append_s)}
-        self._slow_append_s = settings.slow_append_s
-        self._seen: dict[str, int] = {}
-        """The last position of each tier."""
+        self._settings = settings
+        self._store = _store_of(settings)
+        self._recorders: dict[int, Recorder] = {}
+        """Of each shard."""
+        self._templates = Templates(settings.templates)
+        self._tellers = tellers_of_kinds()
+        self._tallies: dict[Place, Tally] = {}
+        self._incidents: dict[Place, Incidents] = {}
+        self._seen: dict[Place, int] = {}
+        """The last position of each machine."""
         self._gaps = 0
         self._has_failed = False
 
@@ -91,109 +95,131 @@ class Observer:
         return None
 
     def _on_entries(self, said: Entries) -> None:
-        tier = said.tier
-        tally, incidents = self._tally(tier), self._incidents_of(tier)
+        place = said.tier, said.shard
+        tally, incidents, is_journaled = self._tally(place), self._incidents_of(place), said.tier == JOURNALED
         # Each life of the volatile machine begins elsewhere, and misses nothing by that.
-        if tier == JOURNALED and said.after > self._seen.get(tier, said.after):
+        if is_journaled and said.after > self._seen.get(place, said.after):
             self._gaps += 1
-        recorder = self._recorder if tier == JOURNALED else None
-        if recorder is not None:
-            recorder.on_gap(said.after)
-        for entry, applied in ((thing.entry, thing.applied) for thing in said.things):
-            facts = facts_of(entry, applied)
-            tally.on_entry(applied, facts, len(entry.commands), is_counted=said.leads)
+        recorder = self._recorder(said.shard) if is_journaled else None
+        facts_of_all = [facts_of(thing.entry, thing.applied) for thing in said.things]
+        for thing, facts in zip(said.things, facts_of_all, strict=True):
+            tally.on_entry(thing.applied, facts, len(thing.entry.commands), is_counted=said.leads)
             incidents.on_facts(facts, is_told=said.leads)
-            if recorder is not None:
-                recorder.on_entry(applied, facts)
-        self._seen[tier] = said.up_to
+        self._seen[place] = said.up_to
         if recorder is not None:
-            recorder.on_nothing(said.up_to)
+            try:
+                recorder.on_gap(said.after)
+                for thing, facts in zip(said.things, facts_of_all, strict=True):
+                    recorder.on_entry(thing.applied, facts)
+                recorder.on_nothing(said.up_to)
+            except sqlite3.Error as error:
+                self._fail(recorder, error)
         for seconds in said.append_s:
             tally.on_append(seconds)
-            if tier == JOURNALED:
+            if is_journaled:
                 incidents.on_append(seconds)
 
     def _on_began(self, said: Began) -> None:
-        self._seen.pop(JOURNALED, None)
-        if self._recorder is not None:
+        place = JOURNALED, said.shard
+        self._seen.pop(place, None)
+        recorder = self._recorder(said.shard)
+        if recorder is not None:
             try:
-                self._recorder.on_began(said.end, said.snapshot_at, said.snapshot)
+                recorder.on_began(said.end, said.snapshot_at, said.snapshot)
             except sqlite3.Error as error:
-                self._fail(error)
+                self._fail(recorder, error)
             else:
-                self._incidents[JOURNALED].know(self._recorder.store.sessions)
+                self._incidents_of(place).know(recorder.store.sessions(said.shard))
 
     def _on_asked(self, asked: Asked) -> Answered:
-        if self._recorder is None:
+        if self._store is None:
             return Answered(asked.number, b"", NO_HISTORY)
         try:
-            self._recorder.flush()
-            now = int(time.time() * 1000)
-            found = history(
-                self._recorder.store, asked.name, asked.since_ms, asked.until_ms, asked.count, asked.held, now
-            )
+            for recorder in self._recorders.values():
+                recorder.flush()
+            now, span = int(time.time() * 1000), (asked.since_ms, asked.until_ms)
+            found = history(self._store, asked.name, *span, asked.count, asked.held, now, asked.shard)
             return Answered(asked.number, msgspec.json.encode(found))
         except sqlite3.Error as error:
             return Answered(asked.number, b"", f"the history cannot be read: {error}")
 
-    def _tally(self, tier: str) -> Tally:
-        if tier not in self._tallies:
-            self._tallies[tier] = Tally(tier, self._templates)
-        return self._tallies[tier]
+    def _recorder(self, shard: int) -> Recorder | None:
+        if self._store is None:
+            return None
+        if shard not in self._recorders:
+            self._recorders[shard] = Recorder(self._store, shard)
+        return self._recorders[shard]
 
-    def _incidents_of(self, tier: str) -> Incidents:
-        if tier not in self._incidents:
-            self._incidents[tier] = Incidents(slow_append_s=self._slow_append_s)
-        return self._incidents[tier]
+    def _tally(self, place: Place) -> Tally:
+        if place not in self._tallies:
+            tier, shard = place
+            self._tallies[place] = Tally(tier, self._templates, shard, REMEMBERED_MAX // self._settings.shards)
+        return self._tallies[place]
+
+    def _incidents_of(self, place: Place) -> Incidents:
+        if place not in self._incidents:
+            tier, shard = place
+            is_known = self._store is not None and tier == JOURNALED
+            self._incidents[place] = Incidents(
+                dict(self._store.sessions(shard)) if self._store is not None and is_known else {},
+                slow_append_s=self._settings.slow_append_s,
+                tellers=self._tellers,
+                shard=shard if self._settings.shards > 1 else None,
+            )
+        return self._incidents[place]
 
     def figures(self) -> dict[str, list[list[Any]]]:
         """All that was counted, by metric."""
-        found: dict[str, list[list[Any]]] = {"fencehold_observer_gaps_total": [[[], self._gaps]]}
-        for tally in self._tallies.values():
-            for name, rows in tally.figures().items():
-                found.setdefault(name, []).extend(rows)
-        if self._recorder is not None:
-            store = self._recorder.store
-            found["fencehold_history_rows"] = [[[], store.rows]]
-            found["fencehold_history_bytes"] = [[[], store.size_bytes]]
+        found = figures_of(self._tallies.values())
+        found["fencehold_observer_gaps_total"] = [[[], self._gaps]]
+        if self._store is not None:
+            found["fencehold_history_rows"] = [[[], self._store.rows]]
+            found["fencehold_history_bytes"] = [[[], self._store.size_bytes]]
         return found
 
     # The history's life.
 
     @property
     def is_due(self) -> bool:
-        return self._recorder is not None and self._recorder.is_due
+        return any(recorder.is_due for recorder in self._recorders.values())
 
     @property
     def wait_s(self) -> float:
         """How long it may wait for the next frame."""
-        return _IDLE_S if self._recorder is None or not self._recorder.is_waiting else BATCH_S
+        return BATCH_S if any(recorder.is_waiting for recorder in self._recorders.values()) else _IDLE_S
 
     def settle(self) -> None:
         """Write what waits, and keep the bound."""
-        if self._recorder is None:
+        if self._store is None:
             return
+        has_failed = False
+        for recorder in self._recorders.values():
+            try:
+                recorder.flush()
+            except sqlite3.Error as error:
+                has_failed = True
+                self._fail(recorder, error)
         try:
-            self._recorder.flush()
-            self._recorder.store.keep_bound()
-            self._has_failed = False
+            self._store.keep_bound()
         except sqlite3.Error as error:
-            self._fail(error)
+            has_failed = True
+            self._fail(None, error)
+        self._has_failed = has_failed
 
-    def _fail(self, error: sqlite3.Error) -> None:
-        if self._recorder is not None:
-            self._recorder.miss()
+    def _fail(self, recorder: Recorder | None, error: sqlite3.Error) -> None:
+        if recorder is not None:
+            recorder.miss()
         if not self._has_failed:
             self._has_failed = True
             _LOG.error("history_failed", extra={"facts": {"why": str(error)}})
 
     def close(self) -> None:
-        if self._recorder is not None:
+        if self._store is not None:
             self.settle()
-            self._recorder.store.close()
+            self._store.close()
 
 
-def _recorder_of(settings: Settings) -> Recorder | None:
+def _store_of(settings: Settings) -> Store | None:
     if not settings.history:
         return None
     path = Path(settings.history)
@@ -206,7 +232,7 @@ def _recorder_of(settings: Settings) -> Recorder | None:
     if store.was_damaged:
         facts = {"file": settings.history, "note": "it was put aside, and is filled again from the journal"}
         _LOG.error("history_damaged", extra={"facts": facts})
-    return Recorder(store)
+    return store
 
 
 class _Handler(logging.Handler):

@@ -7,6 +7,8 @@
 """
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from fencehold.core.outcomes import Applied
@@ -21,14 +23,16 @@ _QUOTA = "quota "
 
 
 class Tally:
-    """Of one tier."""
+    """Of one machine: of a tier and a shard."""
 
-    def __init__(self, tier: str, templates: Templates) -> None:
+    def __init__(self, tier: str, templates: Templates, shard: int = 0, remembered_max: int = 0) -> None:
         self.tier = tier
+        self.shard = str(shard)
+        self._remembered_max = remembered_max or REMEMBERED_MAX
         self._templates = templates
-        self._counts: dict[tuple[str, ...], int] = {}
+        self.counts: dict[tuple[str, ...], int] = {}
         """By metric and labels."""
-        self._histograms: dict[tuple[str, ...], Histogram] = {}
+        self.histograms: dict[tuple[str, ...], Histogram] = {}
         self._doors: dict[int, str] = {}
         self._held: dict[tuple[str, int], int] = {}
         """Since when, by name and fence."""
@@ -41,13 +45,13 @@ class Tally:
         now = applied.at_ms
         self._is_counting = is_counted
         if commands:
-            self._measure("fencehold_batch_commands", self.tier, value=commands)
+            self._measure("fencehold_batch_commands", self.tier, self.shard, value=commands)
         for fact in facts:
             self._take(fact, now)
 
     def on_append(self, seconds: float) -> None:
         self._is_counting = True
-        self._measure("fencehold_append_seconds", self.tier, value=seconds)
+        self._measure("fencehold_append_seconds", self.tier, self.shard, value=seconds)
 
     def _take(self, fact: Fact, now: int) -> None:
         what = fact.what
@@ -68,7 +72,7 @@ class Tally:
     def _queued(self, fact: Fact, now: int) -> None:
         template = self._template(fact.names)
         self._count("fencehold_acquires_queued_total", self.tier, template)
-        _remember(self._waiting, fact.ticket, (now, template))
+        self._remember(self._waiting, fact.ticket, (now, template))
 
     def _wait_ended(self, fact: Fact, now: int) -> None:
         since, template = self._waiting.pop(fact.ticket, (None, OTHER))
@@ -143,14 +147,14 @@ class Tally:
 
     def _led(self, _fact: Fact, _: int) -> None:
         # Every node sees who leads, and counts it for itself.
-        key = ("fencehold_leader_changes_total",)
-        self._counts[key] = self._counts.get(key, 0) + 1
+        key = ("fencehold_leader_changes_total", self.shard)
+        self.counts[key] = self.counts.get(key, 0) + 1
 
     # What they have in common.
 
     def _hold(self, fact: Fact, now: int) -> None:
         for name in fact.names:
-            _remember(self._held, (name, fact.fence), now)
+            self._remember(self._held, (name, fact.fence), now)
 
     def _release(self, name: str, fence: int, now: int) -> None:
         since = self._held.pop((name, fence), None)
@@ -163,6 +167,11 @@ class Tally:
         if how != "released":
             self._count("fencehold_hold_losses_total", how, self.tier, self._templates.of(name))
 
+    def _remember(self, known: dict[Any, Any], key: Any, value: Any) -> None:
+        if len(known) >= self._remembered_max:
+            del known[next(iter(known))]
+        known[key] = value
+
     def _template(self, names: tuple[str, ...]) -> str:
         return self._templates.of(names[0]) if names else ""
 
@@ -173,25 +182,34 @@ class Tally:
 
     def _count(self, *key: str) -> None:
         if self._is_counting:
-            self._counts[key] = self._counts.get(key, 0) + 1
+            self.counts[key] = self.counts.get(key, 0) + 1
 
     def _measure(self, *key: str, value: float) -> None:
         if not self._is_counting:
             return
-        histogram = self._histograms.get(key)
+        histogram = self.histograms.get(key)
         if histogram is None:
             bounds = SIZES if key[0] == "fencehold_batch_commands" else SECONDS
-            histogram = self._histograms[key] = Histogram(bounds)
+            histogram = self.histograms[key] = Histogram(bounds)
         histogram.add(value)
 
-    def figures(self) -> dict[str, list[list[Any]]]:
-        """What was counted, by metric: labels, then a number; of a histogram its counts and its sum."""
-        found: dict[str, list[list[Any]]] = {}
-        for (name, *labels), count in self._counts.items():
-            found.setdefault(name, []).append([labels, count])
-        for (name, *labels), histogram in self._histograms.items():
-            found.setdefault(name, []).append([labels, histogram.counts, histogram.total])
-        return found
+
+def figures_of(tallies: Iterable[Tally]) -> dict[str, list[list[Any]]]:
+    """What all of them counted, by metric: labels, then a number; of a histogram its counts and its sum."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    histograms: dict[tuple[str, ...], tuple[list[int], float]] = {}
+    for tally in tallies:
+        counts.update(tally.counts)
+        for key, histogram in tally.histograms.items():
+            buckets, total = histograms.get(key, ([0] * len(histogram.counts), 0.0))
+            buckets = [sum(pair) for pair in zip(buckets, histogram.counts, strict=True)]
+            histograms[key] = buckets, total + histogram.total
+    found: dict[str, list[list[Any]]] = {}
+    for (name, *labels), count in counts.items():
+        found.setdefault(name, []).append([labels, count])
+    for (name, *labels), (buckets, total) in histograms.items():
+        found.setdefault(name, []).append([labels, buckets, total])
+    return found
 
 
 _RARE = {
@@ -222,9 +240,3 @@ def door_of(meta: str) -> str:
         return "resp"
     via = said.get("via") if isinstance(said, dict) else None
     return via if via in _DOORS else "resp"
-
-
-def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
-    if len(known) >= REMEMBERED_MAX:
-        del known[next(iter(known))]
-    known[key] = value

@@ -24,7 +24,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.event_batches import WHOLE, Member
 from fencehold.journal.codec import encode
-from fencehold.node.node import Node
+from fencehold.node.node import HomeShard, Node
 from fencehold.node.ring import Ring
 from fencehold.node.routes import Routes
 
@@ -58,6 +58,7 @@ class Stage:
         self.ring = ring or Ring()
         self.routes = Routes()
         self.rulebook: Rulebook | None = None
+        self.home: HomeShard | None = None
         self.on_policy: list[Callable[[], None]] = []
         self.machine = Machine(Limits())
         self.position = 0

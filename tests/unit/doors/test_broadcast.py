@@ -163,9 +163,9 @@ class Counted:
             self.made += 1
             return make(*arguments)  # type: ignore[arg-type]
 
-        def encoded(event: Event) -> bytes:
+        def encoded(event: Event, shard: int) -> bytes:
             self.encoded += 1
-            return encode(event)
+            return encode(event, shard)
 
         monkeypatch.setattr(events, "_event", made)
         monkeypatch.setattr(replies, "push_event", encoded)

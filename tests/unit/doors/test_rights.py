@@ -194,7 +194,7 @@ def test_figures_are_for_those_who_may_see_everything() -> None:
             client = await as_somebody(box, f"u-{role}")
             if allowed(role, "observe", "\0") or allowed(role, "admin", ""):
                 figures = json.loads(await client.call("METRICS"))["looked_up"]
-                assert figures["fencehold_leader"] == [[[], 1]]
+                assert figures["fencehold_leader"] == [[["0"], 1]]
             else:
                 assert await client.refusal("METRICS") == "DENIED", role
             await client.close()

@@ -355,7 +355,7 @@ def test_an_event_is_pushed_as_a_map_of_its_fields(told: Event) -> None:
         "kind": told.kind.value,
         "position": told.position,
         "index": told.index,
-        "shard": told.shard,
+        "shard": 3,
         "at": told.at_ms,
         "session": told.session,
         "owner": told.owner,
@@ -369,4 +369,4 @@ def test_an_event_is_pushed_as_a_map_of_its_fields(told: Event) -> None:
         "mode": told.mode,
         "meta": told.meta,
     }
-    assert replies.push_event(told) == replies.push("event", fields)
+    assert replies.push_event(told, 3) == replies.push("event", fields)

@@ -18,7 +18,7 @@ from fencehold.node.suspicion import Patience
 from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
 from fencehold.observe.frames import Entries, Said
-from fencehold.observe.history.store import position_in
+from fencehold.observe.history.store import positions_in
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
 from tests.unit.node.test_cluster import said
@@ -139,7 +139,7 @@ async def test_a_server_that_stops_at_once_needs_no_observer(
         async with client.lock("a"):
             pass
         assert feed_of(server).pid is None
-    assert position_in(tmp_path / "history.sqlite") == 0
+    assert positions_in(tmp_path / "history.sqlite") == {}
     async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
         assert len((await client.history("a")).holds) == 1
 
@@ -181,12 +181,12 @@ async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_pa
             (measured,) = await said(second, command("METRICS"))
             assert [hold["client"] for hold in json.loads(found)["holds"]] == ["worker"]
             figures = json.loads(measured)
-            assert figures["looked_up"]["fencehold_standby"] == [[[], 1]]
+            assert figures["looked_up"]["fencehold_standby"] == [[["0"], 1]]
             assert figures["looked_up"]["fencehold_followed_seconds"][0][1] >= 0
             assert "fencehold_operations_total" not in figures["counted"]
             await until(first.node.standbys.all)
             (measured,) = await said(first, command("METRICS"))
-            assert json.loads(measured)["looked_up"]["fencehold_standby_lag_positions"][0][0] == ["b"]
+            assert json.loads(measured)["looked_up"]["fencehold_standby_lag_positions"][0][0] == ["b", "0"]
             await first.stop()
             async with client.lock("x"):
                 pass

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencehold.core.commands import Announce, Break, Release
@@ -67,11 +68,35 @@ def test_operations_are_counted_by_what_came_of_them() -> None:
     assert found["fencehold_hold_losses_total", "broken", "correctness", "order:*"] == 1
     assert found["fencehold_fences_late_total", "correctness", "job"] == 1
     assert found["fencehold_deadlocks_total", "correctness", "p"] == 1
-    assert found["fencehold_leader_changes_total",] == 1
+    assert found["fencehold_leader_changes_total", "0"] == 1
     assert found["fencehold_acquires_queued_total", "correctness", "order:*"] == 1
     counts, total = found["fencehold_acquire_wait_seconds", "correctness", "order:*"]
     assert (sum(counts), total) == (2, 0.4)
-    assert sum(found["fencehold_append_seconds", "correctness"][0]) == 1
+    assert sum(found["fencehold_append_seconds", "correctness", "0"][0]) == 1
+
+
+def test_shards_are_counted_together_and_their_journals_apart(tmp_path: Path) -> None:
+    """The same session, ticket or fence of another shard is another; how long appends take is told of each."""
+    observer = Observer(Settings(history=str(tmp_path / "h"), shards=2))
+    stories = [busy_story(), busy_story()]
+    for shard, story in enumerate(stories):
+        observer.take(replace(story.entries(append_s=(0.002,)), shard=shard))
+    alone = Observer(Settings())
+    alone.take(busy_story().entries(append_s=(0.002,)))
+    found, once = figures(observer), figures(alone)
+    for key in once:
+        if key[0] == "fencehold_operations_total":
+            assert found[key] == 2 * once[key]
+    for shard in ("0", "1"):
+        assert sum(found["fencehold_append_seconds", "correctness", shard][0]) == 1
+        assert found["fencehold_leader_changes_total", shard] == 1
+    waits, _ = found["fencehold_acquire_wait_seconds", "correctness", "order:*"]
+    assert sum(waits) == 4
+    for shard in (0, 1):
+        answer = observer.take(Asked(7, "job", None, None, 10, None, shard))
+        assert answer is not None
+        assert sorted({hold["shard"] for hold in json.loads(answer.data)["holds"]}) == [0, 1]
+    observer.close()
 
 
 def test_every_metric_has_the_labels_of_the_catalogue(tmp_path: Path) -> None:

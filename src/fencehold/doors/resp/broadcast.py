@@ -68,6 +68,7 @@ class Broadcast:
         later: Later = call_later,
     ) -> None:
         self._node = node
+        self._shard = 0 if node.home is None else node.home.shard
         self._now_ms = (clock or MonotonicClock()).now_ms
         self._later = later
         self.members: dict[Member, None] = {}
@@ -257,7 +258,7 @@ class Broadcast:
         """Begin with the next entry, if there is one."""
         ring = self._node.ring
         if (ring.lost_up_to, WHOLE) > self._place:
-            gap = _gap(self._place, ring.lost_up_to)
+            gap = _gap(self._place, ring.lost_up_to, self._shard)
             self._place = (ring.lost_up_to, WHOLE)
             for group in self._groups.values():
                 self._add(group, gap)
@@ -279,7 +280,7 @@ class Broadcast:
         if event is None or groups is None:
             return
         if self._node.rulebook is None:
-            data = replies.push_event(event)
+            data = replies.push_event(event, self._shard)
             for group in groups:
                 self._add(group, data)
             return
@@ -287,7 +288,7 @@ class Broadcast:
             told = self._told_of(group.principal, event)
             # What is left of its names may not be what it watches.
             if told is not None and (not told.names or any(map(_begins(group.prefixes), told.names))):
-                self._add(group, replies.push_event(told))
+                self._add(group, replies.push_event(told, self._shard))
 
     def _add(self, group: Group, data: bytes) -> None:
         group.add(self._place, data)
@@ -345,7 +346,7 @@ class Broadcast:
         while steps < _READ_STEPS and told_bytes < WAVE_BYTES:
             lost_up_to = self._node.ring.lost_up_to
             if member.reading is None and (lost_up_to, WHOLE) > member.place:
-                yield _gap(member.place, lost_up_to)
+                yield _gap(member.place, lost_up_to, self._shard)
                 member.place = (lost_up_to, WHOLE)
             if member.reading is None and not self._begin_past(member):
                 self._settle(member)
@@ -353,7 +354,7 @@ class Broadcast:
             steps += 1
             event = self._read_on(member)
             if event is not None:
-                data = replies.push_event(event)
+                data = replies.push_event(event, self._shard)
                 told_bytes += len(data)
                 yield data
 
@@ -385,10 +386,10 @@ class Broadcast:
         return told if told is not None and (not told.names or member.wants(told.names)) else None
 
 
-def _gap(told: Place, lost_up_to: int) -> bytes:
+def _gap(told: Place, lost_up_to: int, shard: int) -> bytes:
     """What is missing between what somebody was told and what is still known."""
     position, number = told
-    return replies.push_gap(*((position + 1, 0) if number == WHOLE else told), lost_up_to)
+    return replies.push_gap(*((position + 1, 0) if number == WHOLE else told), lost_up_to, shard)
 
 
 def _begins(prefixes: tuple[str, ...]) -> Callable[[str], bool]:

@@ -6,6 +6,7 @@ they tell is JSON: this node only hands it on.
 
 import json
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import denied
@@ -14,7 +15,12 @@ from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, numb
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied
 from fencehold.errors import FenceholdError
+from fencehold.node.node import Node
 from fencehold.observe.figures import figures_of
+from fencehold.observe.frames import Asked
+
+if TYPE_CHECKING:
+    from fencehold.doors.resp.door import Door
 
 _HISTORY = kinds(AT=("at", number), SINCE=("since", number), UNTIL=("until", number), COUNT=("count", number))
 _COUNT = 100
@@ -31,11 +37,21 @@ def history(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if "at" in found and ("since" in found or "until" in found):
         raise Wrong("say AT, or SINCE and UNTIL")
     since, until = (found["at"],) * 2 if "at" in found else (found.get("since"), found.get("until"))
-    observer, node = connection.door.observer, connection.door.node
+    observer, (shard, node) = connection.door.observer, _home_of(connection, name)
     if observer is None or not observer.keeps_history:
         raise Wrong("this server keeps no history: start it with `--data DIRECTORY`, or `--history-file FILE`")
     state = node.replica.machine.state if node.role != "waiting" else None
-    observer.ask_history(state, name, since, until, found.get("count", _COUNT) or 1, partial(_found, slot))
+    asked = Asked(0, name, since, until, found.get("count", _COUNT) or 1, None, shard)
+    observer.ask_history(state, asked, partial(_found, slot))
+
+
+def _home_of(connection: Connection, name: str) -> tuple[int, Node]:
+    """The shard of a name, and what this node knows of it: every node follows all shards."""
+    shards = connection.door.shards
+    if shards is None:
+        return 0, connection.door.node
+    shard = shards.shard_of(name)
+    return shard, shards.hosts[shard].node
 
 
 def _found(slot: Slot, found: bytes | FenceholdError) -> None:
@@ -54,7 +70,7 @@ def metrics(connection: Connection, words: list[bytes], slot: Slot) -> None:
     book = door.node.rulebook
     if book is not None and not {Verb.OBSERVE, Verb.ADMIN} & book.rights_of(connection.principal).everywhere:
         raise Denied(denied(connection.principal, Verb.OBSERVE, "").detail)
-    figures = figures_of(door.node, None if door.volatile is None else door.volatile.node)
+    figures = figures_of(_machines(door))
     figures["fencehold_connections"] = [[[], len(door.connections)]]
     figures["fencehold_throttled_clients"] = [[[], door.traffic.throttled]]
     figures["fencehold_commands_unknown_total"] = [[[], door.unknown_commands]]
@@ -64,6 +80,12 @@ def metrics(connection: Connection, words: list[bytes], slot: Slot) -> None:
         return
     figures.update(door.observer.figures)
     door.observer.ask_figures(partial(_measured, slot, json.dumps(figures).encode()))
+
+
+def _machines(door: "Door") -> list[tuple[Node, Node | None]]:
+    if door.shards is not None:
+        return [(host.node, host.volatile.node) for host in door.shards.hosts]
+    return [(door.node, None if door.volatile is None else door.volatile.node)]
 
 
 def _measured(slot: Slot, figures: bytes, counted: bytes) -> None:

@@ -8,7 +8,7 @@ most of what is sent.
 from collections.abc import Iterable
 from functools import lru_cache
 
-from fencehold.core.events import SHARD, Event
+from fencehold.core.events import Event
 from fencehold.core.outcomes import Granted
 
 OK = b"+OK\r\n"
@@ -156,14 +156,14 @@ def push_grant(request: int, granted: Granted, ttl_ms: int) -> bytes:
     return b">3\r\n$5\r\ngrant\r\n:%d\r\n%b" % (request, grant(granted, ttl_ms, 3))
 
 
-def push_event(event: Event) -> bytes:
-    """Something that happened, for who watches it."""
+def push_event(event: Event, shard: int = 0) -> bytes:
+    """Something that happened in a shard, for who watches it."""
     names = event.names
     return _EVENT % (
         bulk(event.kind.value),
         event.position,
         event.index,
-        event.shard,
+        shard,
         event.at_ms,
         event.session,
         bulk(event.owner),
@@ -180,7 +180,7 @@ def push_event(event: Event) -> bytes:
     )
 
 
-def push_gap(first: int, index: int, position: int) -> bytes:
+def push_gap(first: int, index: int, position: int, shard: int = 0) -> bytes:
     """What happened from one position, there after an index, to another is not known here any more."""
     missing = {"from": first, "from_index": index, "to": position}
-    return push("event", {"kind": "gap", "position": position, "index": 0, "shard": SHARD, **missing})
+    return push("event", {"kind": "gap", "position": position, "index": 0, "shard": shard, **missing})

@@ -34,15 +34,18 @@ def history(
     count: int,
     held: list[int] | None = None,
     now: int = 0,
+    shard: int = 0,
 ) -> dict[str, Any]:
     """What is known of a name between two times (the same one twice: at that instant), the newest first.
 
-    `held`: the fences that hold it now, where that is known.
+    `held`: the fences that hold it now, where that is known. `shard`: where it is at home; before a move it was at
+    home elsewhere, and what happened there is told, too.
     """
     count = max(1, min(count, COUNT_MAX))
     holds = [_settled(store, span, held, now) for span in store.spans(HOLD, name, since, until, count)]
     waits = store.spans(WAIT, name, since, until, count)
-    gaps = store.gaps(since, until)
+    shards = {shard, *(span.shard for span in (*holds, *waits))}
+    gaps = store.gaps(since, until, sorted(shards))
     return {
         "name": name,
         "holds": [_hold(span) for span in holds],
@@ -62,7 +65,12 @@ def instant(unix_ms: int | None) -> str | None:
 
 def _settled(store: Store, span: Span, held: list[int] | None, now: int) -> Span:
     """A hold that has not ended as far as was recorded, and is held by nobody: it ended in a gap."""
-    if span.until is not None or held is None or span.fence in held or not store.has_gap_after(span.position):
+    if (
+        span.until is not None
+        or held is None
+        or span.fence in held
+        or not store.has_gap_after(span.position, span.shard)
+    ):
         return span
     return span._replace(until=now or None, ended="unknown")
 
@@ -78,7 +86,7 @@ def _hold(span: Span) -> dict[str, Any]:
         "waited_ms": span.waited,
         "ended": span.ended,
         "by": _by(span),
-        "shard": 0,
+        "shard": span.shard,
         "position": span.position,
     }
 
@@ -198,9 +206,10 @@ def _long_ones(holds: list[Span]) -> list[Remark]:
 
 def _gap(gap: Gap) -> Remark:
     many = gap.last - gap.first + 1
+    where = f"{gap.first} to {gap.last}" + (f" of shard {gap.shard}" if gap.shard else "")
     return (
         "gap",
         gap.until,
-        f"{many} journal {'entry' if many == 1 else 'entries'} (positions {gap.first} to {gap.last}) were not "
+        f"{many} journal {'entry' if many == 1 else 'entries'} (positions {where}) were not "
         "recorded: the recorder was not running, or could not keep up",
     )

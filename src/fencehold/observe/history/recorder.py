@@ -47,11 +47,14 @@ def read_who(who: str) -> tuple[str, str, int | None, str]:
 
 
 class Recorder:
-    """Fills one store."""
+    """Fills a store with the past of one shard."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, shard: int = 0) -> None:
         self.store = store
-        self.position = store.position
+        self.shard = shard
+        self.position = store.position(shard)
+        self._has_past = self.position > 0
+        """Whether anything of this shard was recorded before."""
         self._holds: dict[tuple[str, int], Span] = {}
         """Those that are not written yet, and have not ended."""
         self._waits: dict[int, list[Span]] = {}
@@ -85,8 +88,9 @@ class Recorder:
         """What came up to this position was not told."""
         if last <= self.position:
             return
-        if self.position or self.store.rows:
-            self._gaps.append(Gap(self.position + 1, last, self._now or self._last_known(), self._clock()))
+        if self._has_past:
+            since = self._now or self._last_known()
+            self._gaps.append(Gap(self.position + 1, last, since, self._clock(), self.shard))
         self.position = last
         self._touch()
 
@@ -95,6 +99,7 @@ class Recorder:
         if applied.position <= self.position:
             return
         self.position = applied.position
+        self._has_past = True
         self._now = now = applied.unix_ms or 0
         self._first = self._first or now
         for fact in facts:
@@ -159,14 +164,35 @@ class Recorder:
     def _span(self, what: int, name: str, fact: Fact, now: int) -> Span:
         who = self._who(fact.session)
         return Span(
-            what, name, 0, fact.mode, fact.session, who, fact.owner, now, self.position, ticket=fact.ticket
+            what,
+            name,
+            0,
+            fact.mode,
+            fact.session,
+            who,
+            fact.owner,
+            now,
+            self.position,
+            ticket=fact.ticket,
+            shard=self.shard,
         )
 
     def _begin_holds(self, fact: Fact, now: int, mode: str, waited: int | None) -> None:
         session, fence, who = fact.session, fact.fence, self._who(fact.session)
         for name in fact.names:
             self._holds[name, fence] = Span(
-                HOLD, name, fence, mode, session, who, fact.owner, now, self.position, None, waited
+                HOLD,
+                name,
+                fence,
+                mode,
+                session,
+                who,
+                fact.owner,
+                now,
+                self.position,
+                None,
+                waited,
+                shard=self.shard,
             )
 
     def _end_hold(self, name: str, fence: int, now: int, ended: str, by: str | None = None) -> None:
@@ -175,7 +201,8 @@ class Recorder:
             self._ended.append((name, fence, now, ended, by))
         else:
             # All up to its end, by position: far quicker than `_replace`, and done for every hold.
-            self._done.append(Span(*span[:9], max(now, span.since), span.waited, ended, by))
+            until = max(now, span.since)
+            self._done.append(Span(*span[:9], until, span.waited, ended, by, None, 0, self.shard))
 
     def _close_wait(self, ticket: int, now: int, ended: str) -> list[Span]:
         spans = self._waits.pop(ticket, None)
@@ -187,10 +214,10 @@ class Recorder:
 
     def _written_wait(self, ticket: int, now: int, ended: str) -> list[Span]:
         self._ended_waits.append((ticket, now, ended))
-        return self.store.waits_of(ticket)
+        return self.store.waits_of(ticket, self.shard)
 
     def _who(self, session: int) -> str:
-        return self._opened.get(session) or self.store.sessions.get(session, "")
+        return self._opened.get(session) or self.store.sessions(self.shard).get(session, "")
 
     # What is written.
 
@@ -222,7 +249,7 @@ class Recorder:
         store.begin()
         try:
             self._write()
-            store.commit(self.position)
+            store.commit(self.position, self.shard)
         except BaseException:
             store.rollback()
             raise
@@ -230,9 +257,9 @@ class Recorder:
 
     def miss(self) -> None:
         """Give up what waits: it could not be written, and more is to come."""
-        first, since = self.store.position + 1, self.store.known_since
+        first, since = self.store.position(self.shard) + 1, self.store.known_since
         self._clear()
-        self._gaps.append(Gap(first, self.position, since, self._clock()))
+        self._gaps.append(Gap(first, self.position, since, self._clock(), self.shard))
         self._touch()
 
     def _clear(self) -> None:
@@ -247,7 +274,7 @@ class Recorder:
         for gap in self._gaps:
             store.add_gap(gap)
         for session, who in self._opened.items():
-            store.know(session, who)
+            store.know(session, who, self.shard)
         if self._first and not store.known_since:
             store.set_fact("known_since", self._first)
         store.add(
@@ -256,11 +283,11 @@ class Recorder:
         for ended in self._ended:
             store.end(*ended)
         for ended_wait in self._ended_waits:
-            store.end_wait(*ended_wait)
+            store.end_wait(*ended_wait, self.shard)
         for late in self._late:
             store.note_late(*late)
         for session in self._closed:
-            store.forget(session)
+            store.forget(session, self.shard)
 
     # What was missed.
 
@@ -276,21 +303,23 @@ class Recorder:
         store = self.store
         store.begin()
         try:
-            store.forget_all()
+            store.forget_all(self.shard)
             for session in state.sessions.values():
-                store.know(session.id, who_of(session.meta, session.principal))
-            spans = [span for span in _spans_in(state, store) if not self._is_known(span, known, waits)]
+                store.know(session.id, who_of(session.meta, session.principal), self.shard)
+            spans = [
+                span for span in _spans_in(state, store, self.shard) if not self._is_known(span, known, waits)
+            ]
             store.add(spans)
             for number in (*known.values(), *waits.values()):
                 store.end_unknown(number, now)
-            store.commit(store.position)
+            store.commit(store.position(self.shard), self.shard)
         except BaseException:
             store.rollback()
             raise
         self.flush()
 
     def _open(self, what: int) -> list[tuple[int, Span]]:
-        return [(number, span) for number, span in self.store.open_spans() if span.what == what]
+        return [(number, span) for number, span in self.store.open_spans(self.shard) if span.what == what]
 
     @staticmethod
     def _is_known(span: Span, known: dict[tuple[str, int], int], waits: dict[tuple[str, int], int]) -> bool:
@@ -305,20 +334,20 @@ class Recorder:
         return int(time.time() * 1000)
 
 
-def _spans_in(state: State, store: Store) -> list[Span]:
-    """What is held and awaited in a state."""
+def _spans_in(state: State, store: Store, shard: int) -> list[Span]:
+    """What is held and awaited in the state of a shard."""
     found: list[Span] = []
     for session in state.sessions.values():
-        number, who = session.id, store.sessions.get(session.id, "")
+        number, who = session.id, store.sessions(shard).get(session.id, "")
         for hold in session.holds():
             since = granted_unix_ms(state, hold) or 0
             terms = (hold.name, hold.fence, hold.mode.value, number, who, hold.owner, since)
-            found.append(Span(HOLD, *terms, state.position))
+            found.append(Span(HOLD, *terms, state.position, shard=shard))
         for waiter in session.waiters.values():
             since, ask = queued_unix_ms(state, waiter) or 0, waiter.ask
             for name in ask.names:
                 terms = (name, 0, ask.mode.value, number, who, ask.owner, since)
-                found.append(Span(WAIT, *terms, state.position, ticket=waiter.ticket))
+                found.append(Span(WAIT, *terms, state.position, ticket=waiter.ticket, shard=shard))
     return found
 
 

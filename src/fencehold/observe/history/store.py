@@ -13,14 +13,14 @@ import os
 import sqlite3
 import time
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HOLD, WAIT = 0, 1
 _CLASSES_MS = (64, 2_048, 65_536, 2_097_152, 67_108_864)
 _LONGER, _OPEN = len(_CLASSES_MS), len(_CLASSES_MS) + 1
-_VERSION = 1
+_VERSION = 2
 _PRUNED_AT_ONCE = 5_000
 _SLICES_MAX = 16
 _VACUUMED_PAGES = 4_096
@@ -28,8 +28,13 @@ _DAY_MS = 86_400_000
 
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE sessions (session INTEGER PRIMARY KEY, who TEXT NOT NULL);
-CREATE TABLE gaps (first INTEGER NOT NULL, last INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL);
+CREATE TABLE sessions (
+    shard INTEGER NOT NULL, session INTEGER NOT NULL, who TEXT NOT NULL, PRIMARY KEY (shard, session)
+) WITHOUT ROWID;
+CREATE TABLE gaps (
+    first INTEGER NOT NULL, last INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL,
+    shard INTEGER NOT NULL
+);
 CREATE TABLE spans (
     id INTEGER PRIMARY KEY,
     what INTEGER NOT NULL,
@@ -47,12 +52,27 @@ CREATE TABLE spans (
     by TEXT,
     late INTEGER,
     ticket INTEGER NOT NULL,
-    position INTEGER NOT NULL
+    position INTEGER NOT NULL,
+    shard INTEGER NOT NULL
 );
 CREATE INDEX spans_of_name ON spans (name, what, class, since);
 CREATE INDEX open_spans ON spans (id) WHERE until IS NULL;
-CREATE INDEX open_waits ON spans (ticket) WHERE what = 1 AND until IS NULL;
+CREATE INDEX open_waits ON spans (shard, ticket) WHERE what = 1 AND until IS NULL;
 """
+_OF_VERSION_1 = """
+ALTER TABLE spans ADD COLUMN shard INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE gaps ADD COLUMN shard INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions RENAME TO sessions_of_version_1;
+CREATE TABLE sessions (
+    shard INTEGER NOT NULL, session INTEGER NOT NULL, who TEXT NOT NULL, PRIMARY KEY (shard, session)
+) WITHOUT ROWID;
+INSERT INTO sessions SELECT 0, session, who FROM sessions_of_version_1;
+DROP TABLE sessions_of_version_1;
+DROP INDEX open_waits;
+CREATE INDEX open_waits ON spans (shard, ticket) WHERE what = 1 AND until IS NULL;
+"""
+"""It knew one shard."""
+_POSITION = "position"
 
 
 class Bounds(NamedTuple):
@@ -86,15 +106,18 @@ class Span(NamedTuple):
     late: int | None = None
     """When its holder wanted to release it, though it had ended."""
     ticket: int = 0
+    shard: int = 0
+    """Where it was granted, or waited for: sessions, tickets and positions are that shard's."""
 
 
 class Gap(NamedTuple):
-    """Positions of which nothing is known here, and between which times they were."""
+    """Positions of a shard of which nothing is known here, and between which times they were."""
 
     first: int
     last: int
     since: int
     until: int
+    shard: int = 0
 
 
 _COLUMNS = ", ".join(Span._fields)
@@ -129,8 +152,10 @@ class Store:
                 raise
             self._put_aside()
             self._open()
-        self.position = self._fact("position")
-        self.sessions: dict[int, str] = dict(self._db.execute("SELECT session, who FROM sessions"))
+        self._positions = _positions(self._db)
+        self._sessions: dict[int, dict[int, str]] = {}
+        for shard, session, who in self._db.execute("SELECT shard, session, who FROM sessions"):
+            self.sessions(shard)[session] = who
         self.rows = int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
         self._last_id = int(self._db.execute("SELECT coalesce(max(id), 0) FROM spans").fetchone()[0])
         self._pruned_to = self._fact("pruned_to")
@@ -149,6 +174,8 @@ class Store:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif version == 1:
+            db.executescript(f"BEGIN; {_OF_VERSION_1} PRAGMA user_version = {_VERSION}; COMMIT;")
         elif version != _VERSION:
             # Of a later version, or of something else: not to be written into.
             raise sqlite3.DatabaseError(f"its version is {version}, not {_VERSION}")
@@ -170,16 +197,24 @@ class Store:
     def close(self) -> None:
         self._db.close()
 
+    def position(self, shard: int = 0) -> int:
+        """Up to where the journal of a shard is known."""
+        return self._positions.get(shard, 0)
+
+    def sessions(self, shard: int = 0) -> dict[int, str]:
+        """The sessions of a shard that live, and whose they are."""
+        return self._sessions.setdefault(shard, {})
+
     # Written, in one transaction.
 
     def begin(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
 
-    def commit(self, position: int) -> None:
-        """Keep all that was written since `begin`, and that it is of entries up to this position."""
-        self.set_fact("position", position)
+    def commit(self, position: int, shard: int = 0) -> None:
+        """Keep all that was written since `begin`, and that it is of entries of a shard up to this position."""
+        self.set_fact(f"{_POSITION}:{shard}" if shard else _POSITION, position)
         self._db.execute("COMMIT")
-        self.position = position
+        self._positions[shard] = position
 
     def rollback(self) -> None:
         if self._db.in_transaction:
@@ -207,17 +242,18 @@ class Store:
             "name = ? AND what = 0 AND class = ? AND fence = ?", (name, _OPEN, fence), until, ended, by
         )
 
-    def end_wait(self, ticket: int, until: int, ended: str) -> list[Span]:
+    def end_wait(self, ticket: int, until: int, ended: str, shard: int = 0) -> list[Span]:
         """End the waits, one for each name, with a ticket."""
         found: list[Span] = []
-        where = "what = 1 AND until IS NULL AND ticket = ?"
-        while (span := self._end(where, (ticket,), until, ended, None)) is not None:
+        where = "what = 1 AND until IS NULL AND shard = ? AND ticket = ?"
+        while (span := self._end(where, (shard, ticket), until, ended, None)) is not None:
             found.append(span)
         return found
 
-    def waits_of(self, ticket: int) -> list[Span]:
+    def waits_of(self, ticket: int, shard: int = 0) -> list[Span]:
         """The waits with a ticket that have not ended."""
-        rows = self._db.execute(f"{_SELECT} WHERE what = 1 AND until IS NULL AND ticket = ?", (ticket,))
+        where = "what = 1 AND until IS NULL AND shard = ? AND ticket = ?"
+        rows = self._db.execute(f"{_SELECT} WHERE {where}", (shard, ticket))
         return [Span(*row) for row in rows]
 
     def _end(self, where: str, values: tuple[Any, ...], until: int, ended: str, by: str | None) -> Span | None:
@@ -248,9 +284,10 @@ class Store:
             if changed:
                 return
 
-    def open_spans(self) -> list[tuple[int, Span]]:
-        """All that has not ended, with its number."""
-        rows = self._db.execute(f"SELECT id, {_COLUMNS} FROM spans WHERE until IS NULL ORDER BY id")
+    def open_spans(self, shard: int = 0) -> list[tuple[int, Span]]:
+        """All of a shard that has not ended, with its number."""
+        where = "until IS NULL AND shard = ?"
+        rows = self._db.execute(f"SELECT id, {_COLUMNS} FROM spans WHERE {where} ORDER BY id", (shard,))
         return [(row[0], Span(*row[1:])) for row in rows]
 
     def end_unknown(self, number: int, until: int) -> None:
@@ -261,21 +298,21 @@ class Store:
         )
 
     def add_gap(self, gap: Gap) -> None:
-        self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", gap)
+        self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?, ?)", gap)
         self._db.execute("DELETE FROM gaps WHERE rowid <= (SELECT max(rowid) FROM gaps) - 1000")
 
-    def know(self, session: int, who: str) -> None:
+    def know(self, session: int, who: str, shard: int = 0) -> None:
         """A session is somebody's."""
-        self.sessions[session] = who
-        self._db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?)", (session, who))
+        self.sessions(shard)[session] = who
+        self._db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (shard, session, who))
 
-    def forget(self, session: int) -> None:
-        if self.sessions.pop(session, None) is not None:
-            self._db.execute("DELETE FROM sessions WHERE session = ?", (session,))
+    def forget(self, session: int, shard: int = 0) -> None:
+        if self.sessions(shard).pop(session, None) is not None:
+            self._db.execute("DELETE FROM sessions WHERE shard = ? AND session = ?", (shard, session))
 
-    def forget_all(self) -> None:
-        self.sessions.clear()
-        self._db.execute("DELETE FROM sessions")
+    def forget_all(self, shard: int = 0) -> None:
+        self.sessions(shard).clear()
+        self._db.execute("DELETE FROM sessions WHERE shard = ?", (shard,))
 
     # Its bound.
 
@@ -371,27 +408,33 @@ class Store:
         found.sort(key=lambda span: (span.since, span.position, span.fence), reverse=True)
         return found[:count]
 
-    def gaps(self, since: int | None, until: int | None) -> list[Gap]:
-        """The gaps between two times."""
+    def gaps(self, since: int | None, until: int | None, shards: Collection[int] = (0,)) -> list[Gap]:
+        """The gaps of some shards between two times."""
+        marks = ", ".join("?" * len(shards))
         rows = self._db.execute(
-            "SELECT first, last, since, until FROM gaps WHERE until >= ? AND since <= ? "
-            "ORDER BY first DESC LIMIT 100",
-            (since if since is not None else -1, until if until is not None else 1 << 62),
+            f"SELECT first, last, since, until, shard FROM gaps WHERE until >= ? AND since <= ? "
+            f"AND shard IN ({marks}) ORDER BY until DESC, first DESC LIMIT 100",
+            (since if since is not None else -1, until if until is not None else 1 << 62, *shards),
         )
         return [Gap(*row) for row in rows]
 
-    def has_gap_after(self, position: int) -> bool:
-        """Whether anything that happened after a position is not known."""
-        return self._db.execute("SELECT 1 FROM gaps WHERE last > ? LIMIT 1", (position,)).fetchone() is not None
+    def has_gap_after(self, position: int, shard: int = 0) -> bool:
+        """Whether anything that happened in a shard after a position is not known."""
+        asked = "SELECT 1 FROM gaps WHERE shard = ? AND last > ? LIMIT 1"
+        return self._db.execute(asked, (shard, position)).fetchone() is not None
 
 
-def position_in(path: Path) -> int:
-    """Up to which position a file knows the past; 0 if it is not there, or cannot be read."""
+def positions_in(path: Path) -> dict[int, int]:
+    """Up to which position of each shard a file knows the past; empty if it is not there, or cannot be read."""
     if not path.exists():
-        return 0
+        return {}
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-            row = db.execute("SELECT value FROM facts WHERE key = 'position'").fetchone()
-            return int(row[0]) if row else 0
+            return _positions(db)
     except sqlite3.Error:
-        return 0
+        return {}
+
+
+def _positions(db: sqlite3.Connection) -> dict[int, int]:
+    rows = db.execute("SELECT key, value FROM facts WHERE key = ? OR key LIKE ?", (_POSITION, f"{_POSITION}:%"))
+    return {int(key.partition(":")[2] or 0): int(value) for key, value in rows}

@@ -11,7 +11,7 @@ from fencehold.core.commands import Break, Cancel, CloseSession
 from fencehold.observe.facts import facts_of
 from fencehold.observe.history.answers import history, instant
 from fencehold.observe.history.recorder import Recorder
-from fencehold.observe.history.store import HOLD, Bounds, Span, Store, class_of, position_in
+from fencehold.observe.history.store import HOLD, Bounds, Span, Store, class_of, positions_in
 from tests.unit.observe.journaled import SHARED, START_MS, Story
 
 
@@ -171,7 +171,7 @@ def test_recorded_again_nothing_is_there_twice(tmp_path: Path) -> None:
     ]
     assert [hold["fence"] for hold in past(recorder, "many")["holds"]] == [crowd]
     assert recorder.store.rows == 3
-    assert position_in(tmp_path / "h") == story.machine.position
+    assert positions_in(tmp_path / "h") == {0: story.machine.position}
 
 
 def test_a_lost_history_is_filled_again_from_a_snapshot_and_the_entries_after_it(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     story.open("one")
     recorder = recorded(story, tmp_path / "h ?#%")
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
-    assert position_in(tmp_path / "h ?#%") == recorder.position
+    assert positions_in(tmp_path / "h ?#%") == {0: recorder.position}
 
 
 def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
     store = Store(path)
     assert store.was_damaged
-    assert store.position == 0
+    assert store.position() == 0
     assert (tmp_path / "h.damaged").exists()
 
 
@@ -327,3 +327,67 @@ def test_what_cannot_be_written_is_missed_and_a_gap_says_so(
 
 def _full(*_: object) -> None:
     raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_shards_share_a_file_and_nothing_else(tmp_path: Path) -> None:
+    """Sessions, tickets and positions are a shard's own: the same numbers in another one are somebody else."""
+    store = Store(tmp_path / "h")
+    stories = [Story(), Story()]
+    for shard, story in enumerate(stories):
+        first, second = story.open(f"first of {shard}"), story.open(f"second of {shard}")
+        fence = story.acquire(first, f"name:{shard}")
+        story.acquire(second, f"name:{shard}", elapsed_ms=10)
+        tell(Recorder(store, shard), story)
+        # Written by now: the end of the wait is found in the file, by its ticket.
+        story.told.clear()
+        story.release(first, fence, f"name:{shard}", elapsed_ms=100 + shard)
+    for shard, story in enumerate(stories):
+        recorder = Recorder(store, shard)
+        tell(recorder, story, since=recorder.position)
+        found = history(store, f"name:{shard}", None, None, 10, shard=shard)
+        assert [hold["client"] for hold in found["holds"]] == [f"second of {shard}", f"first of {shard}"]
+        assert [hold["shard"] for hold in found["holds"]] == [shard, shard]
+        assert [(wait["client"], wait["waited_ms"]) for wait in found["waits"]] == [
+            (f"second of {shard}", 100 + shard)
+        ]
+        assert found["remarks"] == []
+    assert positions_in(tmp_path / "h") == {shard: story.machine.position for shard, story in enumerate(stories)}
+
+
+def test_a_gap_is_told_of_its_own_shard_only(tmp_path: Path) -> None:
+    """Who asks for a name of another shard has missed nothing."""
+    store = Store(tmp_path / "h")
+    for shard in (0, 3):
+        story = Story()
+        story.acquire(story.open("worker"), f"name:{shard}")
+        tell(Recorder(store, shard), story)
+    recorder = Recorder(store, 3)
+    recorder.on_gap(recorder.position + 5)
+    recorder.flush()
+    assert history(store, "name:0", None, None, 10, shard=0)["remarks"] == []
+    (gap,) = history(store, "name:3", None, None, 10, shard=3)["remarks"]
+    assert "positions 3 to 7 of shard 3" in gap["text"]
+
+
+def test_a_file_of_the_version_without_shards_goes_on(tmp_path: Path) -> None:
+    """What it has is the first shard's."""
+    story = Story()
+    one = story.open("worker")
+    fence = story.acquire(one, "a")
+    recorded(story, tmp_path / "h").store.close()
+    with sqlite3.connect(tmp_path / "h") as db:
+        db.executescript(
+            "DROP INDEX open_waits; ALTER TABLE spans DROP COLUMN shard; ALTER TABLE gaps DROP COLUMN shard;"
+            "CREATE INDEX open_waits ON spans (ticket) WHERE what = 1 AND until IS NULL; DROP TABLE sessions;"
+            "CREATE TABLE sessions (session INTEGER PRIMARY KEY, who TEXT NOT NULL);"
+            f"INSERT INTO sessions VALUES ({one}, 'worker'); PRAGMA user_version = 1;"
+        )
+    db.close()
+    store = Store(tmp_path / "h")
+    assert not store.was_damaged
+    assert store.sessions() == {one: "worker"}
+    story.told.clear()
+    story.release(one, fence, "a", elapsed_ms=5)
+    tell(Recorder(store), story, since=store.position())
+    (hold,) = history(store, "a", None, None, 10)["holds"]
+    assert (hold["ended"], hold["shard"], hold["held_ms"]) == ("released", 0, 5)
