@@ -81,18 +81,21 @@ class Told:
         self.all.extend(events)
         self._more.set()
 
-    async def events(self, after: Cursor | None) -> AsyncIterator[Event]:
+    async def shards(self) -> int:
+        return 1 + max((event.shard for event in self.all), default=0)
+
+    async def events(self, after: Cursor | None, shard: int = 0) -> AsyncIterator[Event]:
         place = after or (0, WHOLE)
         while True:
             for event in list(self.all):
-                if event.place > place:
+                if event.shard == shard and event.place > place:
                     place = event.place
                     yield event
             self._more.clear()
             await self._more.wait()
 
-    async def head(self) -> int:
-        return self.all[-1].position if self.all else 0
+    async def head(self, shard: int = 0) -> int:
+        return max((event.position for event in self.all if event.shard == shard), default=0)
 
 
 class File:
@@ -202,7 +205,8 @@ class RedisTarget:
 
     def read(self) -> list[dict[str, Any]]:
         with redis.Redis(port=self._server.port, decode_responses=True) as client:
-            found: Any = client.xrange(self._stream)
+            streams: Any = sorted(client.scan_iter(f"{self._stream}*"))
+            found: Any = [each for stream in streams for each in client.xrange(stream)]
         for at, fields in found:
             position, _, index = at.partition("-")
             assert json.loads(fields["event"])["sequence"] == f"{int(position):020}.{int(index):016}"
@@ -379,7 +383,7 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
     try:
         for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
             consumer.assign([TopicPartition(topic, number, 0)])
-            last = ""
+            last: dict[str, str] = {}
             while (message := consumer.poll(30)) is not None:
                 if message.error() is not None:
                     break
@@ -387,8 +391,8 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
                 headers = {key: value.decode() for key, value in said}
                 event = {key[3:]: value for key, value in headers.items() if key.startswith("ce_")}
                 assert message.key() == event["partitionkey"].encode()
-                assert event["sequence"] > last
-                last = event["sequence"]
+                assert event["sequence"] > last.get(event["source"], "")
+                last[event["source"]] = event["sequence"]
                 yield {**event, "data": json.loads(message.value() or b"")}
     finally:
         consumer.close()

@@ -173,7 +173,7 @@ class Scene:
         last = self.expected()[-1]
         runner = self._runner
         assert runner is not None
-        await until(lambda: (runner.outbox.cursor or (0, 0)) >= (last[0], last[1]) or self._has_ended())
+        await until(lambda: runner.outbox.cursors.get(0, (0, 0)) >= (last[0], last[1]) or self._has_ended())
         assert not self._has_ended(), self._carrying
 
     def _has_ended(self) -> bool:

@@ -98,7 +98,11 @@ def run(
     tell("carrying", **facts)
     with asyncio.Runner(loop_factory=loop_factory()) as loop:
         loop.run(_Carrying(runner, url, lock, with_parent=with_parent).run())
-    tell("stopped", sink=called, **{key: runner.facts()[key] for key in ("delivered", "waiting", "cursor")})
+    tell(
+        "stopped",
+        sink=called,
+        **{key: runner.facts()[key] for key in ("delivered", "waiting", "cursor", "cursors")},
+    )
 
 
 def status(status_: Directory = None, as_json: Json = False) -> None:
@@ -171,6 +175,8 @@ def _state(facts: dict[str, Any], silent_s: float) -> str:
 def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
     position, index = facts["cursor"] or (None, None)
     cursor = "" if position is None else str(position) if index == WHOLE else f"{position}.{index}"
+    if facts.get("shards", 1) > 1:
+        cursor = f"of {facts['shards']} shards"
     counts = tuple(facts[key] for key in ("delivered", "retried", "dropped", "gaps", "waiting"))
     return facts["name"], facts["state"], *counts, ago(1000 * facts["lag_s"]), cursor, facts["error"] or ""
 

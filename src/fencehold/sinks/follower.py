@@ -2,7 +2,8 @@
 
 1. It opens no session, and reads by `LOCK.WATCH`: from a standby if one is found, else from the leader. Who reads
    slowly is not waited for: the connection fills up, and what the ring loses is told as a gap.
-2. Events come in the order of their places, each once, whatever the connections do.
+2. Events of a shard come in the order of their places, each once, whatever the connections do. Each shard is read
+   over a connection of its own, from its own leader or a standby.
 3. A place that is ahead of the leader is of another journal: that is an error, and never silence.
 """
 
@@ -46,12 +47,39 @@ class Follower:
         self._tls = _tls_of(self._address)
         self._prefix = prefix
         self._prefers_standby = prefers_standby
-        self.node = ""
-        """Where it reads at the moment; empty if nowhere."""
-        self.role = ""
+        self._reads: dict[int, tuple[str, str]] = {}
+        """Where it reads each shard at the moment, and the role of that node."""
 
-    async def events(self, after: Cursor | None) -> AsyncIterator[Event]:
-        """What happens after a place, for ever; None: from now on.
+    @property
+    def node(self) -> str:
+        """Where it reads at the moment; empty if nowhere."""
+        return ", ".join(sorted({node for node, _ in self._reads.values()}))
+
+    @property
+    def role(self) -> str:
+        """Of the nodes that it reads from."""
+        return ", ".join(sorted({role for _, role in self._reads.values()}))
+
+    async def shards(self) -> int:
+        """How many the service has.
+
+        Raises:
+            Unavailable: no node was reached.
+            PermissionDenied: it may not ask.
+        """
+        why = "no node"
+        for each in self._address.endpoints:
+            try:
+                seen = await self._greeted(each, None)
+            except (Unavailable, OSError, TimeoutError) as away:
+                why = f"{each}: {away}"
+                continue
+            seen.line.close()
+            return int(seen.line.hello.get(b"shards", 1))
+        raise Unavailable(f"cannot reach the service: {why}")
+
+    async def events(self, after: Cursor | None, shard: int = 0) -> AsyncIterator[Event]:
+        """What happens in a shard after a place, for ever; None: from now on.
 
         Raises:
             UsageError: the place is of another journal.
@@ -60,7 +88,7 @@ class Follower:
         place, pause_s = after, _AGAIN_S_FIRST
         while True:
             with suppress(Unavailable, OSError):
-                async with self._watching(place) as (line, begun):
+                async with self._watching(place, shard) as (line, begun):
                     place, pause_s = place or begun, _AGAIN_S_FIRST
                     while True:
                         push = await line.push()
@@ -70,12 +98,12 @@ class Follower:
                         if seen.place > place:
                             place = seen.place
                             yield seen
-            self.node = self.role = ""
+            self._reads.pop(shard, None)
             await asyncio.sleep(pause_s * (1 + random.random()))
             pause_s = min(2 * pause_s, _AGAIN_S_MAX)
 
-    async def head(self) -> int:
-        """The position of the newest entry that a node of the URL knows.
+    async def head(self, shard: int = 0) -> int:
+        """The position of the newest entry of a shard that a node of the URL knows.
 
         Raises:
             Unavailable: none was reached.
@@ -83,7 +111,7 @@ class Follower:
         best = -1
         for each in self._address.endpoints:
             with suppress(Unavailable, OSError, TimeoutError):
-                seen = await self._greeted(each)
+                seen = await self._greeted(each, shard)
                 seen.line.close()
                 best = max(best, seen.position)
         if best < 0:
@@ -91,8 +119,8 @@ class Follower:
         return best
 
     @asynccontextmanager
-    async def _watching(self, place: Cursor | None) -> AsyncIterator[tuple[Line, Cursor]]:
-        seen, where = await self._found()
+    async def _watching(self, place: Cursor | None, shard: int) -> AsyncIterator[tuple[Line, Cursor]]:
+        seen, where = await self._found(shard)
         try:
             if place is not None and seen.role == "leader" and place[0] > seen.position:
                 raise UsageError(
@@ -101,13 +129,13 @@ class Follower:
                 )
             since: tuple[str | int, ...] = () if place is None else ("FROM", place[0], "INDEX", place[1])
             reply = await seen.line.call("LOCK.WATCH", self._prefix, *since, "STALE")
-            self.node, self.role = str(where), seen.role
+            self._reads[shard] = str(where), seen.role
             yield seen.line, (reply[b"position"], reply[b"index"])
         finally:
             seen.line.close()
 
-    async def _found(self) -> tuple[Seen, Endpoint]:
-        """A node to read from: a standby that is known to be one, or else the leader.
+    async def _found(self, shard: int) -> tuple[Seen, Endpoint]:
+        """A node to read a shard from: a standby that is known to be one, or else the leader.
 
         Raises:
             Unavailable: none was found.
@@ -120,7 +148,7 @@ class Follower:
                 continue
             tried.add(each)
             try:
-                seen = await self._greeted(each)
+                seen = await self._greeted(each, shard)
             except (Unavailable, OSError, TimeoutError) as away:
                 why = f"{each}: {away}"
                 continue
@@ -138,7 +166,8 @@ class Follower:
             raise Unavailable(f"cannot reach the service: {why}")
         return leader
 
-    async def _greeted(self, where: Endpoint) -> Seen:
+    async def _greeted(self, where: Endpoint, shard: int | None) -> Seen:
+        """Connect to a node, for a shard; None: for none in particular."""
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(where.host, where.port, ssl=self._tls)
             line = Line(reader, writer)
@@ -147,6 +176,7 @@ class Follower:
                     "HELLO",
                     3,
                     *words_of(self._login),
+                    *(("SHARD", shard) if shard is not None else ()),
                     "SETNAME",
                     f"fencehold-sink/{__version__}",
                 )

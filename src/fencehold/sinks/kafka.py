@@ -2,9 +2,10 @@
 
 1. A record is a CloudEvent in binary mode: the attributes are headers, the value is the data. Its key is the name,
    its partition the CRC-32 of the key, as librdkafka's `consistent` has it: events of one name are in order.
-2. `fencehold_after` is a header of ours: all events up to that place had been acknowledged before. The newest
-   record of the topic so says where to go on; and of the last record of each partition is known what that has.
-   So after a crash nothing is there twice, and nothing is missing, as long as the topic keeps its newest records.
+2. `fencehold_after` is a header of ours: all events up to that place had been acknowledged before; of several
+   shards it has the place of each, as in `0:17.1,3:9.0`. The newest record of the topic so says where to go on,
+   and the last records of each partition what that has. So after a crash nothing is there twice, and nothing is
+   missing, as long as the topic keeps its newest records.
 3. A batch is over when all of it is acknowledged. If not, the producer is thrown away with all it had in mind.
 """
 
@@ -12,12 +13,23 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fencehold.client.login import read_secret
 from fencehold.drivers.address import ParsedUrl, Scheme, text, word
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
-from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+from fencehold.sinks.port import (
+    Cursor,
+    Cursors,
+    Declared,
+    Delivery,
+    Place,
+    Record,
+    Rejected,
+    cursors_of,
+    places_text,
+    read_places,
+)
 from fencehold.sinks.worker import Worker
 
 SCHEME = Scheme(
@@ -35,6 +47,9 @@ _ANSWER_S = 15.0
 _AFTER, _TYPE = "fencehold_after", "datacontenttype"
 _LOOK_BACK = 20
 """Offsets that are looked at for the last record of a partition: the newest may be gone, or a marker."""
+_LOOK_BACK_SHARDS = 2_000
+"""The same with several shards: all that may be there of the last batch, which has 500 records."""
+_NOWHERE: Cursor = (0, 0)
 
 
 class KafkaTopic:
@@ -51,9 +66,10 @@ class KafkaTopic:
         self._producer: Any = None
         self._worker = Worker()
         self._count = 0
-        self._had: dict[int, Cursor] = {}
-        """Per partition, the last that it had when it was opened."""
-        self._acknowledged: Cursor = (0, 0)
+        self._shards = 1
+        self._had: dict[tuple[int, int], Cursor] = {}
+        """Per partition and shard, the last that it had when it was opened."""
+        self._acknowledged: Cursors = {}
 
     @classmethod
     def of(cls, url: str) -> "KafkaTopic":
@@ -63,7 +79,8 @@ class KafkaTopic:
             raise said.refusal(f"it names a topic: write {SCHEME.form}")
         return cls(said)
 
-    async def open(self) -> Cursor | None:
+    async def open(self, shards: int = 1) -> Cursors:
+        self._shards = shards
         try:
             return await self._worker.do(self._open)
         except ModuleNotFoundError:
@@ -82,7 +99,7 @@ class KafkaTopic:
             producer.purge()
             producer.flush(1.0)
 
-    def _open(self) -> Cursor | None:
+    def _open(self) -> Cursors:
         from confluent_kafka import KafkaException, Producer  # noqa: PLC0415
 
         self._drop()
@@ -101,14 +118,16 @@ class KafkaTopic:
             )
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        if newest == (0, 0):
-            return None
         # What this process was told to be there is there, unless the topic has lost its newest records.
-        self._acknowledged = max(after, self._acknowledged) if newest >= self._acknowledged else after
-        return self._acknowledged
+        for shard, cursor in self._acknowledged.items():
+            if max(newest.get(shard, _NOWHERE), after.get(shard, _NOWHERE)) >= cursor:
+                after[shard] = max(after.get(shard, _NOWHERE), cursor)
+        # Something of a shard is there that had nothing before: then it goes on from its beginning.
+        self._acknowledged = {**dict.fromkeys(newest, _NOWHERE), **after}
+        return dict(self._acknowledged)
 
-    def _read_back(self) -> tuple[Cursor, Cursor]:
-        """The place of the newest record, and up to where all is there; of each partition, what it has."""
+    def _read_back(self) -> tuple[Cursors, Cursors]:
+        """Of each shard its newest record, and up to where all is there; of each partition, what it has."""
         from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
 
         consumer = Consumer(
@@ -119,22 +138,20 @@ class KafkaTopic:
                 "enable.partition.eof": True,
             }
         )
-        newest = after = (0, 0)
+        newest, after = Cursors(), Cursors()
         try:
             self._count = self._partitions(consumer)
             self._had = {}
             for number in range(self._count):
                 partition = TopicPartition(self._topic, number)
                 low, high = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
-                found = self._last_of(consumer, number, low, high) if high > low else None
-                if found is not None:
-                    cursor, its_after = found
-                    self._had[number] = cursor
-                    newest, after = max((newest, after), (cursor, its_after))
+                had, its_after = self._last_of(consumer, number, low, high) if high > low else ({}, {})
+                self._had |= {(number, shard): cursor for shard, cursor in had.items()}
+                newest, after = _later(newest, had), _later(after, its_after)
         finally:
             consumer.close()
         # With one partition, the newest record is the end of all that is there.
-        return newest, newest if self._count == 1 else after
+        return newest, _later(after, newest) if self._count == 1 else after
 
     def _partitions(self, consumer: Any) -> int:
         known = consumer.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
@@ -144,51 +161,61 @@ class KafkaTopic:
             raise KafkaException(known.error)
         return len(known.partitions)
 
-    def _last_of(self, consumer: Any, number: int, low: int, high: int) -> tuple[Cursor, Cursor] | None:
+    def _last_of(self, consumer: Any, number: int, low: int, high: int) -> tuple[Cursors, Cursors]:
         from confluent_kafka import TopicPartition  # noqa: PLC0415
 
-        consumer.assign([TopicPartition(self._topic, number, max(low, high - _LOOK_BACK))])
-        found = None
+        look_back = _LOOK_BACK if self._shards == 1 else _LOOK_BACK_SHARDS
+        consumer.assign([TopicPartition(self._topic, number, max(low, high - look_back))])
+        had, after = Cursors(), Cursors()
         while (message := consumer.poll(_ANSWER_S)) is not None:
             if message.error() is not None:
                 if message.error().name() == "_PARTITION_EOF":
                     break
                 continue
-            found = _places(message.headers()) or found
+            places = _places(message.headers())
+            if places is not None:
+                had, after = _later(had, places[0]), _later(after, places[1])
             if message.offset() >= high - 1:
                 break
-        return found
+        return had, after
 
     def _write(self, batch: list[Record]) -> None:
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         if self._producer is None:
             raise Unavailable(f"{self._where} is not open")
-        errors: list[tuple[Cursor, Any]] = []
-        after = f"{self._acknowledged[0]}.{self._acknowledged[1]}"
+        errors: list[tuple[Place, Any]] = []
+        after = self._after()
         try:
             for record in batch:
                 partition = zlib.crc32(record.key.encode()) % self._count
-                if record.cursor > self._had.get(partition, (0, 0)):
+                if record.cursor > self._had.get((partition, record.shard), _NOWHERE):
                     self._produce(record, partition, after, errors)
             left = self._producer.flush(2 * _ANSWER_S)
         except KafkaException as error:
             raise self._thrown_away(error.args[0]) from error
         except BufferError as error:
             raise self._thrown_away(error) from error
-        wrong = [cursor for cursor, error in errors if error.name() in ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD")]
+        wrong = [place for place, error in errors if error.name() in ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD")]
         if wrong and len(wrong) == len(errors) and not left:
             raise self._too_large(batch, wrong)
         if errors or left:
             raise self._thrown_away(errors[0][1] if errors else "not acknowledged in time")
-        self._acknowledged = batch[-1].cursor
+        self._acknowledged |= cursors_of(batch)
 
-    def _produce(self, record: Record, partition: int, after: str, errors: list[tuple[Cursor, Any]]) -> None:
+    def _after(self) -> str:
+        """Up to where all is acknowledged, as a header says it."""
+        if self._shards > 1:
+            return places_text(self._acknowledged)
+        position, index = self._acknowledged.get(0, _NOWHERE)
+        return f"{position}.{index}"
+
+    def _produce(self, record: Record, partition: int, after: str, errors: list[tuple[Place, Any]]) -> None:
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         def on_delivery(error: Any, _message: Any) -> None:
             if error is not None:
-                errors.append((record.cursor, error))
+                errors.append((record.place, error))
 
         headers = [(f"ce_{name}", value.encode()) for name, value in record.attributes if name != _TYPE]
         headers += [("content-type", b"application/json"), (_AFTER, after.encode())]
@@ -204,15 +231,15 @@ class KafkaTopic:
         except KafkaException as error:
             if error.args[0].name() != "MSG_SIZE_TOO_LARGE":
                 raise
-            errors.append((record.cursor, error.args[0]))
+            errors.append((record.place, error.args[0]))
         self._producer.poll(0)
 
-    def _too_large(self, batch: list[Record], wrong: list[Cursor]) -> Rejected:
+    def _too_large(self, batch: list[Record], wrong: list[Place]) -> Rejected:
         """The others are there; known to be, so that they are not sent again."""
         for record in batch:
-            if record.cursor not in wrong:
+            if record.place not in wrong:
                 partition = zlib.crc32(record.key.encode()) % self._count
-                self._had[partition] = max(self._had.get(partition, (0, 0)), record.cursor)
+                self._had = _later(self._had, {(partition, record.shard): record.cursor})
         return Rejected(f"{self._where} takes no message of that size", wrong)
 
     def _thrown_away(self, error: Any) -> OutcomeUnknown:
@@ -255,13 +282,22 @@ def _settings(said: ParsedUrl) -> dict[str, Any]:
     return found | {"security.protocol": protocol}
 
 
-def _places(headers: Any) -> tuple[Cursor, Cursor] | None:
-    """Of a record of ours: its place, and up to where all was there before it."""
+Key = TypeVar("Key")
+
+
+def _later(one: dict[Key, Cursor], other: dict[Key, Cursor]) -> dict[Key, Cursor]:
+    """Of each the later one."""
+    return {key: max(one.get(key, _NOWHERE), other.get(key, _NOWHERE)) for key in {**one, **other}}
+
+
+def _places(headers: Any) -> tuple[Cursors, Cursors] | None:
+    """Of a record of ours: its place, and up to where all was there before it; each by shard."""
     found = {name: value.decode() for name, value in headers or () if value is not None}
     try:
         position, _, index = found["ce_sequence"].partition(".")
-        before, _, its_index = found[_AFTER].partition(".")
-        return (int(position), int(index)), (int(before), int(its_index))
+        shard, before = int(found["ce_source"].rpartition("/")[2]), found[_AFTER]
+        after = read_places(before if ":" in before or not before else f"0:{before}")
+        return {shard: (int(position), int(index))}, after
     except (KeyError, ValueError):
         return None
 

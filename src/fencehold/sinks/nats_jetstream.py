@@ -2,8 +2,9 @@
 
 1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is
    no hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
-2. The last message is the cursor.
-3. Subjects are `SUBJECT.KIND`, such as `fencehold.events.acquired`. The stream is made if it is not there.
+2. The last message is the cursor; of several shards, the last one of each.
+3. Subjects are `SUBJECT.KIND`, such as `fencehold.events.acquired`; with several shards `SUBJECT.SHARD.KIND`. The
+   stream is made if it is not there.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from fencehold.drivers.address import ParsedUrl, Scheme, text
 from fencehold.drivers.tls import client_context
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.sinks.json_lines import cursor_of
-from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+from fencehold.sinks.port import Cursors, Declared, Delivery, Record, Rejected
 
 SCHEME = Scheme(
     names=("nats",),
@@ -43,6 +44,7 @@ class NatsJetStream:
         self._where = f"nats://{','.join(map(str, said.endpoints))}/{said.path}"
         self._nats: Any = None
         self._last_id = ""
+        self._shards = 1
 
     @classmethod
     def of(cls, url: str) -> "NatsJetStream":
@@ -52,12 +54,13 @@ class NatsJetStream:
             raise said.refusal(f"it names a stream, without dots and spaces: write {SCHEME.form}")
         return cls(said)
 
-    async def open(self) -> Cursor | None:
+    async def open(self, shards: int = 1) -> Cursors:
         import nats.errors  # noqa: PLC0415
         import nats.js.errors as js  # noqa: PLC0415
 
+        self._shards = shards
         try:
-            async with asyncio.timeout(2 * _ANSWER_S):
+            async with asyncio.timeout(2 * _ANSWER_S + shards):
                 return await self._opened()
         except (nats.errors.AuthorizationError, nats.js.errors.ServiceUnavailableError) as error:
             await self.close()
@@ -71,7 +74,7 @@ class NatsJetStream:
             await self.close()
             raise Unavailable(f"{self._where}: {str(error) or type(error).__name__}") from error
 
-    async def _opened(self) -> Cursor | None:
+    async def _opened(self) -> Cursors:
         import nats.js.errors as js  # noqa: PLC0415
 
         if self._nats is None or not self._nats.is_connected:
@@ -82,14 +85,25 @@ class NatsJetStream:
             await stream.stream_info(self._stream)
         except js.NotFoundError:
             await stream.add_stream(name=self._stream, subjects=[f"{self._subject}.>"])
+        last = await self._last_of(stream, f"{self._subject}.>")
+        self._last_id = "" if last is None else last["id"]
+        if last is None or self._shards == 1:
+            return {} if last is None else {0: cursor_of(last)}
+        found: Cursors = {}
+        for shard in range(self._shards):
+            last = await self._last_of(stream, f"{self._subject}.{shard}.>")
+            if last is not None:
+                found[shard] = cursor_of(last)
+        return found
+
+    async def _last_of(self, stream: Any, subject: str) -> dict[str, Any] | None:
+        import nats.js.errors as js  # noqa: PLC0415
+
         try:
-            last = await stream.get_last_msg(self._stream, f"{self._subject}.>")
+            found: dict[str, Any] = json.loads((await stream.get_last_msg(self._stream, subject)).data)
         except js.NotFoundError:
-            self._last_id = ""
             return None
-        event = json.loads(last.data)
-        self._last_id = event["id"]
-        return cursor_of(event)
+        return found
 
     async def _connected(self) -> Any:
         try:
@@ -117,7 +131,7 @@ class NatsJetStream:
         if self._nats is None or not self._nats.is_connected:
             raise Unavailable(f"{self._where} is not connected")
         bytes_max = self._nats.max_payload - _HEADER_BYTES
-        if wrong := [record.cursor for record in batch if len(record.body) > bytes_max]:
+        if wrong := [record.place for record in batch if len(record.body) > bytes_max]:
             raise Rejected(f"{self._where} takes messages of at most {bytes_max} bytes", wrong)
         stream = self._nats.jetstream(timeout=_ANSWER_S)
         last_id, answers = self._last_id, []
@@ -126,7 +140,8 @@ class NatsJetStream:
                 headers = {"Nats-Msg-Id": record.id, "Content-Type": "application/cloudevents+json"}
                 if last_id:
                     headers["Nats-Expected-Last-Msg-Id"] = last_id
-                subject = f"{self._subject}.{record.kind}"
+                of_shard = f".{record.shard}" if self._shards > 1 else ""
+                subject = f"{self._subject}{of_shard}.{record.kind}"
                 answers.append(await stream.publish_async(subject, record.body, headers=headers))
                 last_id = record.id
             await self._acknowledged(answers)

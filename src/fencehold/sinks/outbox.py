@@ -2,17 +2,19 @@
 
 1. It has room for so many records and bytes. While there is none, its reader reads no more: then the connection to
    the service fills up, and in the end the service says which events are gone. Nothing is dropped here.
-2. A batch stays in it until it is delivered, or known to be in the target.
+2. A batch stays in it until it is delivered, or known to be in the target. Shards share it, and its bound; each
+   has a cursor of its own.
 3. After a failure the next try waits: twice as long each time, up to a bound, with jitter.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection
-from itertools import islice, takewhile
+from itertools import islice
 from typing import NamedTuple
 
-from fencehold.sinks.port import Cursor, Record
+from fencehold.sinks.port import Cursor, Cursors, Place, Record
 
+_NOWHERE: Cursor = (-1, -1)
 _RECORD_BYTES = 600
 """What a record takes beside its texts."""
 
@@ -46,8 +48,8 @@ class Outbox:
         self._records: deque[Record] = deque()
         self._failures = 0
         self.size_bytes = 0
-        self.cursor: Cursor | None = None
-        """Of the last record that is in the target."""
+        self.cursors: Cursors = {}
+        """Of the last record of each shard that is in the target."""
         self.delivered_unix_ms = 0
         self.counters = Counters()
 
@@ -83,26 +85,31 @@ class Outbox:
         self._failures = 0
         self._remove(len(batch))
 
-    def on_opened(self, cursor: Cursor | None) -> None:
+    def on_opened(self, cursors: Cursors) -> None:
         """The target says how far it got: what is there already is not delivered again."""
-        there = [] if cursor is None else list(takewhile(lambda record: record.cursor <= cursor, self._records))
+        there = [record for record in self._records if record.cursor <= cursors.get(record.shard, _NOWHERE)]
         self.counters.delivered += len(there)
         self.counters.gaps += sum(record.kind == "gap" for record in there)
-        self._remove(len(there))
+        for record in there:
+            self.cursors[record.shard] = record.cursor
+        self._keep(lambda record: record.cursor > cursors.get(record.shard, _NOWHERE))
 
-    def clear(self, cursor: Cursor | None) -> None:
-        """Forget all that is on its way: it is read again after this place."""
-        self._records.clear()
-        self.size_bytes = 0
-        self.cursor = cursor
+    def clear(self, shard: int, cursor: Cursor | None) -> None:
+        """Forget all of a shard that is on its way: it is read again after this place."""
+        self._keep(lambda record: record.shard != shard)
+        self.cursors.pop(shard, None)
+        if cursor is not None:
+            self.cursors[shard] = cursor
 
-    def on_rejected(self, cursors: Collection[Cursor]) -> None:
+    def on_rejected(self, places: Collection[Place]) -> None:
         """Some records are wrong for ever."""
-        wrong = set(cursors)
-        kept = deque(record for record in self._records if record.cursor not in wrong)
-        self.counters.dropped += len(self._records) - len(kept)
-        self._records = kept
-        self.size_bytes = sum(map(_size_bytes, kept))
+        wrong, before = set(places), len(self._records)
+        self._keep(lambda record: record.place not in wrong)
+        self.counters.dropped += before - len(self._records)
+
+    def _keep(self, is_kept: Callable[[Record], bool]) -> None:
+        self._records = deque(filter(is_kept, self._records))
+        self.size_bytes = sum(map(_size_bytes, self._records))
 
     def on_failed(self, batch: Collection[Record], error: str) -> float:
         """It did not work: how many seconds to wait before the next try."""
@@ -116,7 +123,7 @@ class Outbox:
         for _ in range(count):
             record = self._records.popleft()
             self.size_bytes -= _size_bytes(record)
-            self.cursor = record.cursor
+            self.cursors[record.shard] = record.cursor
 
 
 def _size_bytes(record: Record) -> int:

@@ -1,13 +1,15 @@
 """The port of a sink: what a target of events promises, and what each failure means about the world.
 
-1. `deliver` is given a batch in the order of places, each place once, after what was delivered before. When it
-   returns, all of the batch is in the target, in that order, and stays there as well as the target keeps things.
-2. The cursor is the place of the last record in the target. It is kept *in the target* where that is possible, so
-   that it cannot disagree with what is there; `open` reads it back, and delivery goes on after it.
+1. `deliver` is given a batch in which the records of each shard are in the order of their places, each once, after
+   what was delivered before. When it returns, all of the batch is in the target, the records of a shard in that
+   order, and stays there as well as the target keeps things. Between two shards there is no order to keep.
+2. A cursor is the place of the last record of a shard in the target. It is kept *in the target* where that is
+   possible, so that it cannot disagree with what is there; `open` reads the cursors of all shards back, and
+   delivery goes on after each.
 3. Failures say what happened:
    `Unavailable`: nothing of the batch is in the target; the same batch may be tried again.
-   `OutcomeUnknown`: some of it may be, in order from its beginning. After either, the sink is opened again, which
-   tells how far it got, and delivery goes on from there.
+   `OutcomeUnknown`: some of it may be, of each shard in order from its beginning. After either, the sink is opened
+   again, which tells how far it got, and delivery goes on from there.
    `Rejected`: some records are wrong for ever, such as ones that are too large. They are left out, counted as
    dropped, and the rest of the batch is delivered anew; a sink that is exactly once knows what it has of it.
    Any other `FenceholdError`: the target is wrong for ever as it is named (no such database, no right to write).
@@ -25,7 +27,11 @@ from msgspec import Struct
 from fencehold.errors import FenceholdError
 
 Cursor: TypeAlias = tuple[int, int]
-"""Position and index of the last record that is in the target."""
+"""Position and index of the last record of a shard that is in the target."""
+Cursors: TypeAlias = dict[int, Cursor]
+"""By shard; one that is not there has nothing in the target yet."""
+Place: TypeAlias = tuple[int, int, int]
+"""Of a record: shard, position and index."""
 
 
 class Delivery(Enum):
@@ -67,14 +73,38 @@ class Record(Struct, frozen=True):
     def cursor(self) -> Cursor:
         return self.position, self.index
 
+    @property
+    def place(self) -> Place:
+        return self.shard, self.position, self.index
+
 
 class Rejected(FenceholdError):
     """Some records of a batch will never be taken."""
 
-    def __init__(self, message: str, cursors: Sequence[Cursor]) -> None:
+    def __init__(self, message: str, places: Sequence[Place]) -> None:
         super().__init__(message)
-        self.cursors = tuple(cursors)
+        self.places = tuple(places)
         """Of those records."""
+
+
+def cursors_of(batch: Sequence[Record]) -> Cursors:
+    """How far a target got that has all of a batch, in its shards."""
+    return {record.shard: record.cursor for record in batch}
+
+
+def places_text(cursors: Cursors) -> str:
+    """Cursors in one text: `0:17.1,3:9.0`, shard, position and index."""
+    return ",".join(f"{shard}:{position}.{index}" for shard, (position, index) in sorted(cursors.items()))
+
+
+def read_places(text: str) -> Cursors:
+    """Raises ValueError: it is none."""
+    found: Cursors = {}
+    for each in filter(None, text.split(",")):
+        shard, _, place = each.partition(":")
+        position, _, index = place.partition(".")
+        found[int(shard)] = int(position), int(index)
+    return found
 
 
 class Sink(Protocol):
@@ -83,8 +113,8 @@ class Sink(Protocol):
     @property
     def declared(self) -> Declared: ...
 
-    async def open(self) -> Cursor | None:
-        """Reach the target, and say how far it got; None: nothing of this service is there, or it cannot say.
+    async def open(self, shards: int = 1) -> Cursors:
+        """Reach the target, and say how far it got of each shard; empty: nothing of this service is there.
 
         It may be called again after a failure.
 

@@ -2,6 +2,8 @@
 
 A batch is one script: it skips what the stream has already, by its last id, and adds the rest. Done twice it adds
 nothing, so that a reply that was lost does no harm. The stream's last id is the cursor; it outlives trimming.
+Ids of a stream grow, and each shard has positions of its own: so each but the first has its own stream, called as
+the first one is with the number of the shard behind it, as in `fencehold:events:3`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,7 @@ from fencehold.drivers.resp.address import REDIS, SENTINEL, RedisAddress
 from fencehold.drivers.resp.client import RespClient, Script
 from fencehold.drivers.resp.connection import Connect, SentinelConnect, connect, pack
 from fencehold.errors import Unavailable
-from fencehold.sinks.port import Cursor, Declared, Delivery, Record
+from fencehold.sinks.port import Cursor, Cursors, Declared, Delivery, Record, cursors_of
 
 _OPTIONS = (text("stream", "fencehold:events"), whole("maxlen", None))
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
@@ -72,12 +74,16 @@ class RedisStream:
         address = RedisAddress.parse(_without(url, ours))
         return cls(address, said.options["stream"], said.options["maxlen"])
 
-    async def open(self) -> Cursor | None:
+    async def open(self, shards: int = 1) -> Cursors:
         if self._client is None:
             self._client = RespClient(self._connector(), str(self._address))
             self._client.start()
+        found = {shard: await self._last_of(self._client, shard) for shard in range(shards)}
+        return {shard: cursor for shard, cursor in found.items() if cursor is not None}
+
+    async def _last_of(self, client: RespClient, shard: int) -> Cursor | None:
         try:
-            found = await self._client.call(pack(("XINFO", "STREAM", self._stream)))
+            found = await client.call(pack(("XINFO", "STREAM", self._stream_of(shard))))
         except Unavailable as refused:
             # That it is not there is an error to Redis.
             if "no such key" in str(refused):
@@ -89,10 +95,15 @@ class RedisStream:
 
     async def deliver(self, batch: Sequence[Record]) -> None:
         assert self._client is not None
-        words: list[str | bytes | int] = [self._maxlen]
-        for record in batch:
-            words += [record.position, record.index, record.id, record.type, record.body]
-        await self._client.run(_ADD, (self._stream,), words)
+        for shard in cursors_of(batch):
+            words: list[str | bytes | int] = [self._maxlen]
+            for record in batch:
+                if record.shard == shard:
+                    words += [record.position, record.index, record.id, record.type, record.body]
+            await self._client.run(_ADD, (self._stream_of(shard),), words)
+
+    def _stream_of(self, shard: int) -> str:
+        return f"{self._stream}:{shard}" if shard else self._stream
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -1,6 +1,7 @@
 """The runner: one follower and one sink, until it is stopped or the target is wrong for ever.
 
 1. Reading and delivering go on side by side: a target that is away holds up only what is bounded (`outbox`).
+   Shards are read side by side, too, and delivered together.
 2. A target that was away is opened again, and says how far it got. If that is less than it had said before, it has
    lost something: then it is read again from there, as far as the service still has it.
 3. It begins after what the target has; if the target has nothing, where it was told to: `beginning`, `now`, or a
@@ -20,12 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
+from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 from fencehold.locks.views import WHOLE, Event
 from fencehold.sinks.cloudevents import record_of
 from fencehold.sinks.follower import Follower
 from fencehold.sinks.outbox import Bounds, Outbox
-from fencehold.sinks.port import Cursor, Record, Rejected, Sink
+from fencehold.sinks.port import Cursor, Cursors, Record, Rejected, Sink
 
 _LOG = logging.getLogger("fencehold")
 _STATUS_S = 1.0
@@ -56,9 +57,11 @@ class Runner:
         self._name = name or sink.declared.name
         self.outbox = Outbox(bounds or Bounds(), random.random)
         self._read_unix_ms = 0
-        self._head = 0
+        self.shards = 1
+        self._heads: dict[int, int] = {}
+        """The newest position of each shard that is known."""
         self._tasks: asyncio.TaskGroup | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         """There is something to deliver."""
         self._room = asyncio.Event()
@@ -72,11 +75,13 @@ class Runner:
             FenceholdError: the target, or the place it is at, is wrong for ever.
         """
         try:
-            cursor = await self._opened()
-            self.outbox.cursor = cursor
+            self.shards = await self._counted()
+            cursors = await self._opened()
+            self.outbox.cursors = dict(cursors)
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                self._read_from(cursor if cursor is not None else self._start)
+                for shard in range(self.shards):
+                    self._read_from(shard, cursors.get(shard, self._start))
                 tasks.create_task(self._deliver())
                 tasks.create_task(self._tell())
         except BaseExceptionGroup as group:
@@ -88,22 +93,37 @@ class Runner:
             await self._sink.close()
             self._write_status(ended=True)
 
-    async def _opened(self) -> Cursor | None:
+    async def _counted(self) -> int:
+        """How many shards the service has, however long it takes to reach it."""
+        while True:
+            try:
+                shards = await self._follower.shards()
+                break
+            except Unavailable:
+                self._write_status()
+                await asyncio.sleep(_STATUS_S)
+        if shards > 1 and self._start not in (None, BEGINNING):
+            raise UsageError(
+                f"a position is one shard's, and this service has {shards}: begin at beginning, or now"
+            )
+        return shards
+
+    async def _opened(self) -> Cursors:
         """Reach the target, however long that takes."""
         while True:
             try:
-                return await self._sink.open()
+                return await self._sink.open(self.shards)
             except (Unavailable, OutcomeUnknown) as away:
                 await self._pause((), away)
 
-    def _read_from(self, after: Cursor | None) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
+    def _read_from(self, shard: int, after: Cursor | None) -> None:
+        if shard in self._reading:
+            self._reading[shard].cancel()
         assert self._tasks is not None
-        self._reading = self._tasks.create_task(self._read(after))
+        self._reading[shard] = self._tasks.create_task(self._read(shard, after))
 
-    async def _read(self, after: Cursor | None) -> None:
-        async for event in self._follower.events(after):
+    async def _read(self, shard: int, after: Cursor | None) -> None:
+        async for event in self._follower.events(after, shard):
             self._take(event)
             while self.outbox.is_full:
                 self._room.clear()
@@ -112,7 +132,7 @@ class Runner:
     def _take(self, event: Event) -> None:
         if event.unix_ms is not None:
             self._read_unix_ms = event.unix_ms
-        self._head = max(self._head, event.position)
+        self._heads[event.shard] = max(self._heads.get(event.shard, 0), event.position)
         self.outbox.put(record_of(event, self._cluster))
         self._news.set()
 
@@ -127,7 +147,7 @@ class Runner:
                 await self._sink.deliver(batch)
             except Rejected as wrong:
                 _LOG.error("sink_dropped", extra={"facts": {"sink": self._name, "why": str(wrong)}})
-                self.outbox.on_rejected(wrong.cursors)
+                self.outbox.on_rejected(wrong.places)
             except (Unavailable, OutcomeUnknown) as failed:
                 await self._pause(batch, failed)
                 self._go_on_after(await self._opened())
@@ -136,15 +156,16 @@ class Runner:
             self._room.set()
             self.on_change()
 
-    def _go_on_after(self, cursor: Cursor | None) -> None:
+    def _go_on_after(self, cursors: Cursors) -> None:
         """The target was away, and says how far it got: maybe not as far as it had said before."""
-        before, begin = self.outbox.cursor, cursor if cursor is not None else self._start
-        if before is not None and begin is not None and begin < before:
-            _LOG.warning("sink_went_back", extra={"facts": {"sink": self._name, "from": before, "to": cursor}})
-            self.outbox.clear(cursor)
-            self._read_from(begin)
-        else:
-            self.outbox.on_opened(cursor)
+        for shard, before in tuple(self.outbox.cursors.items()):
+            begin = cursors.get(shard, self._start)
+            if begin is not None and begin < before:
+                facts = {"sink": self._name, "shard": shard, "from": before, "to": cursors.get(shard)}
+                _LOG.warning("sink_went_back", extra={"facts": facts})
+                self.outbox.clear(shard, cursors.get(shard))
+                self._read_from(shard, begin)
+        self.outbox.on_opened(cursors)
 
     async def _pause(self, batch: "tuple[Record, ...] | list[Record]", error: FenceholdError) -> None:
         was_well = not self.outbox.counters.error
@@ -159,13 +180,15 @@ class Runner:
 
     def facts(self) -> dict[str, Any]:
         """What there is to know of it."""
-        counters, cursor = self.outbox.counters, self.outbox.cursor
-        oldest = self.outbox.batch()[:1]
+        counters, cursors = self.outbox.counters, self.outbox.cursors
+        oldest, cursor = self.outbox.batch()[:1], cursors.get(0) if self.shards == 1 else None
         return {
             "name": self._name,
             "sink": self._sink.declared.name,
             "delivery": self._sink.declared.delivery.value,
             "cursor": None if cursor is None else list(cursor),
+            "cursors": {str(shard): list(each) for shard, each in sorted(cursors.items())},
+            "shards": self.shards,
             "cursor_kept": self._sink.declared.cursor,
             "reads_from": self._follower.node or None,
             "role": self._follower.role or None,
@@ -175,10 +198,15 @@ class Runner:
             "gaps": counters.gaps,
             "waiting": len(self.outbox),
             "waiting_bytes": self.outbox.size_bytes,
-            "lag_positions": max(0, self._head - (cursor[0] if cursor else 0)) if oldest else 0,
+            "lag_positions": self._lag_positions() if oldest else 0,
             "lag_s": round(self._lag_s(oldest), 3),
             "error": counters.error or None,
         }
+
+    def _lag_positions(self) -> int:
+        """Of all shards together."""
+        cursors = self.outbox.cursors
+        return sum(max(0, head - cursors.get(shard, (0, 0))[0]) for shard, head in self._heads.items())
 
     def _lag_s(self, oldest: list[Record]) -> float:
         if not oldest:
@@ -193,8 +221,10 @@ class Runner:
             await asyncio.sleep(_STATUS_S)
             if time.monotonic() - looked_at > _HEAD_S:
                 looked_at = time.monotonic()
-                with contextlib.suppress(FenceholdError):
-                    self._head = max(self._head, await self._follower.head())
+                for shard in range(self.shards):
+                    with contextlib.suppress(FenceholdError):
+                        head = await self._follower.head(shard)
+                        self._heads[shard] = max(self._heads.get(shard, 0), head)
 
     def _write_status(self, *, ended: bool = False) -> None:
         if self._status is None:

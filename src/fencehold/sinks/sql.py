@@ -1,18 +1,18 @@
 """Events as rows of a table, in Postgres or SQLite: unique by place, the cursor in the same transaction.
 
 `fencehold_events` has a row per event, with the CloudEvent whole in `event`; rows may be deleted at will.
-`fencehold_cursors` has how far it got, per cluster. Both are made if they are not there.
+`fencehold_cursors` has how far it got, per cluster, table and shard. Both are made if they are not there.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencehold.drivers.address import Scheme, identifier
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
-from fencehold.sinks.port import Cursor, Declared, Delivery, Record
+from fencehold.sinks.port import Cursors, Declared, Delivery, Record, cursors_of
 from fencehold.sinks.worker import Worker
 
 if TYPE_CHECKING:
@@ -58,6 +58,21 @@ def _row(cluster: str, record: Record) -> tuple[Any, ...]:
     return *place, record.id, record.kind, record.subject, record.body.decode()
 
 
+def _target(table: str, shard: int) -> str:
+    """What the cursor of a shard is filed under: of the first, as before there were several, under the table."""
+    return f"{table}/{shard}" if shard else table
+
+
+def _moved(cluster: str, table: str, batch: Sequence[Record]) -> list[tuple[str, str, int, int]]:
+    return [(cluster, _target(table, shard), *cursor) for shard, cursor in cursors_of(batch).items()]
+
+
+def _cursors(table: str, rows: Iterable[tuple[Any, ...]]) -> Cursors:
+    """Of this table: others may begin with its name, and no name has a slash."""
+    own = [(target.partition("/"), position, index) for target, position, index in rows]
+    return {int(shard or 0): (position, index) for (name, _, shard), position, index in own if name == table}
+
+
 class SqliteRows:
     """A table in a file of SQLite."""
 
@@ -78,7 +93,7 @@ class SqliteRows:
             raise said.refusal(f"it names a file: write {SQLITE.form}")
         return cls(Path(f"/{said.path}"), cluster, said.options["table"])
 
-    async def open(self) -> Cursor | None:
+    async def open(self, shards: int = 1) -> Cursors:
         return await self._worker.do(self._open)
 
     async def deliver(self, batch: Sequence[Record]) -> None:
@@ -93,7 +108,7 @@ class SqliteRows:
             with suppress(sqlite3.Error):
                 connection.close()
 
-    def _open(self) -> Cursor | None:
+    def _open(self) -> Cursors:
         try:
             if self._connection is None:
                 self._connection = sqlite3.connect(
@@ -101,11 +116,11 @@ class SqliteRows:
                 )
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.executescript(_TABLES.format(table=self._table, json="text"))
-            asked = "SELECT position, idx FROM fencehold_cursors WHERE cluster = ? AND target = ?"
-            row = self._connection.execute(asked, (self._cluster, self._table)).fetchone()
+            asked = "SELECT target, position, idx FROM fencehold_cursors WHERE cluster = ?"
+            rows = self._connection.execute(asked, (self._cluster,)).fetchall()
         except sqlite3.Error as error:
             raise self._failed(error) from error
-        return None if row is None else (row[0], row[1])
+        return _cursors(self._table, rows)
 
     def _write(self, batch: Sequence[Record]) -> None:
         connection = self._connection
@@ -117,7 +132,7 @@ class SqliteRows:
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(rows, [_row(self._cluster, record) for record in batch])
-            connection.execute(moved, (self._cluster, self._table, *batch[-1].cursor))
+            connection.executemany(moved, _moved(self._cluster, self._table, batch))
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
@@ -153,7 +168,7 @@ class PostgresRows:
         address = PostgresAddress.parse(url, POSTGRES)
         return cls(address.params, str(address), cluster, address.options["table"])
 
-    async def open(self) -> Cursor | None:
+    async def open(self, shards: int = 1) -> Cursors:
         import psycopg  # noqa: PLC0415
 
         await self.close()
@@ -163,13 +178,12 @@ class PostgresRows:
                 # Two that make the tables at the same time would be in each other's way.
                 await self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('fencehold_events'))")
                 await self._connection.execute(_TABLES.format(table=self._table, json="jsonb").encode())
-            asked = "SELECT position, idx FROM fencehold_cursors WHERE cluster = %s AND target = %s"
+            asked = "SELECT target, position, idx FROM fencehold_cursors WHERE cluster = %s"
             async with self._connection.transaction():
-                found = await self._connection.execute(asked, (self._cluster, self._table))
-                row = await found.fetchone()
+                rows = await (await self._connection.execute(asked, (self._cluster,))).fetchall()
         except psycopg.Error as error:
             raise await self._not_opened(error) from error
-        return None if row is None else (row[0], row[1])
+        return _cursors(self._table, rows)
 
     async def deliver(self, batch: Sequence[Record]) -> None:
         import psycopg  # noqa: PLC0415
@@ -196,7 +210,7 @@ class PostgresRows:
             "INSERT INTO fencehold_cursors VALUES (%s, %s, %s, %s) ON CONFLICT (cluster, target) "
             "DO UPDATE SET position = excluded.position, idx = excluded.idx"
         )
-        await cursor.execute(moved, (self._cluster, self._table, *batch[-1].cursor))
+        await cursor.executemany(moved, _moved(self._cluster, self._table, batch))
 
     async def _not_opened(self, error: Any) -> FenceholdError:
         from fencehold.drivers.postgres.failures import Rejected as Said  # noqa: PLC0415

@@ -25,7 +25,7 @@ from fencehold.drivers.address import ParsedUrl, Scheme, seconds, text
 from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.tls import client_context
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
-from fencehold.sinks.port import Cursor, Declared, Delivery, Record, Rejected
+from fencehold.sinks.port import Cursors, Declared, Delivery, Place, Record, Rejected, cursors_of
 from fencehold.sinks.worker import Worker
 
 SCHEME = Scheme(
@@ -54,6 +54,7 @@ class Webhook:
         self._timeout_s: float = said.options["timeout"]
         self._where = f"http{'s' if said.tls else ''}://{self._endpoint.host}{self._path}"
         self._connection: http.client.HTTPConnection | None = None
+        self._cursors: Cursors = {}
         self._worker = Worker()
 
     @classmethod
@@ -69,17 +70,22 @@ class Webhook:
         secret = read_secret(Path(said.options["secret_file"]).expanduser()).encode()
         return cls(said, secret, Path(said.options["cursor"]).expanduser())
 
-    async def open(self) -> Cursor | None:
+    async def open(self, shards: int = 1) -> Cursors:
+        self._cursors = self._kept()
+        return dict(self._cursors)
+
+    def _kept(self) -> Cursors:
         try:
             kept = json.loads(self._cursor.read_bytes())
-            return int(kept["position"]), int(kept["index"])
+            of_all = kept.get("shards") or {"0": kept}
+            return {int(shard): (int(each["position"]), int(each["index"])) for shard, each in of_all.items()}
         except FileNotFoundError:
             if not self._cursor.parent.is_dir():
                 raise UsageError(
                     f"{self._cursor.parent} is no directory: make it, or name another cursor="
                 ) from None
-            return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{self._cursor} says not how far it got: {error}") from None
 
     async def deliver(self, batch: Sequence[Record]) -> None:
@@ -87,16 +93,16 @@ class Webhook:
         if wrong:
             raise Rejected(f"{self._where} says that the content is wrong", wrong)
 
-    async def _taken(self, batch: list[Record]) -> list[Cursor]:
+    async def _taken(self, batch: list[Record]) -> list[Place]:
         """Post a batch, in halves if need be; which records are wrong for ever. Those before them are taken."""
         status = await self._worker.do(self._post, batch)
         if 200 <= status < 300:
-            self._keep(batch[-1].cursor)
+            self._keep(self._cursors | cursors_of(batch))
             return []
         if status not in _WRONG:
             raise Unavailable(f"{self._where} answered {status}")
         if len(batch) == 1:
-            return [batch[0].cursor]
+            return [batch[0].place]
         half = len(batch) // 2
         wrong = await self._taken(batch[:half])
         # Who takes events by their ids does not mind that those before a wrong one come again.
@@ -143,11 +149,14 @@ class Webhook:
         if connection is not None:
             connection.close()
 
-    def _keep(self, cursor: Cursor) -> None:
+    def _keep(self, cursors: Cursors) -> None:
         beside = self._cursor.with_name(f"{self._cursor.name}.{os.getpid()}")
         try:
-            beside.write_text(json.dumps({"position": cursor[0], "index": cursor[1]}))
+            places = {shard: {"position": each[0], "index": each[1]} for shard, each in cursors.items()}
+            # Of one shard as it was written when there were no others.
+            beside.write_text(json.dumps(places[0] if set(places) == {0} else {"shards": places}))
             beside.replace(self._cursor)
+            self._cursors = cursors
         except OSError as error:
             raise OutcomeUnknown(f"{self._cursor} cannot be written: {error.strerror}") from error
 

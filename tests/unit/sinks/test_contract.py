@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from fencehold.locks.views import Event
 from fencehold.sinks.cloudevents import record_of
@@ -92,12 +93,12 @@ def read(target: Any) -> list[tuple[str, str]]:
 
 
 async def _is_there(target: Any, events: list[Event], runner: Runner) -> None:
-    await until(lambda: runner.outbox.cursor == record_of(events[-1], CLUSTER).cursor)
+    await until(lambda: runner.outbox.cursors.get(0) == record_of(events[-1], CLUSTER).cursor)
     assert read(target) == expected(events)
 
 
 async def _got_to(runner: Runner, place: tuple[int, int]) -> None:
-    await until(lambda: (runner.outbox.cursor or (0, 0)) >= place)
+    await until(lambda: runner.outbox.cursors.get(0, (0, 0)) >= place)
 
 
 @pytest.mark.parametrize("target", ALL, indirect=True)
@@ -130,17 +131,49 @@ async def test_what_was_delivered_and_not_heard_of_is_not_there_twice(target: An
     events = story(60)
     records = [record_of(event, CLUSTER) for event in events]
     first, second = target.sink(), target.sink()
-    assert await first.open() is None
+    assert await first.open() == {}
     await first.deliver(records[:20])
     await first.deliver(records[20:40])
     await first.close()
-    cursor = await second.open()
-    assert cursor is not None
+    cursor = (await second.open())[0]
     # Of a target with partitions it is known only what was there before the last batch.
     assert records[19].cursor <= cursor <= records[39].cursor
     await second.deliver([record for record in records if record.cursor > cursor])
     await second.close()
     assert read(target) == expected(events)
+
+
+def of_shards(count: int) -> list[Event]:
+    """Events of three shards as they arrive; the last shard is quiet after its first one."""
+    events = [replace(event, shard=at % 2) for at, event in enumerate(story(count))]
+    return [replace(happened(1), shard=2), *events, replace(gap(900, 950), shard=1)]
+
+
+@pytest.mark.parametrize("target", ALL, indirect=True)
+async def test_each_shard_has_a_cursor_of_its_own(target: Any) -> None:
+    """Started again, each goes on where the target is, a quiet one too; a gap is of one shard."""
+    events = of_shards(240)
+
+    def last_of(shard: int) -> tuple[int, int]:
+        return [record_of(event, CLUSTER).cursor for event in events if event.shard == shard][-1]
+
+    for stop_at in (40, 150):
+        async with carrying(target, Told(events), QUICK._replace(batch_max=17)) as runner:
+            at = events[stop_at]
+            await until(lambda: runner.outbox.cursors.get(at.shard, (0, 0)) >= at.place)  # noqa: B023
+    async with carrying(target, Told(events)) as runner:
+        await until(lambda: runner.outbox.cursors == {shard: last_of(shard) for shard in range(3)})
+        facts = runner.facts()
+        assert (facts["shards"], facts["cursors"]["2"]) == (3, list(last_of(2)))
+    found = [(event["source"], event["sequence"], event["id"]) for event in target.read()]
+    wanted = [(f"/fencehold/test/{event.shard}", record_of(event, CLUSTER).id) for event in events]
+    assert sorted((source, id_) for source, _, id_ in found) == sorted(wanted)
+    [missing] = [event for event in target.read() if event["type"] == "io.fencehold.stream.gap.v1"]
+    assert (missing["source"], missing["data"]["from"]) == ("/fencehold/test/1", 900)
+    if not isinstance(target, KafkaTarget):
+        for shard in range(3):
+            own = [sequence for source, sequence, _ in found if source.endswith(f"/{shard}")]
+            assert own == sorted(own)
 
 
 @pytest.mark.parametrize("target", ["postgres", *SERVERS], indirect=True)
@@ -173,7 +206,7 @@ async def test_a_target_that_has_lost_something_gets_it_again(target: Any) -> No
         await until(lambda: runner.facts()["retried"] > 0)
         target.up()
         target.forget()
-        await until(lambda: runner.outbox.cursor == events[-1].place and len(read(target)) == 50)
+        await until(lambda: runner.outbox.cursors.get(0) == events[-1].place and len(read(target)) == 50)
         assert read(target) == expected(events)
 
 
@@ -202,7 +235,7 @@ async def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     with target.path.open("ab") as file:
         file.write(records[5].body[:70])
     sink = target.sink()
-    assert await sink.open() == records[4].cursor
+    assert await sink.open() == {0: records[4].cursor}
     await sink.deliver(records[5:])
     await sink.close()
     assert read(target) == expected(events)

@@ -22,7 +22,7 @@ def test_what_is_delivered_leaves_in_order() -> None:
     outbox = _filled(Bounds(batch_max=4))
     assert outbox.batch() == outbox.batch() == RECORDS[:4]
     outbox.on_delivered(RECORDS[:4])
-    assert (outbox.cursor, outbox.batch()) == (RECORDS[3].cursor, RECORDS[4:8])
+    assert (outbox.cursors.get(0), outbox.batch()) == (RECORDS[3].cursor, RECORDS[4:8])
     outbox.on_delivered(RECORDS[4:8])
     outbox.on_delivered(RECORDS[8:])
     assert (len(outbox), outbox.size_bytes, outbox.batch()) == (0, 0, [])
@@ -40,18 +40,18 @@ def test_it_is_bounded_by_records_and_bytes() -> None:
 def test_what_the_target_has_already_is_not_delivered_again() -> None:
     """After a failure it says how far it got."""
     outbox = _filled()
-    outbox.on_opened(RECORDS[2].cursor)
-    assert (outbox.batch()[0], outbox.cursor) == (RECORDS[3], RECORDS[2].cursor)
-    outbox.on_opened(None)
+    outbox.on_opened({0: RECORDS[2].cursor})
+    assert (outbox.batch()[0], outbox.cursors.get(0)) == (RECORDS[3], RECORDS[2].cursor)
+    outbox.on_opened({})
     assert outbox.batch()[0] == RECORDS[3]
-    outbox.clear((1, 1))
-    assert (len(outbox), outbox.cursor) == (0, (1, 1))
+    outbox.clear(0, (1, 1))
+    assert (len(outbox), outbox.cursors.get(0)) == (0, (1, 1))
 
 
 def test_what_is_wrong_is_dropped_and_counted() -> None:
     """The others stay, in their order."""
     outbox = _filled()
-    outbox.on_rejected([RECORDS[1].cursor, RECORDS[5].cursor])
+    outbox.on_rejected([RECORDS[1].place, RECORDS[5].place])
     assert outbox.batch() == [record for at, record in enumerate(RECORDS) if at not in (1, 5)]
     assert (outbox.counters.dropped, outbox.size_bytes) == (2, _filled(records=outbox.batch()).size_bytes)
 
