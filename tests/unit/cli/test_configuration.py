@@ -58,13 +58,11 @@ def test_a_history_is_kept_beside_the_data_unless_it_is_said_otherwise() -> None
         made({"no_observer": True, "history_file": "/y/h"})
 
 
-def test_what_knows_one_machine_does_not_run_with_several_shards() -> None:
-    """No observer is started, and a history that is asked for by name is refused: it would miss most holds."""
-    assert made({"shards": 4}).server.shards == 4
-    assert made({"shards": 4}).server.observing is None
-    assert made({"shards": 1}).server.observing is not None
-    with pytest.raises(UsageError, match="several shards"):
-        made({"shards": 4, "history_file": "h.sqlite"})
+def test_several_shards_are_observed_like_one() -> None:
+    """One history for all of them."""
+    many, one = made({"shards": 4}).server, made({"shards": 1}).server
+    assert many.shards == 4
+    assert many.observing == one.observing is not None
 
 
 def test_templates_are_checked_before_anything_starts() -> None:
