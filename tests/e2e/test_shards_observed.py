@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -71,13 +72,13 @@ def test_a_sink_carries_the_events_of_all_shards(served: Served) -> None:
     assert sorted(event["subject"] for event in acquired) == sorted(NAMES)
     assert {event["source"] for event in acquired} == {f"/fencehold/main/{shard}" for shard in range(4)}
 
-    def status() -> dict[str, object]:
-        told: list[dict[str, object]] = json.loads(
+    def status() -> dict[str, Any]:
+        told: list[dict[str, Any]] = json.loads(
             served.call("sink", "status", "--status", str(served.place / "status"), "--json").out
         )["sinks"]
         return told[0] if told else {}
 
-    until(lambda: set(status().get("cursors", ())) == {"0", "1", "2", "3"})  # type: ignore[arg-type]
+    until(lambda: set(status().get("cursors", ())) == {"0", "1", "2", "3"})
     assert status()["shards"] == 4
     out = served.call("sink", "status", "--status", str(served.place / "status")).out
     assert "of 4 shards" in out

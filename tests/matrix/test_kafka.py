@@ -48,14 +48,14 @@ async def test_a_broker_that_is_killed_gets_all_of_it_once(broker: Kafka, partit
     topic, events = Topic(broker, partitions), [*story(300), gap(101, 120), happened(121)]
     told = Told(events[:150])
     async with carrying(topic, told, QUICK) as runner:
-        await until(lambda: (runner.outbox.cursor or (0, 0)) >= events[40].place, PATIENCE_S)
+        await until(lambda: (runner.outbox.cursors.get(0) or (0, 0)) >= events[40].place, PATIENCE_S)
         broker.kill()
         told.add(*events[150:250])
         await until(lambda: runner.facts()["retried"] > 0, PATIENCE_S)
         broker.start()
-        await until(lambda: (runner.outbox.cursor or (0, 0)) >= events[200].place, PATIENCE_S)
+        await until(lambda: (runner.outbox.cursors.get(0) or (0, 0)) >= events[200].place, PATIENCE_S)
     async with carrying(topic, Told(events), QUICK) as runner:
-        await until(lambda: runner.outbox.cursor == events[-1].place, PATIENCE_S)
+        await until(lambda: runner.outbox.cursors.get(0) == events[-1].place, PATIENCE_S)
     assert read(topic) == expected(events)
 
 
@@ -63,7 +63,7 @@ async def test_javas_consumer_reads_cloudevents(broker: Kafka) -> None:
     """Key, headers and value are as a consumer in another language expects them."""
     topic, events = Topic(broker, 1), story(5)
     async with carrying(topic, Told(events), QUICK) as runner:
-        await until(lambda: runner.outbox.cursor == events[-1].place, PATIENCE_S)
+        await until(lambda: runner.outbox.cursors.get(0) == events[-1].place, PATIENCE_S)
     lines = broker.consumed(topic.name, 5)
     assert len(lines) == 5
     first = lines[0].split("\t")

@@ -87,9 +87,9 @@ def test_shards_are_counted_together_and_their_journals_apart(tmp_path: Path) ->
     for key in once:
         if key[0] == "fencehold_operations_total":
             assert found[key] == 2 * once[key]
-    for shard in ("0", "1"):
-        assert sum(found["fencehold_append_seconds", "correctness", shard][0]) == 1
-        assert found["fencehold_leader_changes_total", shard] == 1
+    for label in ("0", "1"):
+        assert sum(found["fencehold_append_seconds", "correctness", label][0]) == 1
+        assert found["fencehold_leader_changes_total", label] == 1
     waits, _ = found["fencehold_acquire_wait_seconds", "correctness", "order:*"]
     assert sum(waits) == 4
     for shard in (0, 1):
