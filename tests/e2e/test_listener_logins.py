@@ -1,5 +1,6 @@
 """Listeners before a server with a policy: each client is who it says, and the listener lends no login."""
 
+import asyncio
 import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, SESSION, Stub
+from rig.processes import free_port
 from tests.e2e.grpc_client import door, reason_of
-from tests.e2e.served import ended, serving, start
+from tests.e2e.served import ended, serving, start, until
 
 POLICY = """
 [roles.admin]
@@ -93,3 +95,46 @@ def test_an_http_client_has_the_rights_of_its_own_login(url: str, tmp_path: Path
         assert http.post("/v1/locks/other", json=said, headers=bill).status_code == 403
         assert http.get("/v1/events", headers=bill).status_code in (401, 403)
         assert "\nfencehold_up 1.0\n" in http.get("/metrics").text
+
+
+def test_who_guesses_through_a_listener_slows_down_nobody_else(tmp_path: Path) -> None:
+    """Who comes from another address is let in, though one secret after the other is tried from the first."""
+    (tmp_path / "root").write_text(ROOT_SECRET)
+    port = free_port()
+    with serving(tmp_path, "--memory", "--http", str(port)) as server:
+        words = ("user", "add", "root", "--admin", "--secret-file", str(tmp_path / "root"))
+        assert ended(start(*words, "--url", server.url)).code == 0
+        until(lambda: asyncio.run(_asked(port, "127.0.0.1")) == 401)
+        asyncio.run(_guess_beside_others(port))
+
+
+async def _guess_beside_others(port: int) -> None:
+    answers: list[int] = []
+
+    async def guess(number: int) -> None:
+        while True:
+            answers.append(await _asked(port, "127.0.0.2", "root", f"guess {number} {len(answers)}"))
+
+    async with asyncio.timeout(60):
+        guessing = [asyncio.create_task(guess(number)) for number in range(3)]
+        try:
+            # From here on whoever comes from there waits for the others, seconds each: longer than a login may.
+            while answers.count(401) < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            tries = [await _asked(port, "127.0.0.1", "root", ROOT_SECRET) for _ in range(3)]
+            assert 200 in tries
+        finally:
+            for task in guessing:
+                task.cancel()
+            await asyncio.gather(*guessing, return_exceptions=True)
+
+
+async def _asked(port: int, source: str, user: str = "", secret: str = "") -> int:
+    """What a client at an address is answered; 0: nothing."""
+    headers = {"authorization": basic(user, secret)} if user else {}
+    transport = httpx.AsyncHTTPTransport(local_address=source)
+    async with httpx.AsyncClient(transport=transport, timeout=60) as http:
+        try:
+            return (await http.get(f"http://127.0.0.1:{port}/v1/locks", headers=headers)).status_code
+        except httpx.HTTPError:
+            return 0

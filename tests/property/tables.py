@@ -104,6 +104,7 @@ def _tables(model: m.Model) -> dict[str, object]:
         "ticket": len(model.waiters),
         "session_last": len(model.sessions),
         "owned": sum(bool(s.principal) for s in model.sessions if s.ending is None),
+        "noted": sum(bool(hold.meta) for hold in holds),
         "home": _home(model),
         "cells": None,
         "slots": {

@@ -24,7 +24,7 @@ from fencehold.cli.options import URL, Url, port_number
 from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
 from fencehold.errors import UsageError
-from fencehold.gateway.credentials import Voucher, forget_own_logins
+from fencehold.gateway.credentials import KEY_VARIABLE, Voucher, forget_own_logins
 from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
 from fencehold.gateway.questions import place_of
 
@@ -101,10 +101,11 @@ def grpc(
     with_parent: WithParent = False,
 ) -> None:
     """Listen for gRPC, and carry what is asked to the service at --url."""
+    key = os.environ.get(KEY_VARIABLE, "")
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("grpc"):
         from fencehold.doors.grpc.door import GrpcDoor  # noqa: PLC0415
-    door = GrpcDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file))
+    door = GrpcDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key))
     with _traced("grpc", traces):
         Listening(door, "grpc", as_json=as_json, with_parent=with_parent).run(port_file)
 
@@ -129,11 +130,12 @@ def http(
     ] = "",
 ) -> None:
     """Listen for HTTP, and carry what is asked to the service at --url."""
+    key = os.environ.get(KEY_VARIABLE, "")
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
     shown = _trace_url(trace_url)
-    door = HttpDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file), trace_url=shown)
+    door = HttpDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key), trace_url=shown)
     with _traced("http", traces):
         Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
 

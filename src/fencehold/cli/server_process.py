@@ -28,11 +28,13 @@ from fencehold.core.events import Event
 from fencehold.doors.resp.door import is_loopback
 from fencehold.doors.resp.traffic import Flood
 from fencehold.drivers.address import shown
+from fencehold.gateway.credentials import KEY_VARIABLE
 from fencehold.locks.views import party
 from fencehold.node.node import Node
 from fencehold.node.shards import Shards
 from fencehold.runtime.tuning import tune_for_serving
 from fencehold.security.tls import notes_of
+from fencehold.security.tokens import digest_of, new_token
 from fencehold.server import Config, Server
 
 _MARGIN = 14
@@ -127,7 +129,10 @@ class Serving:
             )
             for kind, port in self._listeners.items()
         }
-        environments: dict[str, dict[str, str]] = {}
+        # By it they tell where logins come from; nobody else is believed that (`security/admission.py`).
+        key = new_token()
+        server.door.admission.own_listeners = frozenset([digest_of(key)])
+        environments = {kind: {KEY_VARIABLE: key} for kind in commands}
         for sink in self._sinks.sinks:
             kind = f"sink {sink.name}"
             commands[kind], environments[kind] = command_of_sink(

@@ -50,14 +50,17 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
         if elsewhere is not None:
             return elsewhere
     # First of all: what else is wrong with it may say something about the names.
+    if state.rulebook is not None:
+        refusal = refuse_acquire(state, session, ask)
+        if refusal is not None:
+            return refusal
     limits = state.limits
     if (
-        state.rulebook is None
-        and state.usage is None
+        state.usage is None
         and is_plain(limits, ask)
         and len(session.held) + len(session.shares) + session.names_awaited < limits.holds_per_session_max
     ):
-        # Nearly all: one name, on the usual terms, of nobody whose rights or quotas are looked at.
+        # Nearly all: one name, on the usual terms, of nobody whose quotas are looked at.
         name = ask.names[0]
         if (
             name in state.held.parts[hash(name) & MASK]
@@ -68,8 +71,7 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
         ):
             return _wait(state, session, ask, name)
         return grant(state, session, ask)
-    refusal = None if state.rulebook is None else refuse_acquire(state, session, ask)
-    refusal = refusal or _refusal(state, session, ask)
+    refusal = _refusal(state, session, ask)
     if refusal is None and state.usage is not None:
         refusal = refuse_asking(state, session, ask)
     if refusal is not None:

@@ -19,7 +19,9 @@ What the search costs:
    for what its owner holds, and little where its name is held by an owner that does not wait.
 5. Each way goes level by level, and comes to each place in a queue and to each hold at most twice. When the two
    meet, the first circle that is as short as any can still be is the answer.
-6. All is looked at in an order that follows from the state alone, so every replica tells the same circle: names as
+6. A circle is told with so many links at the most. Of a longer one the middle is left out, and a link of no
+   session says how many those were: it is remembered, journaled and sent, and nobody follows a thousand steps.
+7. All is looked at in an order that follows from the state alone, so every replica tells the same circle: names as
    asked for or sorted, holds by fence, waiters by ticket.
 """
 
@@ -35,6 +37,8 @@ from fencehold.core.state import Hold, OwnerKey, State, Waiter
 
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
+LINKS_MAX = 16
+"""How many links of a circle are told."""
 _KNOWN = 32
 """So many who are known already are passed in one step, more or less."""
 
@@ -126,7 +130,16 @@ class _Search:
         edges.reverse()
         while (after := self._behind[edges[-1][1]][1]) is not None:
             edges.append(after)
-        return tuple(Link(*waiting, name, fence, since_at) for waiting, _, name, fence, since_at in edges)
+        return _told([Link(*waiting, name, fence, since_at) for waiting, _, name, fence, since_at in edges])
+
+
+def _told(links: list[Link]) -> tuple[Link, ...]:
+    """A circle as it is told: where it begins, and how it comes back."""
+    left_out = len(links) - LINKS_MAX
+    if left_out <= 0:
+        return tuple(links)
+    half = LINKS_MAX // 2
+    return (*links[:half], Link(0, f"{left_out} more", "", 0, 0), *links[-half:])
 
 
 class _Forward:

@@ -135,7 +135,10 @@ class Link(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Deadlock(Struct, frozen=True, gc=False, array_like=True, tag="deadlock"):
-    """Waiting would have closed a circle: each link waits for the next, the last for the first."""
+    """Waiting would have closed a circle: each link waits for the next, the last for the first.
+
+    Of a long one the middle is left out; a link of no session and no name stands for it (see `deadlock`).
+    """
 
     circle: tuple[Link, ...]
 

@@ -46,6 +46,9 @@ _SECONDS_MAX = 1 << 40
 class Verb(Enum):
     """What a right is about."""
 
+    # By identity: an Enum's own is a call in Python, for every name that anybody asks for.
+    __hash__ = object.__hash__
+
     ACQUIRE = "acquire"
     """Ask for a name, wait for it, extend a hold on it."""
     OBSERVE = "observe"

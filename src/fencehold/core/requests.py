@@ -7,15 +7,20 @@ The law of repetition (G9), in one place:
 3. Direct answers are forgotten when acknowledged; final answers of requests that had waited, when settled and
    acknowledged. Direct answers arrive in order, so one number acknowledges them; final ones come in any order.
 4. A request whose cancellation came first is answered as cancelled: it can no longer be acted upon.
+5. So many answers are remembered (`Limits.answers_per_session_max`), and so many names in them. The names are the
+   leader's to look at, before a request is journaled: journals hold sessions that had more.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
 from fencehold.core.commands import Request, Settle
-from fencehold.core.outcomes import Answer, Code, NoSession, Outcome, Queued, Refused, Settled
+from fencehold.core.outcomes import Answer, Code, Granted, NoSession, Outcome, Queued, Refused, Released, Settled
 from fencehold.core.queues import place_of
 from fencehold.core.state import Session, State
+
+NAMES_REMEMBERED_MAX = 16_384
+"""Names in a session's remembered answers, 4 MiB at the most: beyond it nothing is taken that is about many."""
 
 Asked = TypeVar("Asked", bound=Request)
 
@@ -74,6 +79,25 @@ def too_many_answers(state: State) -> Refused:
     """What is said when there is no room for one more."""
     limit = state.limits.answers_per_session_max
     return Refused(Code.LIMIT, f"{limit} answers await acknowledgement; say which have arrived")
+
+
+def names_remembered(session: Session) -> int:
+    """How many names a session's remembered answers tell."""
+    count = 0
+    for answers in (session.answers, session.final_answers):
+        for answer in answers.values():
+            if type(answer) is Granted:
+                count += len(answer.names)
+            elif type(answer) is Released:
+                count += len(answer.refused)
+    return count
+
+
+def too_many_names() -> Refused:
+    """What is said when the remembered answers tell too many names."""
+    return Refused(
+        Code.LIMIT, f"answers with {NAMES_REMEMBERED_MAX} names await acknowledgement; say which have arrived"
+    )
 
 
 def negative(number: int) -> Refused:

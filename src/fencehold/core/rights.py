@@ -13,6 +13,7 @@ from fencehold.core.policy import Verb
 from fencehold.core.rulebook import denied, revoked, unknown
 from fencehold.core.state import Session, State
 
+_ACQUIRE = Verb.ACQUIRE
 _OF_ITS_OWN = {Verb.ACQUIRE, Verb.OBSERVE}
 
 
@@ -43,8 +44,8 @@ def refuse_acquire(state: State, session: Session, command: Acquire | Extend) ->
         return None
     rights = state.rulebook.rights_of(session.principal)
     for name in command.names:
-        if Verb.ACQUIRE not in rights.on(name):
-            return denied(session.principal, Verb.ACQUIRE, name)
+        if _ACQUIRE not in rights.on(name):
+            return denied(session.principal, _ACQUIRE, name)
     return None
 
 
@@ -52,11 +53,11 @@ def refuse_release(state: State, session: Session, command: Release) -> Refused 
     """Why a release is not looked at, if so. What is its own, or was taken from it, a session may always name."""
     if state.rulebook is None:
         return None
-    rights = state.rulebook.rights_of(session.principal)
     for name in command.names:
         hold = state.find(name, command.fence)
-        is_own = (hold is not None and hold.session == session.id) or (command.fence, name) in session.lapsed
-        if not is_own and not _OF_ITS_OWN & rights.on(name):
+        if (hold is not None and hold.session == session.id) or (command.fence, name) in session.lapsed:
+            continue
+        if not _OF_ITS_OWN & state.rulebook.rights_of(session.principal).on(name):
             return denied(session.principal, Verb.ACQUIRE, name)
     return None
 

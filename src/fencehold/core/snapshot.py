@@ -18,13 +18,21 @@ have moved. It is written only where there are several.
 
 Version 5 has all that version 4 has, and at the end of the head which cell it is, the map of cells, and the homes.
 It is written only where there is such a map.
+
+Version 6 has all that version 5 has, and the metadata of holds once for those that were granted together: after
+the holds of a session, which are told without, for so many of them at a time. It is written only where a hold has
+any.
 """
 
 from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from fencehold.core.limits import Limits
 from fencehold.core.policy import NO_POLICY, Policy
@@ -32,7 +40,7 @@ from fencehold.core.queues import take_place
 from fencehold.core.quotas import counted
 from fencehold.core.rulebook import Rulebook
 from fencehold.core.shards import settle_home
-from fencehold.core.snapshot_slices import SavedSession, Saving, TokenImage
+from fencehold.core.snapshot_slices import SavedSession, Saving, SessionImage, TokenImage
 from fencehold.core.state import (
     Anchor,
     CellState,
@@ -48,12 +56,15 @@ from fencehold.core.state import (
 from fencehold.errors import SnapshotUnreadable, UsageError
 from fencehold.placement.cells import CellMap
 
-VERSION = 5
+VERSION = 6
 """The newest that is known here."""
 _MAGIC = b"FENCEHOLD"
-_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED = (_MAGIC + bytes([version]) for version in (1, 2, 3, 4, VERSION))
+_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED, _NOTED = (
+    _MAGIC + bytes([version]) for version in (1, 2, 3, 4, 5, VERSION)
+)
 _PREFIX_BYTES = len(_PLAIN)
 _HASH_BYTES = 32
+_META = attrgetter("meta")
 _SLICE = 2_000
 """Holds and the like in one chunk: a millisecond or two of work."""
 
@@ -102,11 +113,24 @@ class _CelledHead(_ShardedHead, array_like=True):
     cells: _SavedCells | None = None
 
 
+_Notes = list[tuple[str, int]]
+"""Metadata, and how many holds have it, one after the other."""
 _ReadSession = tuple[TokenImage, int, list[Hold]]
+
+
+class _NotedSession(Struct, array_like=True):
+    """A session whose holds have metadata; without any it has the bytes of before."""
+
+    image: TokenImage
+    until_at: int
+    holds: list[Hold]
+    notes: _Notes = []
+
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(_CelledHead).decode
 _decode_slice = msgspec.msgpack.Decoder(list[_ReadSession]).decode
+_decode_noted_slice = msgspec.msgpack.Decoder(list[_NotedSession]).decode
 _decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 
 
@@ -152,15 +176,26 @@ def _chunks(head: bytes, saving: Saving) -> Iterator[bytes]:
 def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
     yield _prefix(saving) + _framed(head)
     while sessions := _slice(saving):
-        yield _framed(_encode(sessions))
+        yield _framed(_encode([_noted(*saved) for saved in sessions] if saving.has_notes else sessions))
     yield _framed(b"")
-    if saving.kept or saving.has_principals or saving.has_home or saving.has_cells:
+    if saving.kept or saving.has_principals or saving.has_home or saving.has_cells or saving.has_notes:
         for start in range(0, len(saving.kept), _SLICE):
             yield _framed(_encode(saving.kept[start : start + _SLICE]))
         yield _framed(b"")
 
 
+def _noted(image: SessionImage, until_at: int, holds: list[Hold]) -> tuple[Any, ...]:
+    """A session with the metadata of its holds apart: those of one grant stand together, and have the same."""
+    notes = [(meta, len(tuple(same))) for meta, same in groupby(holds, key=_META)]
+    if not any(meta for meta, _ in notes):
+        return image, until_at, holds
+    # Metadata is the last that a hold tells.
+    return image, until_at, [astuple(hold)[:-1] if hold.meta else hold for hold in holds], notes
+
+
 def _prefix(saving: Saving) -> bytes:
+    if saving.has_notes:
+        return _NOTED
     if saving.has_cells:
         return _CELLED
     if saving.has_home:
@@ -197,8 +232,8 @@ def _head(state: State, saving: Saving) -> bytes:
     )
     home = None if state.home is None else (state.home.shard, state.home.shards)
     slots = [state.slots[slot] for slot in sorted(state.slots)]
-    if state.cells is not None:
-        cells = _saved_cells(state.cells)
+    if state.cells is not None or saving.has_notes:
+        cells = None if state.cells is None else _saved_cells(state.cells)
         return _encode(_CelledHead(*fields, state.anchors, state.policy, home, slots, cells))
     if home is not None:
         return _encode(_ShardedHead(*fields, state.anchors, state.policy, home, slots))
@@ -219,17 +254,29 @@ def read(data: bytes) -> State:
     try:
         first, *slices = next(parts)
         head = _decode_head(first)
-        saved = [_decode_slice(section) for section in slices]
+        if data.startswith(_NOTED):
+            saved = [[_read_noted(each) for each in _decode_noted_slice(section)] for section in slices]
+        else:
+            saved = [_decode_slice(section) for section in slices]
         kept = [_decode_kept(section) for section in next(parts)] if not data.startswith(_PLAIN) else []
     except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotUnreadable(f"the snapshot's hash is right, yet its content is not: {error}") from error
     return _rebuild(head, saved, kept)
 
 
+def _read_noted(saved: _NotedSession) -> _ReadSession:
+    holds, notes = saved.holds, saved.notes
+    if sum(count for _, count in notes) > len(holds):
+        raise ValueError("there is more metadata than there are holds")
+    metas = [meta for meta, count in notes for _ in range(count)]
+    told = [replace(hold, meta=meta) if meta else hold for hold, meta in zip(holds, metas, strict=False)]
+    return saved.image, saved.until_at, told + holds[len(metas) :]
+
+
 def _verify(data: bytes) -> None:
     if not data.startswith(_MAGIC):
         raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
-    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED)):
+    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED, _NOTED)):
         version = data[len(_MAGIC) : _PREFIX_BYTES].hex() or "none"
         raise SnapshotUnreadable(f"the snapshot has format version {version}, and 1 to {VERSION} are known here")
     body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]

@@ -287,6 +287,7 @@ class State:
         "leader",
         "leader_address",
         "limits",
+        "noted",
         "notices",
         "now_at",
         "outcomes",
@@ -353,6 +354,8 @@ class State:
         self.saving: Saving | None = None
         self.owned = 0
         """How many sessions are somebody's."""
+        self.noted = 0
+        """How many holds have metadata."""
         self.policy: Policy = NO_POLICY
         self.rulebook: Rulebook | None = None
         """The policy worked out; None while there is none, and everybody may do everything."""
@@ -424,6 +427,8 @@ class State:
             self._put_in_crowd(session, hold)
         if hold.until_at:
             self.holds_due.add(hold.until_at, (hold.fence, hold.name))
+        if hold.meta:
+            self.noted += 1
         if self.usage is not None:
             self.usage.add_names(session.principal, (hold.name,), 1)
 
@@ -448,6 +453,8 @@ class State:
             self._take_out_of_crowd(session, hold)
         if hold.until_at:
             self._drop_deadline(hold)
+        if hold.meta:
+            self.noted -= 1
         if self.usage is not None:
             self.usage.add_names(session.principal, (hold.name,), -1)
 

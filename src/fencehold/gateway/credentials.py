@@ -6,11 +6,14 @@
    own questions (health, figures), and never lent; nor is a certificate that the URL names.
 3. A client that shows a certificate to the gateway, and no login, is whom it names: the gateway has checked it,
    and says so to the service by a token of its own (`security/admission.py`). Without such a token it is nobody.
+4. With a login the gateway tells the service where it came from, by that token or by the key of the node that
+   started it: who guesses at secrets through a gateway is slowed down, and nobody else who comes through it.
 """
 
 import base64
 import binascii
 from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -19,13 +22,19 @@ from urllib.parse import quote
 
 from fencehold.errors import UsageError
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.security.certificates import SPEAKS_FOR, NoPrincipal, Read, principal_in, read_pem
+from fencehold.security.certificates import COMES_FROM, SPEAKS_FOR, NoPrincipal, Read, principal_in, read_pem
 
 TOKEN_USER = "token"
 """The user that a bearer token is shown as: it takes the place of the secret."""
 CERTIFICATE = "certificate"
 """Under which the state of an HTTP request has the certificate that its client showed, in PEM."""
 _BYTES_MAX = 4_096
+
+KEY_VARIABLE = "FENCEHOLD_LISTENER_KEY"
+"""By which a node gives the listeners beside it their key. It is made anew whenever the node starts."""
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""The address that the call came from which is being served; a listener sets it. Empty: it is not known."""
 
 
 class Credentials(NamedTuple):
@@ -94,13 +103,16 @@ def _read(pem: bytes) -> tuple[Read, str]:
 class Voucher:
     """The token by which a gateway speaks for clients whose certificates it has checked; there may be none."""
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, key: str = "") -> None:
         """Read it once, so that what is wrong is said before it is needed.
+
+        `key`: what the node that started the gateway knows it by, if one did.
 
         Raises:
             UsageError: it cannot be read.
         """
         self._file = file
+        self._key = key
         self.token()
 
     def token(self) -> str:
@@ -114,10 +126,14 @@ class Voucher:
 
     def login_of(self, credentials: Credentials) -> tuple[str, str]:
         """The user and the secret to show for a client; both empty: none."""
-        if not credentials.is_vouched:
-            return credentials.user, credentials.secret
-        token = self.token()
-        return (f"{SPEAKS_FOR}{credentials.user}", token) if token else ("", "")
+        user, secret = credentials.user, credentials.secret
+        token = self.token() if credentials.is_vouched or not self._key else ""
+        if credentials.is_vouched:
+            user, secret = (f"{SPEAKS_FOR}{credentials.user}", token) if token else ("", "")
+        key, address = self._key or token, caller.get()
+        if user and key and address:
+            return f"{COMES_FROM}{address} {user}", f"{key} {secret}"
+        return user, secret
 
 
 def url_with(url: str, user: str, secret: str) -> str:
@@ -142,5 +158,5 @@ def refuse_to_lend(user: str, files: dict[str, str]) -> None:
 def forget_own_logins(environment: MutableMapping[str, str]) -> None:
     """Take logins out of a gateway's environment: the SDK would use them for clients that say nothing."""
     for name in list(environment):
-        if name.startswith(("FENCEHOLD_USER", "FENCEHOLD_SECRET", "FENCEHOLD_TOKEN")):
+        if name.startswith(("FENCEHOLD_USER", "FENCEHOLD_SECRET", "FENCEHOLD_TOKEN", KEY_VARIABLE)):
             del environment[name]

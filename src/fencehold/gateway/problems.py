@@ -27,6 +27,7 @@ from fencehold.errors import (
     Unsupported,
     UsageError,
 )
+from fencehold.types import Link
 
 
 class AlreadyReleased(NotOwner):
@@ -92,11 +93,18 @@ def problem_of(error: BaseException) -> Problem:
     return found._replace(retry_after_s=told) if told else found
 
 
+def _step(link: Link) -> str:
+    # Of a long circle the middle is left out, and a link of no session says how many those were.
+    if link.owner and not link.session:
+        return link.owner
+    return f"{link.session}/{link.owner} waits for {link.name} (fence {link.fence})"
+
+
 def facts_of(error: BaseException) -> dict[str, str]:
     """What else an error knows, for programs."""
     match error:
         case Deadlock(circle=circle):
-            steps = (f"{link.session}/{link.owner} waits for {link.name} (fence {link.fence})" for link in circle)
+            steps = (_step(link) for link in circle)
             return {f"circle_{at}": step for at, step in enumerate(steps)}
         case NotLeader(leader=leader) if leader:
             return {"leader": leader}

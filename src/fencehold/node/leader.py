@@ -51,7 +51,7 @@ from fencehold.core.commands import (
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome, Refused
 from fencehold.core.refusals import shortened
-from fencehold.core.requests import is_repeated
+from fencehold.core.requests import NAMES_REMEMBERED_MAX, is_repeated, names_remembered, too_many_names
 from fencehold.core.shape import JUDGES
 from fencehold.core.state import CellState, State
 from fencehold.errors import (
@@ -104,6 +104,11 @@ _GROWING = (OpenSession, Acquire)
 _DEFERRABLE = (*_GROWING, Release, Extend, Break, SetLimits, RaiseFence)
 """What can wait when there is no room at all; what a client that goes away leaves to say cannot."""
 
+
+_FEW_NAMES = 2
+"""A request about no more adds little to what is remembered of its session, and there are so many of them."""
+_WEIGHED_EVERY, _WEIGHED_MAX = 32, 1_024
+"""After so many requests it is counted again what is remembered; of so many sessions the count is kept."""
 
 _DATE_EVERY_MS = 100
 """How often the calendar is looked at, at the most: an entry may be made every few microseconds."""
@@ -214,6 +219,8 @@ class Leader:
         self._date_at_ms = self._told_ms
         """When it looks at the calendar next."""
         self._stopping = False
+        self._remembered: dict[int, tuple[int, int]] = {}
+        """Of sessions that ask for many names: the request when it was counted, and the names remembered then."""
         self._held_back: Overloaded | None = None
         self._refused: tuple[type[Command], ...] = _GROWING
         self.append_times_s: deque[float] = deque(maxlen=_APPEND_TIMES_MAX)
@@ -236,6 +243,9 @@ class Leader:
                 weight = 1
         if self._held_back is not None and self._is_refused(command):
             answer(self._held_back, 0)
+            return
+        if weight > _FEW_NAMES and self._remembers_too_much(command):  # type: ignore[operator]
+            answer(too_many_names(), self.machine.now_at)
             return
         lanes.put(lane, command, answer, weight)  # type: ignore[arg-type]
         if lane.is_gathering:
@@ -286,6 +296,22 @@ class Leader:
         """Whether it may have been answered before, under other limits: then it is answered the same again."""
         session = self.machine.state.sessions.get(getattr(command, "session", 0))
         return session is not None and 0 < getattr(command, "request", 0) <= session.latest
+
+    def _remembers_too_much(self, command: Command) -> bool:
+        """Whether the answers that its session has not acknowledged name so much that none may be added."""
+        session = self.machine.state.sessions.get(getattr(command, "session", 0))
+        number = getattr(command, "request", 0)
+        if session is None or number <= session.latest or len(session.answers) < _WEIGHED_EVERY:
+            return False
+        # What ends something goes on longer: when it finds what it names, nothing of that is remembered.
+        names_max = NAMES_REMEMBERED_MAX if isinstance(command, Acquire) else 2 * NAMES_REMEMBERED_MAX
+        counted_at, count = self._remembered.get(session.id, (-_WEIGHED_EVERY, 0))
+        if number - counted_at >= _WEIGHED_EVERY or count > names_max:
+            if len(self._remembered) >= _WEIGHED_MAX:
+                self._remembered.clear()
+            count = names_remembered(session)
+            self._remembered[session.id] = number, count
+        return count > names_max and getattr(command, "answered", 0) <= session.answered
 
     def hold_back(self, refusal: Overloaded | None, *, is_spent: bool = False) -> None:
         """Refuse what makes the state grow, or all that can wait, from now on; None: take everything again.

@@ -2,9 +2,9 @@
 
 1. What an entry brings stands in a snapshot twice at the most: as what is held or awaited, and as the answer that
    is remembered for a repetition.
-2. But what is said once of several names stands with each of them: the holder's words, and for how long a name is
-   kept for whom. The same when a waiter is granted several: its names are in the notice, its words are not, and
-   count with as much as they may have.
+2. But what is said once of several names stands with each of them: who holds it, and for how long a name is
+   kept for whom; metadata only where a name is kept. The same when a waiter is granted several: its names are in
+   the notice, its words are not, and count with as much as they may have.
 """
 
 from operator import attrgetter
@@ -31,7 +31,7 @@ def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits
     for command in commands:
         kind = type(command)
         if kind is Acquire and len(command.names) > 1:  # type: ignore[union-attr]
-            grown += _copies(command)  # type: ignore[arg-type]
+            grown += len(command.names) * (len(command.owner.encode()) + _HOLD_BYTES)  # type: ignore[union-attr]
         elif kind is AcquireAtLeast:
             grown += 2 * _copies(command) + len(command.names) * limits.meta_bytes_max  # type: ignore[arg-type, union-attr]
     for _, notice in applied.notices:

@@ -81,7 +81,8 @@ class Incidents:
 
     def _deadlock(self, fact: Fact) -> None:
         circle = " → ".join(
-            f"{owner or f'session {session}'} waits for {name}" for session, owner, name in fact.more
+            f"{owner or f'session {session}'} waits for {name}" if session else owner
+            for session, owner, name in fact.more
         )
         facts = {"name": _listed(fact.names), **self._who(fact.session, fact.owner), "circle": circle}
         self._tell("deadlock", logging.WARNING, facts)

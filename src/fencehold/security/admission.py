@@ -9,8 +9,12 @@
 4. What was shown is in no message, log or `repr`.
 5. A listener in a process of its own has checked the certificates of its clients, and speaks for them: by a token
    that an administrator has given to `listener/…`, and by nothing else. It speaks for clients, never as a node.
+6. A login that a listener passes on says from which address it came, so that failures cost that address its time
+   and not all who come through the listener. That is believed of a listener alone: one that the node has started
+   itself, or that has such a token. Of anybody else it is passed over, and the login looked at as any other.
 """
 
+import ipaddress
 import math
 import ssl
 import time
@@ -21,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 from fencehold.core.policy import Token, token_id
 from fencehold.errors import PermissionDenied
 from fencehold.security.certificates import (
+    COMES_FROM,
     SPEAKS_FOR,
     TOKEN_USER,
     NoPrincipal,
@@ -113,6 +118,9 @@ class Admission:
         self.recall = recall
         """Who reconnects with what was right before need not wait for a turn behind those who guess."""
         self.throttle = throttle or Throttle()
+        self.own_listeners: frozenset[str] = frozenset()
+        """The hashes of the keys that this node has given to the listeners beside it: by them addresses are passed
+        on, and nothing else."""
 
     @property
     def has_logins(self) -> bool:
@@ -126,6 +134,8 @@ class Admission:
             PermissionDenied: what was shown is wrong. It was said late, see `throttle`.
             Overloaded: too many logins from there wait; nothing was checked.
         """
+        if shown.user.startswith(COMES_FROM) and " " in shown.user:
+            peer, shown = self._passed_on(peer, shown)
         if not shown.token and not shown.user:
             return by_certificate(shown.certificate)
         if shown.user and self.recall(shown.user, shown.secret):
@@ -137,6 +147,13 @@ class Admission:
         if known is NOBODY:
             raise WrongLogin
         return known
+
+    def _passed_on(self, peer: str, shown: Shown) -> tuple[str, Shown]:
+        """A login as its client gave it, and from where, if that is to be believed."""
+        said, _, user = shown.user.removeprefix(COMES_FROM).partition(" ")
+        key, _, secret = shown.secret.partition(" ")
+        is_listener = digest_of(key) in self.own_listeners or self._by_token(key).principal.startswith(LISTENERS)
+        return said if is_listener and _is_address(said) else peer, shown._replace(user=user, secret=secret)
 
     async def _known(self, shown: Shown) -> Known:
         if shown.user.startswith(SPEAKS_FOR):
@@ -166,6 +183,14 @@ class Admission:
             return NOBODY
         expires_s = math.inf if line.expires_at is None else line.expires_at.timestamp()
         return Known(line.principal, How.TOKEN, digest=digest, expires_s=expires_s)
+
+
+def _is_address(said: str) -> bool:
+    try:
+        ipaddress.ip_address(said.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _spoken_for(principal: str, listener: Known) -> Known:

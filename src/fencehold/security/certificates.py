@@ -36,6 +36,9 @@ TOKEN_USER = "token"
 """No principal: the user that a token is shown as."""
 SPEAKS_FOR = "for:"
 """How the user begins whom a listener speaks for; the secret is its own token."""
+COMES_FROM = "from:"
+"""How the user of a login begins that a listener passes on: `from:ADDRESS USER`, and `KEY SECRET` as the secret.
+No principal has a space in it."""
 
 
 class NoPrincipal(PermissionDenied):

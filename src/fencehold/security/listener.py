@@ -9,7 +9,6 @@
 """
 
 import asyncio
-import contextlib
 import errno
 import ipaddress
 import socket
@@ -17,18 +16,16 @@ import ssl
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fencehold.security.tls import Certificates, on_failure
+from fencehold.security.channel import Buffers, Factory, NotTls, TlsHandshake
+from fencehold.security.tls import Certificates
 
 _ACCEPT_AT_ONCE = 64
 _ACCEPT_AGAIN_S = 0.5
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_HANDSHAKE = 0x16
-"""The first byte that a client sends over TLS."""
 _TOLD_PER_S = 5
 _LINGER_S = 0.3
 """How long a client has to read why its handshake failed before the connection is closed."""
 
-Factory = Callable[[], asyncio.Protocol]
 Trouble = Callable[[str, str], None]
 """Told from which address, and why, a handshake failed."""
 
@@ -58,6 +55,7 @@ class TlsListener:
         self._plain_reply = plain_reply
         """What is said to who does not speak TLS."""
         self._on_trouble = on_trouble
+        self._buffers = Buffers()
         self._sockets: list[socket.socket] = []
         self._under_way: dict[str, dict[asyncio.Task[None], None]] = {}
         """By address, in the order they were begun."""
@@ -163,42 +161,24 @@ class TlsListener:
 
     async def _shake(self, accepted: socket.socket, peer: str) -> None:
         seconds = self._bounds.handshake_seconds_max
-        failures: list[ssl.SSLError] = []
-        handed_over = False
+        handshake = TlsHandshake(lambda: self._certificates.context, self._factory, self._buffers)
         try:
-            async with asyncio.timeout(seconds) as limit:
-
-                def fail(error: ssl.SSLError) -> None:
-                    failures.append(error)
-                    limit.reschedule(asyncio.get_running_loop().time() + _LINGER_S)
-
-                on_failure.set(fail)
-                first = await _first_byte(accepted)
-                if first != _HANDSHAKE:
-                    self._tell_plain(accepted, peer, first)
-                    return
-                handed_over = True
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    self._factory, accepted, ssl=self._certificates.context, ssl_handshake_timeout=seconds + 1
-                )
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().connect_accepted_socket(lambda: handshake, accepted)
+                await handshake.over
         except TimeoutError:
-            late = f"the handshake was not finished within {seconds:g} s"
-            self._tell(peer, why(failures[0]) if failures else late)
+            self._tell(peer, f"the handshake was not finished within {seconds:g} s")
+        except NotTls:
+            self._tell(peer, "it does not speak TLS")
+            handshake.say(self._plain_reply)
+            await _linger(handshake)
+        except ssl.SSLError as error:
+            self._tell(peer, why(error))
+            await _linger(handshake)
         except (OSError, ssl.CertificateError) as error:
-            self._tell(peer, why(failures[0] if failures else error))
+            self._tell(peer, why(error))
         finally:
-            if not handed_over:
-                accepted.close()
-
-    def _tell_plain(self, accepted: socket.socket, peer: str, first: int | None) -> None:
-        if first is None:
-            return
-        with contextlib.suppress(OSError):
-            # Read, or closing would reset the connection, and the reply be lost.
-            accepted.recv(1 << 16)
-            accepted.send(self._plain_reply)
-            accepted.shutdown(socket.SHUT_WR)
-        self._tell(peer, "it does not speak TLS")
+            handshake.abort()
 
     def _tell(self, peer: str, why: str) -> None:
         """A flood of failures must not become a flood of words."""
@@ -224,25 +204,9 @@ def _bound(listening: socket.socket, address: Any, backlog: int) -> socket.socke
     return listening
 
 
-async def _first_byte(accepted: socket.socket) -> int | None:
-    """What a client says first, without taking it; None if it closes instead."""
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            found = accepted.recv(1, socket.MSG_PEEK)
-            return found[0] if found else None
-        except (BlockingIOError, InterruptedError):
-            readable = loop.create_future()
-            loop.add_reader(accepted, _wake, readable)
-            try:
-                await readable
-            finally:
-                loop.remove_reader(accepted)
-
-
-def _wake(readable: "asyncio.Future[None]") -> None:
-    if not readable.done():
-        readable.set_result(None)
+async def _linger(handshake: TlsHandshake) -> None:
+    """Closed at once, with something unread, the connection would be reset, and what was said last be lost."""
+    await asyncio.wait([handshake.closed], timeout=_LINGER_S)
 
 
 def network_of(host: str) -> str:

@@ -13,11 +13,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.tls import load_authorities, load_pair, load_revocations, stamp_of
@@ -28,50 +27,6 @@ WATCH_S = 1.0
 """How often it is looked whether a file has changed."""
 
 _LOG = logging.getLogger("fencehold")
-
-
-Failed = Callable[[ssl.SSLError], None]
-
-on_failure: ContextVar[Failed | None] = ContextVar("on_failure", default=None)
-"""Told why a handshake failed that was begun in this context."""
-
-
-class _SslObject(ssl.SSLObject):
-    """A handshake that fails in words.
-
-    Event loops drop the connection of one that fails, and with it the alert by which TLS says why: a client that
-    showed no certificate would only see that it was hung up on. Here the failure is told to `on_failure`, and the
-    loop that more is to be read: so it sends the alert, and reads what the client has sent already.
-    """
-
-    _is_failed = False
-    _on_failure: Failed | None = None
-
-    @classmethod
-    def _create(cls, *args: Any, **options: Any) -> Any:
-        made = super()._create(*args, **options)  # type: ignore[misc]
-        made._on_failure = on_failure.get()
-        # What the loop calls for every message goes to OpenSSL's own, without a call in Python between.
-        made.read, made.write = made._sslobj.read, made._sslobj.write
-        return made
-
-    def do_handshake(self) -> None:
-        if self._is_failed:
-            raise ssl.SSLWantReadError
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as error:
-            if self._on_failure is None:
-                raise
-            self._is_failed = True
-            self._on_failure(error)
-            raise ssl.SSLWantReadError from error
-
-
-class _Context(ssl.SSLContext):
-    sslobject_class = _SslObject
 
 
 class Clients(Enum):
@@ -120,7 +75,7 @@ def server_context(tls: ServerTls, alpn: tuple[str, ...] = ()) -> ssl.SSLContext
         UsageError: a file cannot be read, or is not what it should be; or the certificate has expired.
     """
     tls.checked()
-    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Renegotiation and compression only ever helped attackers.
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION

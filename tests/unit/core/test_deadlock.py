@@ -6,7 +6,7 @@ from fencehold.core import deadlock
 from fencehold.core.commands import Acquire, Command, Entry, Mode, OpenSession, Release
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import Deadlock, Outcome, Queued
+from fencehold.core.outcomes import Deadlock, Granted, Outcome, Queued
 
 LIMITS = Limits(waiters_per_name_max=20_000, holds_per_session_max=100_000)
 ASKER, HOLDER, CROWD = 1, 2, 3
@@ -140,3 +140,22 @@ def test_a_name_handed_on_is_in_the_way_of_its_queue(talk: Talk) -> None:
     assert talk.machine.state.blocking == {(CROWD, "first"): ["a"]}
     talk.ask(CROWD, "b", owner="second")
     assert isinstance(talk.ask(HOLDER, "b"), Queued)
+
+
+@pytest.mark.parametrize("count", [deadlock.LINKS_MAX, 300])
+def test_a_long_circle_is_told_by_its_ends(talk: Talk, count: int) -> None:
+    """With so many links at the most, and between them one that says how many are left out."""
+    for number in range(count):
+        assert isinstance(talk.ask(HOLDER, f"n{number}", owner=f"t{number}"), Granted)
+    for number in range(1, count):
+        assert isinstance(talk.ask(HOLDER, f"n{(number + 1) % count}", owner=f"t{number}"), Queued)
+    outcome = talk.ask(HOLDER, "n1", owner="t0")
+    assert isinstance(outcome, Deadlock)
+    links = outcome.circle
+    assert (links[0].owner, links[0].name, links[-1].owner, links[-1].name) == ("t0", "n1", f"t{count - 1}", "n0")
+    left_out = [link for link in links if not link.name]
+    if count == deadlock.LINKS_MAX:
+        assert (len(links), left_out) == (count, [])
+    else:
+        assert len(links) == deadlock.LINKS_MAX + 1
+        assert [(link.session, link.owner) for link in left_out] == [(0, f"{count - deadlock.LINKS_MAX} more")]

@@ -24,6 +24,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
 from fencehold.core.state import Home
 from fencehold.errors import SnapshotUnreadable, UsageError
+from fencehold.placement.slots import slot_of
 
 OLDER = (
     "RkVOQ0VIT0xEAQAAADiZAgwDAQGdzQEAzIDNBABAzScQzQPozgABhqDNEADOAA9CQM4FJlwAziQMhADOADbugM0H0JCgoAAAAE2Rk50BzXUwzQPo"
@@ -147,7 +148,7 @@ def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:
     data = whole(machine)
     with pytest.raises(SnapshotUnreadable, match="not a Fencehold snapshot"):
         Machine.restore(b"nonsense")
-    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 5 are"):
+    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 6 are"):
         Machine.restore(data[:9] + b"c" + data[10:])
     for cut in range(10, len(data)):
         with pytest.raises(SnapshotUnreadable, match="damaged or cut short"):
@@ -172,7 +173,7 @@ def keeping(machine: Machine, count: int) -> None:
     feed(machine, OpenSession(30_000, meta="m"))
     session = machine.state.session_last
     for number in range(count):
-        feed(machine, AcquireAtLeast(session, (f"job {count - number}",), owner="t", meta="j", at_least_ms=9_000))
+        feed(machine, AcquireAtLeast(session, (f"job {count - number}",), owner="t", at_least_ms=9_000))
         if number:
             feed(machine, Release(session, (f"job {count - number}",), machine.fence))
 
@@ -197,6 +198,62 @@ def test_names_that_are_kept_are_in_a_snapshot_of_version_two(
     assert not machine.state.kept
     assert b"".join([*chunks, *under_way]) == data
     assert whole(machine)[9] == 1
+
+
+NOTE = '{"why":"' + 900 * "x" + '"}'
+
+
+@pytest.mark.guarantee("G12")
+def test_metadata_is_in_a_snapshot_once_for_all_that_was_granted_together(machine: Machine) -> None:
+    """Not once for each name. It comes back with each hold, and is one text there, too."""
+    plain = whole(machine)
+    feed(machine, Acquire(1, tuple(f"n{number:02}" for number in range(64)), meta=NOTE))
+    feed(machine, Acquire(1, ("other",)), Acquire(1, ("third",), meta="3"), Acquire(2, ("fourth",), meta=NOTE))
+    data = whole(machine)
+    assert (plain[9], data[9], data.count(b"x" * 900)) == (1, 6, 2)
+    restored = Machine.restore(data)
+    assert restored.state.held == machine.state.held
+    assert restored.state.noted == 66
+    assert len({id(restored.state.held[f"n{number:02}"].meta) for number in range(64)}) == 1
+    assert whole(restored) == data
+    under_way = machine.snapshot()
+    chunks = [next(under_way)]
+    for name, hold in tuple(machine.state.held.items()):
+        if hold.meta:
+            feed(machine, Release(hold.session, (name,), hold.fence))
+    assert b"".join([*chunks, *under_way]) == data
+    # Where no hold has any, the bytes are those that an older version reads.
+    assert (machine.state.noted, whole(machine)[9]) == (0, 1)
+
+
+def test_a_shard_with_a_policy_keeps_both_beside_metadata() -> None:
+    """The newest version has all that the others have."""
+    machine = Machine()
+    feed(machine, FoundShard(1, 4))
+    feed(machine, OpenSession(30_000))
+    name = next(name for name in map(str, range(1_000)) if machine.state.home and _is_home(machine, name))
+    feed(machine, Acquire(1, (name,), meta=NOTE))
+    data = whole(machine)
+    assert data[9] == 6
+    assert Machine.restore(data).state.home == machine.state.home
+    assert whole(Machine.restore(data)) == data
+
+
+def _is_home(machine: Machine, name: str) -> bool:
+    home = machine.state.home
+    return home is not None and home.first <= slot_of(name) <= home.last
+
+
+def test_more_metadata_than_holds_is_refused(machine: Machine) -> None:
+    """A count that is beyond the holds is not believed, right hash or not."""
+    feed(machine, Acquire(1, ("noted",), meta=NOTE))
+    data = whole(machine)[:-32]
+    # The count of one, after the text.
+    at = data.index(b'x"}') + 3
+    assert data[at] == 1
+    wrong = data[:at] + bytes([100]) + data[at + 1 :]
+    with pytest.raises(SnapshotUnreadable, match="content"):
+        Machine.restore(wrong + blake2b(wrong, digest_size=32).digest())
 
 
 @pytest.mark.guarantee("G12")

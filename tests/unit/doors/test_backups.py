@@ -118,7 +118,7 @@ async def test_a_piece_is_bounded_however_much_one_session_holds() -> None:
     async with serving() as box:
         client = await box.client(3, session=50_000)
         for number in range(600):
-            client.send("LOCK.ACQUIRE", f"job:{number}", "META", "x" * 1_000)
+            client.send("LOCK.ACQUIRE", f"job:{number}", "META", f"{number:1000}")
         for _ in range(600):
             await client.reply()
         await client.call("NODE.BACKUP")

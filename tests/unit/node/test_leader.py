@@ -20,7 +20,18 @@ from fencehold.core.commands import (
 )
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import Broken, Granted, NoSession, Opened, Queued, Refused, Renewed, WaitEnded
+from fencehold.core.outcomes import (
+    Broken,
+    Granted,
+    NoSession,
+    Opened,
+    Queued,
+    Refused,
+    Released,
+    Renewed,
+    WaitEnded,
+)
+from fencehold.core.requests import NAMES_REMEMBERED_MAX, names_remembered
 from fencehold.core.state import State
 from fencehold.errors import NotLeader, OutcomeUnknown, Overloaded, Sealed, Unavailable
 from fencehold.journal.codec import encode
@@ -487,6 +498,33 @@ async def test_a_request_that_was_answered_before_is_answered_the_same_under_oth
         assert answers["again"] == answers["acquire"]
         scene.submit("new", Acquire(1, ("long name",), request=2))
         assert scene.told.kinds()["new"] is Refused
+
+
+async def test_what_a_session_makes_the_machine_remember_has_a_bound() -> None:
+    """Answers about many names that are never acknowledged: no more is taken, in no entry, until they are."""
+    async with leading() as scene:
+        await scene.commit("open", OpenSession(30_000))
+        machine, names = scene.leader.machine, tuple(map(str, range(64)))
+        number = 0
+        while names_remembered(machine.state.sessions[1]) <= NAMES_REMEMBERED_MAX and number < 1_000:
+            number += 1
+            await scene.commit(str(number), Acquire(1, names, request=2 * number))
+            await scene.commit("release", Release(1, names, machine.fence))
+        assert number == NAMES_REMEMBERED_MAX // 64 + 1
+        position = machine.position
+        scene.submit("refused", Acquire(1, names, request=2_000))
+        assert scene.told.kinds()["refused"] is Refused
+        assert machine.position == position
+        # What is about few is taken, and what releases; what was answered is so again; who acknowledges is heard.
+        await scene.commit("few", Acquire(1, ("few",), request=2_001))
+        await scene.commit("to release", Acquire(1, names))
+        await scene.commit("release all", Release(1, names, machine.fence, request=2_002))
+        assert scene.told.kinds()["release all"] is Released
+        await scene.commit("again", Acquire(1, names, request=2))
+        await scene.commit("acknowledging", Acquire(1, names, request=2_003, answered=2_002))
+        await scene.commit("after", Acquire(1, tuple(f"{name}!" for name in names), request=2_004))
+        kinds = scene.told.kinds()
+        assert {kinds[name] for name in ("few", "again", "acknowledging", "after")} == {Granted}
 
 
 async def test_what_the_state_refused_is_journaled_as_its_refusal() -> None:

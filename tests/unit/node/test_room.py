@@ -163,7 +163,7 @@ async def test_what_is_written_counts_before_it_is_seen() -> None:
         outcomes: list[Any] = []
         while not outcomes or not isinstance(outcomes[-1], Overloaded):
             assert len(outcomes) < 60_000
-            outcomes.append(await told(node, Acquire(1, (f"{len(outcomes)}",), meta="m" * 1_000)))
+            outcomes.append(await told(node, Acquire(1, (f"{len(outcomes)}",), meta=f"{len(outcomes):1000}")))
         held = sum(len(record.entry) for record in keeper.store.records)
         assert held < 16 * MIB
 
@@ -193,7 +193,7 @@ async def test_scarce_room_is_given_back_though_nobody_has_anything_to_say() -> 
         number = 0
         while node.room.level < Level.TIGHT:
             await asyncio.gather(
-                *(told(node, Acquire(1, (f"{number}-{at}",), meta="m" * 1_000)) for at in range(500))
+                *(told(node, Acquire(1, (f"{number}-{at}",), meta=f"{at:1000}")) for at in range(500))
             )
             number += 1
         await until(lambda: keeper.urgent_trims)

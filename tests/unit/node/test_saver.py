@@ -147,7 +147,7 @@ async def test_a_large_state_is_not_saved_over_and_over() -> None:
         await told(node, OpenSession(60_000, secret="s"))
         positions, count = set(), 400
         for number in range(count):
-            await told(node, Acquire(1, (f"{number}",), meta="m" * 1_000))
+            await told(node, Acquire(1, (f"{number}",), meta=f"{number:1000}"))
             await settle()
             positions.add(node._saver.saved_at)
         assert store.snapshot is not None
@@ -163,7 +163,7 @@ async def test_where_room_is_scarce_it_is_saved_sooner_and_nothing_is_kept() -> 
         saver = node._saver = Saver(node.journal, bytes_max=100_000)
         await told(node, OpenSession(60_000, secret="s"))
         for number in range(250):
-            await told(node, Acquire(1, (f"{number}",), meta="m" * 1_000))
+            await told(node, Acquire(1, (f"{number}",), meta=f"{number:1000}"))
         await until(lambda: saver.saved_at)
         first, saver.is_urgent = saver.saved_at, True
         await told(node, Break("nothing"))

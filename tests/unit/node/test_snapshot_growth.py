@@ -45,13 +45,13 @@ def test_a_snapshot_grows_by_no_more_than_was_thought(seed: int) -> None:
     assert _size(machine) > start
 
 
-def test_what_is_said_once_of_many_names_counts_with_each() -> None:
-    """A snapshot repeats a holder's words for each of its names, and is many times as large as the entry."""
+def test_metadata_of_many_names_counts_once_and_their_owner_with_each() -> None:
+    """A snapshot has a holder's metadata once, and who it is for each of its names."""
     machine = Machine()
     machine.apply(1, Entry(0, (OpenSession(3_600_000, secret="s"),)))
     before = _size(machine)
-    entry = Entry(0, (Acquire(1, tuple(f"n{at}" for at in range(64)), meta="m" * 1_000),))
+    entry = Entry(0, (Acquire(1, tuple(f"n{at}" for at in range(64)), owner="o" * 100, meta="m" * 1_000),))
     applied = machine.apply(2, entry)
     size = len(encode(entry))
-    assert _size(machine) - before > 20 * size
+    assert 64 * 100 < _size(machine) - before < 64 * 100 + 3 * size
     assert growth_bytes(entry, applied, size, Limits()) >= _size(machine) - before

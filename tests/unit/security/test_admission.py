@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -366,3 +367,56 @@ async def test_a_listener_speaks_for_others_by_a_token_of_its_own(tmp_path: Path
     ):
         with pytest.raises(WrongLogin):
             await admission.admit("1.2.3.4", Shown(user=user, secret=secret))
+
+
+class _Turns(Throttle):
+    """A throttle that notes whose time it takes, and takes none."""
+
+    def __init__(self) -> None:
+        super().__init__(sleep=lambda _: None)
+        self.addresses: list[str] = []
+
+    def turn(self, address: str) -> Any:
+        self.addresses.append(address)
+        return super().turn(address)
+
+
+async def test_failures_through_a_listener_cost_the_address_they_came_from(tmp_path: Path) -> None:
+    """A listener says where a login comes from: one of the node's own, by its key, or one that has a token."""
+    own, token, file = new_token(), new_token(), tmp_path / "tokens"
+    add(file, Line("listener/edge", digest_of(token)))
+    turns = _Turns()
+    admission = Admission(tokens=Tokens(file), check_user=check, throttle=turns)
+    admission.own_listeners = frozenset([digest_of(own)])
+    for key in (own, token):
+        with pytest.raises(WrongLogin):
+            await admission.admit("10.0.0.1", Shown(user="from:192.0.2.7 alice", secret=f"{key} guessed"))
+        known = await admission.admit("10.0.0.1", Shown(user="from:192.0.2.8 alice", secret=f"{key} {SECRET}"))
+        assert (known.principal, known.how) == ("alice", How.SECRET)
+    assert turns.addresses == ["192.0.2.7", "192.0.2.8"] * 2
+    spoken = await admission.admit("10.0.0.1", Shown(user="from:2001:db8::1 for:ann", secret=f"{own} {token}"))
+    assert (spoken.principal, spoken.how, turns.addresses[-1]) == ("ann", How.LISTENER, "2001:db8::/64")
+
+
+async def test_nobody_else_is_believed_where_a_login_comes_from(tmp_path: Path) -> None:
+    """The login is looked at as any other: whose time it takes is the address of the connection."""
+    own, token, file = new_token(), new_token(), tmp_path / "tokens"
+    add(file, Line("edge", digest_of(token)))
+    turns = _Turns()
+    admission = Admission(tokens=Tokens(file), check_user=check, throttle=turns)
+    admission.own_listeners = frozenset([digest_of(own)])
+    for user, key in (
+        ("from:192.0.2.7 alice", token),
+        ("from:192.0.2.7 alice", new_token()),
+        ("from:192.0.2.7 alice", ""),
+        ("from:elsewhere alice", own),
+        ("from: alice", own),
+    ):
+        assert (await admission.admit("10.0.0.1", Shown(user=user, secret=f"{key} {SECRET}"))).principal == "alice"
+        with pytest.raises(WrongLogin):
+            await admission.admit("10.0.0.1", Shown(user=user, secret=f"{key} guessed"))
+    assert set(turns.addresses) == {"10.0.0.1"}
+    # By the key of the node's own listeners addresses are passed on, and nothing else: it is nobody's token.
+    for user, secret in (("from:192.0.2.7 for:ann", f"{own} {own}"), ("for:ann", own), ("token", own)):
+        with pytest.raises(WrongLogin):
+            await admission.admit("10.0.0.1", Shown(user=user, secret=secret))

@@ -20,9 +20,10 @@ from fencehold.doors.grpc.http2.conversation import Receiver, Stream
 from fencehold.doors.grpc.http2.heads import DONE, Head, http_block, status_block
 from fencehold.drivers.http2.codes import Code
 from fencehold.errors import LimitExceeded, UsageError
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, named_by, read_authorization
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, caller, named_by, read_authorization
 from fencehold.gateway.holds import Held
 from fencehold.gateway.served_client import ServedClient
+from fencehold.gateway.upstream import host_of
 
 _LOGINS_MAX = 16
 """Of so many logins a connection is known what they say."""
@@ -75,6 +76,7 @@ class Call:
         Raises:
             UsageError: what it says of itself cannot be read.
         """
+        caller.set(host_of(self.peer))
         said = self.head.metadata.get("authorization")
         if not said:
             certificate = self._connection.certificate

@@ -27,11 +27,11 @@ from fencehold.dashboard.routes import Dashboard
 from fencehold.doors.http.bounded_protocol import bounded
 from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
-from fencehold.doors.http.same_site import SameSite
+from fencehold.doors.http.same_site import Application, SameSite
 from fencehold.doors.http.table import OPERATIONS, Operation
 from fencehold.errors import FenceholdError, LockTimeout
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import Voucher
+from fencehold.gateway.credentials import Voucher, caller
 from fencehold.gateway.listener import ListenerTls
 from fencehold.gateway.problems import facts_of, problem_of
 from fencehold.gateway.questions import Questions
@@ -87,7 +87,7 @@ class HttpDoor:
             (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
         )
         self.port = listening.getsockname()[1]
-        served = SameSite(application(self._handlers, self._dashboard), self.host)
+        served = SameSite(_knowing_callers(application(self._handlers, self._dashboard)), self.host)
         self._server = _Server(uvicorn.Config(served, **_options(self._tls)))
         self._serving = asyncio.create_task(self._server.serve([listening]))
         await self._server.is_taking.wait()
@@ -208,6 +208,17 @@ async def _not_a_route(_: Request, error: Exception) -> Response:
     detail = "there is nothing here: / says what there is"
     told = {"type": "about:blank", "title": str(error), "status": status, "detail": detail, "reason": reason}
     return JSONResponse(told, status, media_type="application/problem+json")
+
+
+def _knowing_callers(served: Application) -> Application:
+    """The same, told where each call comes from: by its connection, for anybody can send a header."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        host, _ = scope.get("client") or ("", 0)
+        caller.set(host)
+        await served(scope, receive, send)
+
+    return serve
 
 
 def _options(tls: ListenerTls | None) -> dict[str, Any]:

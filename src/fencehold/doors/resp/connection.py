@@ -25,6 +25,7 @@ from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, shown
 from fencehold.doors.resp.backlog import QUANTUM, Turns
+from fencehold.doors.resp.guard import ORDINARY
 from fencehold.doors.resp.heads import NotFlat
 from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
@@ -338,8 +339,10 @@ class Connection(asyncio.Protocol):
             slot.error("ERR", f"unknown command {shown(words[0])}: this is a Fencehold server")
             return
         try:
-            if self.door.guard is not None:
-                self.door.guard.admit(self, words[0].upper())
+            guard = self.door.guard
+            # Nearly always it was found out before, by the same policy.
+            if guard is not None and not (self.admitted_by is guard and words[0] in ORDINARY):
+                guard.admit(self, words[0].upper())
             handler(self, words, slot)
         except Wrong as wrong:
             slot.error(wrong.code, str(wrong))
@@ -509,7 +512,6 @@ class Connection(asyncio.Protocol):
         # Closed with bytes unread, the connection would be reset, and the client lose replies it had not read yet.
         # So it is told the end, and what it still sends is read and left aside for a moment.
         try:
-            # Over TLS there is no end of one direction alone: there it is told when it is closed.
             if self._transport.can_write_eof():
                 self._transport.write_eof()
         except OSError:

@@ -22,7 +22,7 @@ WHO = "this Fencehold server wants to know who asks: show a client certificate, 
 _FOLLOW = b"NODE.FOLLOW"
 _CONFIRM = b"CELL.CONFIRM"
 _NEEDS = {command.encode(): need for command, need in NEEDS.items()}
-_ORDINARY = frozenset(command for command, need in _NEEDS.items() if need.about is not About.SERVICE)
+ORDINARY = frozenset(command for command, need in _NEEDS.items() if need.about is not About.SERVICE)
 """What every user may say, unless it has a quota of commands."""
 
 
@@ -54,8 +54,7 @@ class Guard:
 
     def admit(self, connection: "Connection", command: bytes) -> None:
         """Raise what is to be said to one who may not say this, now."""
-        if connection.admitted_by is self and command in _ORDINARY:
-            # Nearly always: found out before, by the same policy.
+        if connection.admitted_by is self and command in ORDINARY:
             return
         need = _NEEDS[command]
         if need.about is About.CONNECTION or (command == _FOLLOW and self._may_follow(connection)):
@@ -107,6 +106,10 @@ def redacted(connection: "Connection", deadlock: Deadlock) -> tuple[Link, ...]:
     own = connection.member.session if connection.member is not None else 0
     links = []
     for before, link in zip((circle[-1], *circle[:-1]), circle, strict=True):
+        if not link.session:
+            # It stands for those that are left out of a long one.
+            links.append(link)
+            continue
         # Who waits here is who has, or stands before it for, the name of the link before.
         is_own = link.session == own
         is_known = is_own or (rights.sees(before.name) and rights.sees(link.name))

@@ -170,8 +170,15 @@ def _deadlock(detail: str, limit: int) -> Deadlock:
         return Deadlock(detail)
     if len(circle) == 1:
         return Deadlock(_of_oneself(circle[0], limit), circle=circle)
-    steps = [f"{link.owner or link.session} waits for {link.name!r}{_held(link)}" for link in circle]
+    steps = [_step(link) for link in circle]
     return Deadlock("waiting would be a deadlock: " + ", ".join(steps), circle=circle)
+
+
+def _step(link: Link) -> str:
+    # Of a long circle the middle is left out, and a link of no session says how many those were.
+    if link.owner and not link.session:
+        return link.owner
+    return f"{link.owner or link.session} waits for {link.name!r}{_held(link)}"
 
 
 def _of_oneself(link: Link, limit: int) -> str:
