@@ -80,6 +80,10 @@ class CellKeeper:
         """What the first shard knows; None: there is no map."""
         return self._nodes[0].replica.machine.state.cells
 
+    def covers_all(self) -> bool:
+        """Whether everything that is open here was confirmed to this node itself, and still is."""
+        return all(self._lease.covers(prefix, version) for prefix, version in self._homes().items())
+
     async def first_heard(self) -> None:
         """Wait until another cell has answered once, but not for long."""
         cells = self.cells
