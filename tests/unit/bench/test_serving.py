@@ -22,7 +22,8 @@ async def test_every_name_is_acquired_and_released(connections: int, kind: str) 
         assert figures["ops_per_s"] > 0
         assert not served.state.held
         if kind == "journal":
-            assert served.state.fence == 33 and served.server.node.position > before
+            assert served.state.fence == 33
+            assert served.server.node.position > before
 
 
 def test_every_width_is_there_for_every_server() -> None:

@@ -1,7 +1,6 @@
 """The outbox: one write for all that is said in a turn, and none that waits for another turn without need."""
 
 import asyncio
-import socket
 from typing import cast
 
 from fencehold.doors.resp.outbox import Outbox, Turn
@@ -12,7 +11,7 @@ class _Transport:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.is_broken = self.is_aborted = self.is_closed = False
+        self.is_broken = self.is_aborted = False
 
     def write(self, data: bytes) -> None:
         if self.is_broken:
@@ -23,7 +22,7 @@ class _Transport:
         self.is_aborted = True
 
     def is_closing(self) -> bool:
-        return self.is_closed
+        return False
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -89,68 +88,3 @@ async def test_a_connection_that_cannot_be_written_to_harms_nobody_else() -> Non
     turn.end()
     assert (to_one.is_aborted, to_other.is_aborted) == (True, False)
     assert to_other.written == [b"b"]
-
-
-async def test_what_is_said_over_a_plain_socket_is_written_without_the_transport() -> None:
-    """At once, when the turn ends."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        turn, transport = Turn(), _Transport()
-        outbox = Outbox(cast(asyncio.Transport, transport), turn, ours.fileno())
-        turn.hold()
-        outbox.send(b"a")
-        outbox.send(b"b")
-        turn.end()
-        assert (theirs.recv(10), transport.written) == (b"ab", [])
-
-
-async def test_what_a_full_socket_does_not_take_is_the_transports_and_nothing_overtakes_it() -> None:
-    """The rest of what was cut, and all that follows: together they are what was said, in its order."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        turn, transport = Turn(), _Transport()
-        outbox = Outbox(cast(asyncio.Transport, transport), turn, ours.fileno())
-        said = b"".join(b"%08d" % number for number in range(200_000))
-        outbox.send(said)
-        outbox.flush()
-        assert 0 < len(transport.written[0]) < len(said)
-        read = theirs.recv(len(said))
-        while True:
-            try:
-                read += theirs.recv(len(said))
-            except BlockingIOError:
-                break
-        # There is room again, and still it is not the socket that is written to: the transport has more to send.
-        outbox.send(b"later")
-        outbox.flush()
-        assert read + b"".join(transport.written) == said + b"later"
-
-
-async def test_a_closing_transports_socket_is_not_written_to() -> None:
-    """Its number may be that of another connection by now."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.setblocking(False)
-        turn, transport = Turn(), _Transport()
-        outbox = Outbox(cast(asyncio.Transport, transport), turn, ours.fileno())
-        outbox.send(b"late")
-        transport.is_closed = True
-        outbox.flush()
-        try:
-            heard = theirs.recv(10)
-        except BlockingIOError:
-            heard = b""
-        assert (heard, transport.written) == (b"", [])
-
-
-async def test_a_broken_socket_is_for_the_transport_to_find() -> None:
-    ours, theirs = socket.socketpair()
-    with ours:
-        theirs.close()
-        turn, transport = Turn(), _Transport()
-        outbox = Outbox(cast(asyncio.Transport, transport), turn, ours.fileno())
-        outbox.send(b"to nobody")
-        outbox.flush()
-        assert transport.written == [b"to nobody"]

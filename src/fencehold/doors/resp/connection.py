@@ -96,10 +96,8 @@ class Connection(asyncio.Protocol):
     admitted_by: "Guard | None" = None
     """Which guard found that it is a user without a quota of commands."""
 
-    def __init__(self, door: "Door", *, is_plain_tcp: bool = False) -> None:  # noqa: PLR0915
-        """`is_plain_tcp`: the transport changes nothing of what it is given to send."""
+    def __init__(self, door: "Door") -> None:  # noqa: PLR0915
         self.door = door
-        self._is_plain_tcp = is_plain_tcp
         self.node: Node = door.node
         """Whose machine it belongs to: of the shard and the tier it chose, before its first session."""
         self.place: Node = door.node
@@ -161,10 +159,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's are transports in all but their base class.
         self._transport = transport = cast(asyncio.Transport, transport)
-        sock = transport.get_extra_info("socket")
-        self._outbox = Outbox(transport, self.door.turn, sock.fileno() if self._is_plain_tcp else -1)
+        self._outbox = Outbox(transport, self.door.turn)
         transport.set_write_buffer_limits(high=self.door.bounds.unsent_bytes_high)
-        _notice_when_gone(sock)
+        _notice_when_gone(transport.get_extra_info("socket"))
         self.door.on_opened(self)
 
     def data_received(self, data: bytes) -> None:

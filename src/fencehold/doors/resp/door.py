@@ -217,8 +217,7 @@ class Door:
             port = await self._open_secure(self.certificates, host, port)
         else:
             loop = asyncio.get_running_loop()
-            make = partial(Connection, self, is_plain_tcp=True)
-            self._server = await loop.create_server(make, host, port, backlog=1_024)
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
             port = int(self._server.sockets[0].getsockname()[1])
         self._sweeping = asyncio.create_task(self._sweep())
         return port

@@ -5,15 +5,9 @@ look at all sockets first, and those who wait for a reply as long as that takes.
 
 A batch answers hundreds of commands of one connection at once, and a write costs more than the rest of an answer.
 What is much goes out at once all the same, so that the transport can say that it has become too much.
-
-Where nothing but a socket is below, what is to be said is written to it here, before anything else is done: the
-event loop would write it at the end of its turn, and needs objects of its own for that. What the socket does not
-take is the transport's to send, and so is all that follows, for good: uvloop's does not say when it has sent
-everything. So the bounds on what waits to be sent hold, for who reads slowly.
 """
 
 import asyncio
-import os
 
 _AT_ONCE_BYTES = 64 << 10
 
@@ -61,15 +55,11 @@ class Turn:
 class Outbox:
     """The outgoing side of one transport."""
 
-    __slots__ = ("_first", "_is_closing", "_more", "_more_bytes", "_socket", "_transport", "_turn")
+    __slots__ = ("_first", "_more", "_more_bytes", "_transport", "_turn")
 
-    def __init__(self, transport: asyncio.Transport, turn: Turn, socket: int = -1) -> None:
-        """`socket`: the number of the socket that carries just what the transport is given, if there is one."""
+    def __init__(self, transport: asyncio.Transport, turn: Turn) -> None:
         self._transport = transport
-        self._is_closing = transport.is_closing
         self._turn = turn
-        self._socket = socket
-        """Below 0: the transport has something to send, or had, or has to see everything that is sent."""
         self._first = b""
         """Mostly there is one thing to say in a turn: it needs no list, and is not counted."""
         self._more: list[bytes] = []
@@ -95,27 +85,12 @@ class Outbox:
         if self._more:
             data = b"".join((data, *self._more))
             self._more, self._more_bytes = [], 0
-        # Asked right before it is written: from then on the number may be another's socket.
-        if not data or self._is_closing():
-            return
-        if self._socket >= 0:
+        if data and not self._transport.is_closing():
             try:
-                sent = os.write(self._socket, data)
-            except OSError:
-                # It is full, or broken: the transport finds out which.
-                sent = 0
-            if sent == len(data):
-                return
-            self._socket, data = -1, data[sent:]
-        self._write(data)
-
-    def _write(self, data: bytes) -> None:
-        """Let the transport send it."""
-        try:
-            self._transport.write(data)
-        except (OSError, RuntimeError):
-            # One connection that cannot be written to is its own loss, not that of all who are told with it.
-            self._transport.abort()
+                self._transport.write(data)
+            except (OSError, RuntimeError):
+                # One connection that cannot be written to is its own loss, not that of all who are told with it.
+                self._transport.abort()
 
     def unsent_bytes(self) -> int:
         """What the client has still to take."""
