@@ -6,7 +6,6 @@ import os
 import pytest
 
 from bench import serving
-from bench.registry import MODULES, load
 from tests.unit.doors import box
 
 
@@ -27,6 +26,6 @@ async def test_every_name_is_acquired_and_released(connections: int, kind: str) 
 
 
 def test_every_width_is_there_for_every_server() -> None:
-    contest = load("serving", MODULES).build(True)
+    contest = serving.BENCHMARK.build(True)
     names = {contestant.name for contestant in contest.contestants}
     assert {f"{kind} {width}" for kind in ("journal", "volatile", "only OK") for width in serving.WIDTHS} <= names
