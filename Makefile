@@ -10,9 +10,12 @@ BIN := $(VENV)/bin
 # What the tests start as servers of their own. No service of these is ever started.
 DEBIAN_PACKAGES := redis-server redis-tools etcd-server etcd-client zookeeper mariadb-server gcc libc6-dev iproute2 systemd chromium fonts-dejavu-core \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql) $(if $(shell command -v npm),,nodejs npm)
+# What `make matrix` needs beside those; Go of Debian is too old for the etcd of today.
+MATRIX_PACKAGES := $(if $(shell command -v mvn),,default-jdk-headless maven)
 ENGINE_PACKAGE_zookeeper := zookeeper
 ENGINE_PACKAGE_postgres := postgresql
 NODE_CLIENT := tests/e2e/node/node_modules/.package-lock.json
+NODE_EXAMPLE := examples/node/node_modules/.package-lock.json
 
 # Tests of seconds. Those marked slow, and the other rings, run in `make test`.
 FAST_TESTS = $(wildcard tests/unit tests/scripts)
@@ -54,8 +57,10 @@ contract: setup servers ## every engine against the port's promises; ENGINE=file
 	@$(BIN)/pytest -q tests/contract
 
 .PHONY: matrix
-matrix: setup ## clients in other languages, and today's etcd releases: needs go, mvn and npm
-	@$(BIN)/pytest -q $(MATRIX_TESTS)
+matrix: setup servers ## clients in other languages, today's etcd releases, Apache Kafka: needs go; 10 minutes, the first time more
+	@scripts/packages $(MATRIX_PACKAGES)
+	@command -v go >/dev/null || { echo "make matrix needs Go 1.24 or newer: https://go.dev/dl" >&2; exit 1; }
+	@$(BIN)/pytest -q -n 2 --dist loadfile $(MATRIX_TESTS)
 
 .PHONY: lowest
 lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
@@ -133,10 +138,10 @@ $(VENV)/.server: pyproject.toml
 .PHONY: servers
 servers: ## the Debian packages and the Node client the tests need, those that are missing
 	@scripts/packages $(DEBIAN_PACKAGES)
-	@$(MAKE) --silent $(NODE_CLIENT)
+	@$(MAKE) --silent $(NODE_CLIENT) $(NODE_EXAMPLE)
 
-$(NODE_CLIENT): tests/e2e/node/package-lock.json
-	@npm ci --prefix tests/e2e/node --no-audit --no-fund --loglevel=error >/dev/null
+%/node_modules/.package-lock.json: %/package-lock.json
+	@npm ci --prefix $* --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 .PHONY: clean

@@ -1,11 +1,12 @@
 // A client of Fencehold in Go: a session that is kept alive, a lock with its fence, a try, a withdrawal, a loss.
 //
-//	go generate && go run . 127.0.0.1:7421
+//	go generate && go run . 127.0.0.1:7421 [hold]
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"time"
@@ -96,9 +97,33 @@ func main() {
 	check(err)
 	defer connection.Close()
 	locks, sessions = fenceholdv1.NewLockServiceClient(connection), fenceholdv1.NewSessionServiceClient(connection)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+	if len(os.Args) > 2 && os.Args[2] == "hold" {
+		holdOn(ctx, "wallet:go")
+	} else {
+		tour(ctx)
+	}
+}
 
+// holdOn holds a name until its input ends, whatever happens to the servers meanwhile.
+func holdOn(ctx context.Context, name string) {
+	session := open(ctx, "holder")
+	hold := session.lock(ctx, name, 10_000)
+	fmt.Println("held", hold.Fence)
+	_, err := io.Copy(io.Discard, os.Stdin)
+	check(err)
+	select {
+	case <-session.lost:
+		fmt.Println("lost")
+	default:
+		check(session.unlock(ctx, hold))
+		fmt.Println("released")
+	}
+	session.close(ctx)
+}
+
+func tour(ctx context.Context) {
 	ann, bob := open(ctx, "ann"), open(ctx, "bob")
 	first := ann.lock(ctx, "wallet:7", 5_000)
 	fmt.Println("held", first.Fence)
@@ -106,7 +131,7 @@ func main() {
 
 	// A call whose deadline passes is withdrawn: it is never granted later.
 	brief, done := context.WithTimeout(ctx, 100*time.Millisecond)
-	_, err = locks.Lock(brief, &fenceholdv1.LockRequest{Session: bob.id, Name: "wallet:7"})
+	_, err := locks.Lock(brief, &fenceholdv1.LockRequest{Session: bob.id, Name: "wallet:7"})
 	done()
 	fmt.Println("waited", status.Code(err))
 

@@ -1,6 +1,6 @@
 // A client of Fencehold in Node: a session that is kept alive, a lock with its fence, a try, a withdrawal, a loss.
 //
-//   npm install && node locks.mjs 127.0.0.1:7421
+//   npm install && node locks.mjs 127.0.0.1:7421 [hold]
 import {randomUUID} from "node:crypto";
 import {readFileSync} from "node:fs";
 import {once} from "node:events";
@@ -53,30 +53,48 @@ class Session {
   }
 }
 
-const ann = await Session.open("ann");
-const bob = await Session.open("bob");
+async function tour() {
+  const ann = await Session.open("ann");
+  const bob = await Session.open("bob");
 
-const first = await ann.lock("wallet:7", 5_000);
-console.log("held", first.fence);
-console.log("try", await bob.lock("wallet:7", 0));
+  const first = await ann.lock("wallet:7", 5_000);
+  console.log("held", first.fence);
+  console.log("try", await bob.lock("wallet:7", 0));
 
-// A call that is cancelled is withdrawn: it is never granted later.
-const waiting = locks.Lock({session: bob.id, name: "wallet:7"}, () => {});
-setTimeout(() => waiting.cancel(), 100);
-await once(waiting, "status");
-console.log("cancelled");
+  // A call that is cancelled is withdrawn: it is never granted later.
+  const waiting = locks.Lock({session: bob.id, name: "wallet:7"}, () => {});
+  setTimeout(() => waiting.cancel(), 100);
+  await once(waiting, "status");
+  console.log("cancelled");
 
-await ann.unlock(first);
-const second = await bob.lock("wallet:7", 5_000);
-console.log("next", BigInt(second.fence) > BigInt(first.fence));
+  await ann.unlock(first);
+  const second = await bob.lock("wallet:7", 5_000);
+  console.log("next", BigInt(second.fence) > BigInt(first.fence));
 
-await call(locks, "Break", {name: "wallet:7", fence: second.fence});
-const {hold, reason} = await bob.lost;
-console.log("lost", hold.fence === second.fence, reason);
-try {
-  await bob.unlock(second);
-} catch (error) {
-  console.log("refused", grpc.status[error.code]);
+  await call(locks, "Break", {name: "wallet:7", fence: second.fence});
+  const {hold, reason} = await bob.lost;
+  console.log("lost", hold.fence === second.fence, reason);
+  try {
+    await bob.unlock(second);
+  } catch (error) {
+    console.log("refused", grpc.status[error.code]);
+  }
+  await ann.close();
+  await bob.close();
 }
-await ann.close();
-await bob.close();
+
+// Holds a name until its input ends, whatever happens to the servers meanwhile.
+async function holdOn(name) {
+  const session = await Session.open("holder");
+  const hold = await session.lock(name, 10_000);
+  let isLost = false;
+  session.lost.then(() => (isLost = true));
+  console.log("held", hold.fence);
+  process.stdin.resume();
+  await once(process.stdin, "end");
+  if (!isLost) await session.unlock(hold);
+  console.log(isLost ? "lost" : "released");
+  await session.close();
+}
+
+await (process.argv[3] === "hold" ? holdOn("wallet:node") : tour());

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.grpc_client import door
+from tests.e2e.grpc_languages import check_failover
 from tests.e2e.served import serving
 
 ROOT = Path(__file__).parents[2]
@@ -37,26 +38,24 @@ def run(*words: str, place: Path, seconds: int, **variables: str) -> str:
     return done.stdout.replace("\x1b[0m", "")
 
 
-def test_node(address: str) -> None:
-    """With grpc-js, which compiles nothing beforehand."""
-    place = ROOT / "examples/node"
-    run("npm", "ci", "--no-audit", "--no-fund", place=place, seconds=INSTALL_S)
-    said = run("node", "locks.mjs", address, place=place, seconds=RUN_S).splitlines()
-    assert re.fullmatch(r"held \d+", said[0])
-    assert said[1:] == ["try null", "cancelled", "next true", "lost true 2", "refused FAILED_PRECONDITION"]
-
-
-def test_go(address: str, tmp_path: Path) -> None:
-    """With grpc-go, of code that its own plugins make."""
-    tools = {"GOBIN": str(tmp_path / "bin")}
+@pytest.fixture(scope="module")
+def go_example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that grpc-go makes of the example, of code that its own plugins make."""
+    tools = tmp_path_factory.mktemp("go")
     place = ROOT / "examples/go"
     for plugin in PLUGINS:
-        run("go", "install", plugin, place=tmp_path, seconds=INSTALL_S, **tools)
+        run("go", "install", plugin, place=tools, seconds=INSTALL_S, GOBIN=str(tools))
     (line,) = re.findall(r"^//go:generate protoc (.*)$", (place / "generate.go").read_text(), re.MULTILINE)
-    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
     run(sys.executable, "-m", "grpc_tools.protoc", *line.split(), place=place, seconds=RUN_S, PATH=path)
     run("go", "vet", "./...", place=place, seconds=INSTALL_S)
-    said = run("go", "run", ".", address, place=place, seconds=INSTALL_S).splitlines()
+    run("go", "build", "-o", str(tools / "locks"), ".", place=place, seconds=INSTALL_S)
+    return tools / "locks"
+
+
+def test_go(address: str, go_example: Path) -> None:
+    """With grpc-go, as its users would."""
+    said = run(str(go_example), address, place=ROOT / "examples/go", seconds=RUN_S).splitlines()
     assert re.fullmatch(r"held \d+", said[0])
     assert said[1:] == [
         "try true",
@@ -65,6 +64,11 @@ def test_go(address: str, tmp_path: Path) -> None:
         "lost true END_REASON_BROKEN",
         "refused EXPIRED",
     ]
+
+
+def test_go_over_a_failover(go_example: Path, tmp_path: Path) -> None:
+    """The leader dies under an open stream: no hold is lost."""
+    check_failover([str(go_example), "ADDRESS", "hold"], ROOT / "examples/go", tmp_path)
 
 
 MAVEN = ("mvn", "--batch-mode", "--no-transfer-progress", "--quiet")
@@ -83,6 +87,13 @@ def test_java(address: str) -> None:
         "lost true END_REASON_BROKEN",
         "refused EXPIRED",
     ]
+
+
+def test_java_over_a_failover(tmp_path: Path) -> None:
+    """The leader dies under an open stream: no hold is lost."""
+    place = ROOT / "examples/java"
+    run(*MAVEN, "compile", place=place, seconds=INSTALL_S)
+    check_failover([*MAVEN, "exec:java", "-Dexec.args=ADDRESS hold"], place, tmp_path)
 
 
 def test_jetcd(address: str) -> None:

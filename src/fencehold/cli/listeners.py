@@ -88,7 +88,7 @@ def command_of(
     words += ["--insecure"] if config.insecure else []
     words += _tls_words(config.tls)
     if listener_token is not None:
-        words += ["--listener-token-file", str(listener_token.expanduser()), *_clients_words(kind, config.tls)]
+        words += ["--listener-token-file", str(listener_token.expanduser()), *_clients_words(config.tls)]
     words += ["--traces"] if traces else []
     return words + (["--json"] if as_json else [])
 
@@ -100,9 +100,9 @@ def _tls_words(tls: ServerTls | None) -> list[str]:
     return words + (["--tls-ca", str(tls.ca)] if tls.ca is not None else [])
 
 
-def _clients_words(kind: str, tls: ServerTls | None) -> list[str]:
-    """Whether clients are asked for a certificate; gRPC cannot ask for one and do without."""
-    asks = tls is not None and tls.clients is Clients.OPTIONAL and kind == "http"
+def _clients_words(tls: ServerTls | None) -> list[str]:
+    """Whether clients are asked for a certificate."""
+    asks = tls is not None and tls.clients is Clients.OPTIONAL
     return ["--tls-clients", "optional"] if asks else []
 
 

@@ -1,6 +1,6 @@
 // A client of Fencehold in Java: a session that is kept alive, a lock with its fence, a try, a withdrawal, a loss.
 //
-//   mvn compile exec:java -Dexec.args=127.0.0.1:7421
+//   mvn compile exec:java -Dexec.args="127.0.0.1:7421 [hold]"
 package example;
 
 import com.google.gson.Gson;
@@ -24,6 +24,7 @@ import io.grpc.ManagedChannel;
 import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import io.grpc.stub.StreamObserver;
+import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
@@ -91,7 +92,30 @@ public final class Locks {
         .defaultServiceConfig(serviceConfig).enableRetry().build();
     locks = LockServiceGrpc.newBlockingStub(channel);
     sessions = SessionServiceGrpc.newBlockingStub(channel);
+    if (args.length > 1 && args[1].equals("hold")) {
+      holdOn(channel, "wallet:java");
+    } else {
+      tour(channel);
+    }
+    CLOCK.shutdownNow();
+    channel.shutdownNow().awaitTermination(5, TimeUnit.SECONDS);
+  }
 
+  /** Holds a name until its input ends, whatever happens to the servers meanwhile. */
+  private static void holdOn(ManagedChannel channel, String name) throws Exception {
+    Session session = new Session(channel, "holder");
+    Hold hold = session.lock(name, 10_000).orElseThrow();
+    System.out.println("held " + hold.getFence());
+    System.in.transferTo(OutputStream.nullOutputStream());
+    boolean isLost = session.lost.isDone();
+    if (!isLost) {
+      session.unlock(hold);
+    }
+    System.out.println(isLost ? "lost" : "released");
+    sessions.close(CloseRequest.newBuilder().setSession(session.id).build());
+  }
+
+  private static void tour(ManagedChannel channel) throws Exception {
     Session ann = new Session(channel, "ann");
     Session bob = new Session(channel, "bob");
     Hold first = ann.lock("wallet:java", 5_000).orElseThrow();
@@ -121,8 +145,6 @@ public final class Locks {
     for (Session session : new Session[] {ann, bob}) {
       sessions.close(CloseRequest.newBuilder().setSession(session.id).build());
     }
-    CLOCK.shutdownNow();
-    channel.shutdownNow().awaitTermination(5, TimeUnit.SECONDS);
   }
 
   /** The stable word of an error, from its details. */
