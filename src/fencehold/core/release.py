@@ -7,6 +7,7 @@ stays ungranted until then after either; a break alone ends that.
 
 from fencehold.core.cells import refuse_unknown_here
 from fencehold.core.commands import Break, Extend, Release
+from fencehold.core.holds import MASK
 from fencehold.core.outcomes import RELEASED, Broken, Ending, Extended, HoldEnded, Reason, Refused, Released
 from fencehold.core.queues import hand_on
 from fencehold.core.quotas import refuse_extending
@@ -27,8 +28,21 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
         refusal = refuse_release(state, session, command)
         if refusal is not None:
             return refusal
-    names = command.names if len(command.names) == 1 else tuple(dict.fromkeys(command.names))
-    fence = command.fence
+    names, fence = command.names, command.fence
+    if len(names) == 1 and state.saving is None and state.usage is None:
+        # Nearly all: one name that is held exclusively, with nothing else to keep up.
+        name = names[0]
+        part = state.held.parts[hash(name) & MASK]
+        hold = part.get(name)
+        if hold is not None and hold.fence == fence and hold.session == session.id and not hold.until_at:
+            del part[name], session.held[name]
+            if state.queues:
+                hand_on(state, names)
+            return RELEASED
+    return _release(state, session, names if len(names) == 1 else tuple(dict.fromkeys(names)), fence)
+
+
+def _release(state: State, session: Session, names: tuple[str, ...], fence: int) -> Released:
     refused: tuple[str, ...] = ()
     for name in names:
         hold = state.find(name, fence)
