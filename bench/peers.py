@@ -86,7 +86,8 @@ async def _redis(
     # One that has a connection of its own cannot have several requests in flight, nor be called after one of them
     # was cancelled: a pool then.
     own = tasks == 1 and not rivals
-    clients = [redis.Redis(port=where["port"], single_connection_client=own) for _ in range(count)]
+    pool = {"single_connection_client": True} if own else {"max_connections": 4 * tasks}
+    clients = [redis.Redis(port=where["port"], **pool) for _ in range(count)]
     return [RedisDesk(await stack.enter_async_context(client)) for client in clients]
 
 
