@@ -34,8 +34,8 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
         name = names[0]
         part = state.held.parts[hash(name) & MASK]
         hold = part.get(name)
-        is_ours = hold is not None and hold.fence == fence and hold.session == session.id
-        if is_ours and not (hold.until_at or hold.meta):
+        is_plain = hold is not None and not (hold.until_at or hold.meta)
+        if is_plain and hold.fence == fence and hold.session == session.id:  # type: ignore[union-attr]
             del part[name], session.held[name]
             if state.queues:
                 hand_on(state, names)
