@@ -226,9 +226,8 @@ class Server:
     async def _run_all(self) -> None:
         """Run the nodes and the volatile machines; none goes on without the others."""
         tasks = self._run_host(self.hosts[0])
-        spreading: asyncio.Task[None] | None = None
-        keeping = asyncio.create_task(self.keeper.run(), name="fencehold cells")
-        tasks.append(keeping)
+        beside = [asyncio.create_task(self.keeper.run(), name="fencehold cells")]
+        tasks += beside
         try:
             if self.shards is not None:
                 # The first alone: if its journal was made with another number of shards, no other is touched.
@@ -238,16 +237,17 @@ class Server:
                 if not any(task.done() for task in tasks):
                     for host in self.hosts[1:]:
                         tasks += self._run_host(host)
+                    more = [asyncio.create_task(self.shards.mover.run(), name="fencehold slots")]
                     if self.is_clustered:
                         spread = self.shards.keep_spread(self.config.patience.leader_timeout_s)
-                        spreading = asyncio.create_task(spread, name="fencehold spread")
-                        tasks.append(spreading)
+                        more.append(asyncio.create_task(spread, name="fencehold spread"))
+                    beside += more
+                    tasks += more
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop_hosts()
-            for beside in (spreading, keeping):
-                if beside is not None:
-                    beside.cancel()
+            for task in beside:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         for task in tasks:
             if not task.cancelled():

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,3 +89,38 @@ def _led(url: str) -> list[str]:
     said = ended(start("shards", "show", "--json", FENCEHOLD_URL=url))
     shards = json.loads(said.out)["shards"] if said.code == 0 else []
     return [str(each["leader"]) if each["epoch"] is not None else "-" for each in shards]
+
+
+def test_slots_move_while_names_of_them_are_held(tmp_path: Path) -> None:
+    """Moved, split, merged and evened out again; a hold is waited for, or broken; each is done once."""
+    with serving(tmp_path, "--shards", "4") as server:
+        assert server.call("shards", "move", "0-99", "--to", "1").code == 2, "nobody can be asked here"
+        told = json.loads(server.call("shards", "move", "0-99", "--to", "1", "--yes", "--json").out)
+        moves = [{"from": 0, "to": 1, "slots": "0-99"}]
+        assert told == {"version": 2, "slots": 100, "moves": moves, "settled": True}
+        again = server.call("shards", "move", "0-99", "--to", "1", "--yes")
+        assert (again.code, again.out.strip()) == (0, "done: 0 slots moved, by version 2 of the map")
+        token = server.call("acquire", "a").out.strip()
+        shard = next(each["shard"] for each in shown(server) if each["names_held"])
+        to = str((shard + 1) % 4)
+        merging = server.start("shards", "merge", str(shard), "--to", to, "--yes")
+        until(lambda: json.loads(server.call("shards", "moves", "--json").out)["shards"][shard]["names"] == 1)
+        assert server.call("shards", "split", to, "--to", "3", "--yes").code != 0, "one after the other"
+        assert "a" in server.call("shards", "moves").out
+        assert server.call("release", token).code == 0
+        assert ended(merging).code == 0
+        server.call("acquire", "a")
+        forced = server.call("shards", "rebalance", "--yes", "--force")
+        assert (forced.code, "done: " in forced.out) == (0, True), forced
+        assert server.call("shards", "resume").code == 0
+        sizes = [sum(last - first + 1 for first, last in each["slots"]) for each in shown(server)]
+        assert sizes == [4096] * 4
+        with fencehold.connect(server.url) as client:
+            for name in NAMES:
+                with client.lock(name, timeout=30):
+                    pass
+
+
+def shown(server: Served) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(server.call("shards", "show", "--json").out)["shards"]
+    return found

@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from msgspec.structs import replace
 from redis.crc import key_slot
 
 from fencehold.core import acquire, anchors, deadlines, refusals, release, snapshot
@@ -23,6 +24,7 @@ from fencehold.core.machine import Machine
 from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, User, Verb
 from fencehold.core.snapshot import Snapshot
 from fencehold.journal import codec
+from fencehold.placement.map import even_map
 from tests.property import guarantees as g
 from tests.property.model import Model, agrees
 from tests.property.tables import g11_free_names_cost_nothing, what_is_alive_has_its_time_of_day
@@ -510,21 +512,27 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.model.home is not None)
     @rule(
         name=st.sampled_from("abbc"),
-        how=st.sampled_from(("close", "seal", "open", "seal")),
-        back=st.sampled_from((0, 0, 0, 1, 2)),
+        how=st.sampled_from(("map", "map", "map", "seal", "open", "open", "force")),
+        back=st.sampled_from((0, 0, 0, 0, 1, 2)),
         alone=alone,
     )
     def move_slot(self, name: str, how: str, back: int, alone: bool) -> None:
         """A slot leaves, or comes, or comes back; now and then by a command that is told again, or comes late."""
-        slot = key_slot(name.encode())
-        newest = max((move[1] for move in self.model.moves), default=0)
-        version = newest + 1 - back
-        if how == "seal":
-            self.say(c.SealSlot(slot), alone)
-        elif how == "close":
-            self.say(c.CloseSlot(slot, 1 - (self.model.home or (0, 2))[0] if back < 2 else back, version), alone)
+        if how == "map":
+            placed = self.model.placed or even_map(2)
+            slot = key_slot(name.encode())
+            moved = placed.moved([slot], 1 - placed.shard_of(slot))
+            placed = placed if back == 1 else replace(moved, version=moved.version - back)
+            follow = back == 2 or name == "c"
+            self.say(c.FollowMap(placed) if follow else c.ChangeMap(placed, "z" if name == "b" else ""), alone)
+        elif how == "seal":
+            self.say(c.SealSlots(), alone)
+        elif how == "force":
+            self.say(c.ForceSlots("ops", "z" if back else ""), alone)
         else:
-            self.say(c.OpenSlot(slot, max(0, self.model.fence - 2 + 3 * back), version), alone)
+            slots = tuple(self.model.standing("arriving")) if back < 2 else (key_slot(name.encode()),)
+            version = self.model.version() - (back == 1)
+            self.say(c.OpenSlots(slots, max(0, self.model.fence - 2 + 3 * back), version), alone)
 
     @rule(limits=st.sampled_from((*NARROW, LIMITS)), alone=alone)
     def set_limits(self, limits: Limits, alone: bool) -> None:

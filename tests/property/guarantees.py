@@ -14,6 +14,7 @@ from fencehold.core.machine import Machine
 from fencehold.core.policy import Policy, Verb
 from fencehold.core.state import Hold, State
 from fencehold.core.views import view_name
+from fencehold.placement.slots import slot_of
 from tests.property.model import may, with_change
 from tests.property.tables import entered
 
@@ -335,10 +336,13 @@ def g2_exclusive_is_exclusive(state: State) -> None:
 
 
 def g4_nobody_waits_in_vain(state: State) -> None:
-    """G4: whoever is first in all its queues waits only for names that are held, delayed or kept."""
+    """G4: whoever is first in all its queues waits only for names that are held, delayed, kept or arriving."""
     for waiter in state.waiters.values():
         is_first = all(view_name(state, name).waiters[0] == waiter for name in waiter.ask.names)
-        is_free = all(state.admits(name, waiter.ask.mode) for name in waiter.ask.names)
+        is_free = all(
+            state.admits(name, waiter.ask.mode) and slot_of(name) not in state.arriving
+            for name in waiter.ask.names
+        )
         assert not (is_first and is_free), f"G4: {waiter} waits for what is free"
 
 
@@ -407,7 +411,8 @@ def g11_nothing_is_left(state: State) -> None:
     # The newest anchor stays: it says which time of day it is now.
     assert len(state.anchors) <= 1
     # Where slots are is no matter of names: there are so many, and no more.
-    beside = {"outcomes", "notices", "repeated", "leader", "leader_address", "anchors", "slots", "draining"}
+    beside = {"outcomes", "notices", "repeated", "leader", "leader_address", "anchors"}
+    beside |= {"slots", "draining", "arriving"}
     for table in sorted({*State.__slots__} - beside):
         content = getattr(state, table)
         if hasattr(content, "__len__"):

@@ -18,6 +18,7 @@ from fencehold.core import commands as c
 from fencehold.core import outcomes as o
 from fencehold.core.limits import Limits
 from fencehold.core.policy import Policy, PolicyChange, Quota, QuotaMode, Rule, User, Verb
+from fencehold.placement.map import ShardMap
 
 Owner: TypeAlias = tuple[int, str]
 Edge: TypeAlias = tuple[Owner, Owner, o.Link]
@@ -46,6 +47,7 @@ QUEUE_FULL = RefusedFor(frozenset({o.Code.QUEUE_FULL}))
 DENIED = RefusedFor(frozenset({o.Code.DENIED}))
 CONFLICT = RefusedFor(frozenset({o.Code.CONFLICT}))
 MOVED = RefusedFor(frozenset({o.Code.MOVED}))
+ARRIVING = RefusedFor(frozenset({o.Code.ARRIVING}))
 
 
 def agrees(told: o.Outcome, expected: Expected) -> bool:
@@ -168,6 +170,7 @@ class Model:
         """Which shard of how many, if there are several."""
         self.moves: list[tuple[int, int, str, int, int]] = []
         """All that ever happened to slots: slot, version, stage, where to, fence. The last of a slot counts."""
+        self.placed: ShardMap | None = None
         self.policy = Policy()
         self.lapsed_max = lapsed_max
         self.now_at = 0
@@ -205,8 +208,8 @@ class Model:
                 return self.set(command)
             case c.ApplyCells() | c.CloseHome() | c.SealHome() | c.OpenHome() | c.LapseHomes() | c.ResumeHomes():
                 raise NotImplementedError("cells have a model of their own: test_home_moves")
-            case c.FoundShard() | c.CloseSlot() | c.SealSlot() | c.OpenSlot():
-                return self.found(command) if isinstance(command, c.FoundShard) else self.move(command)
+            case c.FoundShard() | c.ChangeMap() | c.FollowMap() | c.SealSlots() | c.OpenSlots() | c.ForceSlots():
+                return self.place(command)
             case c.ChangePolicy():
                 return self.change_policy(command)
             case c.FollowPolicy():
@@ -248,9 +251,17 @@ class Model:
         self.home = told
         return o.ShardFounded(*told)
 
-    def is_elsewhere(self, names: Iterable[str], stages: tuple[str, ...] = ("open",)) -> bool:
-        """Whether the slot of one of the names does not stand at one of these stages here."""
-        return self.home is not None and any(self.stage(key_slot(name.encode())) not in stages for name in names)
+    def not_here(self, ask: c.Acquire) -> Expected | None:
+        """Why a request is not taken here, by the first of its names that is not granted here."""
+        for slot in (key_slot(name.encode()) for name in ask.names if self.home is not None):
+            if self.stage(slot) == "arriving" and ask.wait_ms == 0:
+                return ARRIVING
+            if self.stage(slot) not in ("arriving", "open"):
+                return MOVED
+        return None
+
+    def arrives(self, name: str) -> bool:
+        return self.home is not None and self.stage(key_slot(name.encode())) == "arriving"
 
     def last_move(self, slot: int) -> tuple[int, int, str, int, int] | None:
         return next((move for move in reversed(self.moves) if move[0] == slot), None)
@@ -263,54 +274,92 @@ class Model:
         shard, shards = self.home or (0, 1)
         return "open" if shard * 16_384 // shards <= slot < (shard + 1) * 16_384 // shards else "elsewhere"
 
-    def left(self, slot: int) -> int:
-        """How many names of a slot are held, delayed or kept."""
+    def standing(self, stage: str) -> list[int]:
+        """The slots that have come to a stage."""
+        return [slot for slot in sorted({move[0] for move in self.moves}) if self.stage(slot) == stage]
+
+    def left(self, slot: int) -> set[str]:
+        """The names of a slot that are held, awaited, delayed or kept."""
         names = {hold.name for hold in self.held()} | {kept.name for kept in self.kept()}
         names |= {name for name, _ in self.delays if self.is_delayed(name)}
-        return sum(key_slot(name.encode()) == slot for name in names)
+        names |= {name for waiter in self.waiting() for name in waiter.ask.names}
+        return {name for name in names if key_slot(name.encode()) == slot}
 
-    def move(self, command: c.CloseSlot | c.SealSlot | c.OpenSlot) -> Expected:
-        slot, known = command.slot, self.last_move(command.slot)
-        if isinstance(command, c.SealSlot):
-            if known is None or known[2] == "open":
-                return USAGE
-            if known[2] == "closing" and not self.left(slot):
-                self.moves.append((slot, known[1], "closed", known[3], self.fence))
-            return self.told_of_slot(slot)
+    def place(self, command: c.Placing) -> Expected:
+        match command:
+            case c.FoundShard():
+                return self.found(command)
+            case c.SealSlots():
+                return self.seal()
+            case c.OpenSlots():
+                return self.open_slots(command)
+            case c.FollowMap():
+                return self.take(command.placed)
+        if self.policy.revision and not self.is_admin(self.policy, command.principal):
+            return DENIED
+        if isinstance(command, c.ForceSlots):
+            return self.force(command.by)
+        return self.take(command.placed) if 0 <= command.placed.version - self.version() <= 1 else CONFLICT
+
+    def version(self) -> int:
+        return self.placed.version if self.placed is not None else 1
+
+    def take(self, placed: ShardMap) -> Expected:
+        if self.home is None or len({each.shard for each in placed.ranges} - set(range(self.home[1]))):
+            return USAGE
+        if placed != self.placed:
+            if placed.version <= self.version() or self.standing("closing") or self.standing("arriving"):
+                return CONFLICT
+            self.placed = placed
+            # The maps of conversations differ in the slots of a few names only.
+            for slot in map(key_slot, (b"a", b"b", b"c")):
+                to = placed.shard_of(slot)
+                if (self.stage(slot) == "open") != (to == self.home[0]):
+                    stage = "arriving" if to == self.home[0] else "closing"
+                    self.moves.append((slot, placed.version, stage, to, 0))
+            self.seal()
+        return o.MapTaken(placed.version, len(self.standing("closing")), len(self.standing("arriving")))
+
+    def seal(self) -> Expected:
+        done = [slot for slot in self.standing("closing") if not self.left(slot)]
+        for slot in done:
+            _, version, _, to, _ = self.last_move(slot) or (0,) * 5
+            self.moves.append((slot, version, "closed", to, self.fence))
+        return o.SlotsSealed(len(done), len(self.standing("closing")))
+
+    def open_slots(self, command: c.OpenSlots) -> Expected:
+        if self.home is None or not 0 <= command.fence < 2**53:
+            return USAGE
+        moves = [self.last_move(slot) for slot in command.slots]
+        if any(m is None or m[1] != command.version or m[2] not in ("arriving", "open") for m in moves):
+            return CONFLICT
+        self.fence = max(self.fence, command.fence)
+        opened = sorted({slot for slot in command.slots if self.stage(slot) == "arriving"})
+        for slot in opened:
+            self.moves.append((slot, command.version, "open", self.home[0], command.fence))
+        self.hand_on()
+        return o.SlotsOpened(len(opened), self.fence)
+
+    def force(self, by: str) -> Expected:
         if self.home is None:
             return USAGE
-        is_open = isinstance(command, c.OpenSlot)
-        to = self.home[0] if isinstance(command, c.OpenSlot) else command.to
-        if not is_open and (to == self.home[0] or not 0 <= to < self.home[1]):
-            return USAGE
-        if known is not None and (known[1], known[2] == "open", known[3]) == (command.version, is_open, to):
-            return self.told_of_slot(slot)
-        if command.version <= (known[1] if known is not None else 0):
-            return CONFLICT
-        if is_open == (self.stage(slot) == "open"):
-            return CONFLICT if is_open else MOVED
-        if isinstance(command, c.OpenSlot):
-            self.fence = max(self.fence, command.fence)
-            self.moves.append((slot, command.version, "open", to, self.fence))
-        else:
-            self.moves.append((slot, command.version, "closing", to, 0))
-            self.send_on(slot, to)
-        return self.told_of_slot(slot)
-
-    def send_on(self, slot: int, to: int) -> None:
-        detail = f"{slot} is a slot of shard {to}, and this is shard {self.home[0] if self.home else 0}"
-        for waiter in self.waiting():
-            if any(key_slot(name.encode()) == slot for name in waiter.ask.names):
-                self.end_wait(waiter, o.Refused(o.Code.MOVED, detail))
+        names = sorted(name for slot in self.standing("closing") for name in self.left(slot))
+        waiters = [waiter for waiter in self.waiting() if set(waiter.ask.names) & set(names)]
+        for waiter in waiters:
+            slots = [key_slot(name.encode()) for name in waiter.ask.names]
+            leaving = next(slot for slot in slots if self.stage(slot) == "closing")
+            to = (self.last_move(leaving) or (0,) * 5)[3]
+            detail = f"{leaving} is a slot of shard {to}, and this is shard {self.home[0]}"
+            self.end_wait(waiter, o.Refused(o.Code.MOVED, detail))
         self.hand_on()
-
-    def told_of_slot(self, slot: int) -> Expected:
-        move = self.last_move(slot)
-        assert move is not None
-        _, _, stage, to, fence = move
-        if stage == "open":
-            return o.SlotOpened(slot, fence)
-        return o.SlotClosed(slot, to, fence) if stage == "closed" else o.SlotClosing(slot, to, self.left(slot))
+        holds = [hold for name in names for hold in self.held(name)]
+        self.fence += bool(holds)
+        for kept in self.kept():
+            kept.ended = kept.ended or kept.name in names
+        for hold in holds:
+            self.take_away(hold, o.Ending.BROKEN, by)
+        self.seal()
+        return o.SlotsForced(len(holds), len(waiters))
 
     def set(self, command: c.SetLimits | c.RaiseFence | c.Announce) -> Expected:
         match command:
@@ -558,7 +607,8 @@ class Model:
 
     def is_next(self, waiter: Waiter) -> bool:
         return all(
-            self.waiting(name)[0] is waiter and self.admits(name, waiter.ask.mode) for name in waiter.ask.names
+            self.waiting(name)[0] is waiter and self.admits(name, waiter.ask.mode) and not self.arrives(name)
+            for name in waiter.ask.names
         )
 
     def end_wait(self, waiter: Waiter, answer: o.Granted | o.TimedOut | o.Cancelled | o.Refused) -> None:
@@ -632,8 +682,8 @@ class Model:
                 return request.answer
 
     def acquire(self, session: Session, ask: c.Acquire) -> Expected:
-        if self.is_elsewhere(ask.names):
-            return MOVED
+        if (elsewhere := self.not_here(ask)) is not None:
+            return elsewhere
         if not self.may_acquire(session, ask.names):
             return DENIED
         codes = frozenset(self.objections(session, ask))
@@ -642,6 +692,7 @@ class Model:
         if self.exceeds(session, ask):
             return LIMIT
         taken = [name for name in ask.names if self.waiting(name) or not self.admits(name, ask.mode)]
+        taken = taken or [name for name in ask.names if self.arrives(name)]
         if not taken:
             return self.grant(ask)
         if ask.wait_ms == 0:
@@ -761,7 +812,9 @@ class Model:
             return DENIED
         if len(command.by.encode()) > self.limits.meta_bytes_max:
             return LIMIT
-        if self.is_elsewhere((command.name,), ("open", "closing")):
+        if self.arrives(command.name):
+            return ARRIVING
+        if self.home is not None and self.stage(key_slot(command.name.encode())) not in ("open", "closing"):
             return MOVED
         self.fence += 1
         fence = self.fence

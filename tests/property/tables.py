@@ -15,7 +15,7 @@ from fencehold.core.state import Anchor, Crowd, Hold, Home, Kept, Session, SlotM
 from fencehold.core.views import names_in_use
 from tests.property import model as m
 
-_BESIDE = {"draining", "notices", "outcomes", "repeated", "ticking", "saving", "position"}
+_BESIDE = {"steps", "notices", "outcomes", "repeated", "ticking", "saving", "position"}
 """What the last entry led to, where it stood, and a snapshot under way: no tables."""
 _RULES = {"policy", "rulebook", "usage"}
 
@@ -28,6 +28,9 @@ def g11_free_names_cost_nothing(state: State, model: m.Model) -> None:
     )
     for table, content in expected.items():
         found = _plain(getattr(state, table))
+        if table == "draining":
+            _check_draining(model, found)
+            continue
         assert found == content, f"G11: {table} has {found}, not {content}"
     _check_queues(state, expected["queues"])
     _check_policy(state, model)
@@ -67,6 +70,12 @@ def _plain(found: Any) -> Any:
     if isinstance(found, dict):
         return {key: list(v.items()) if isinstance(v, OrderedDict) else v for key, v in found.items()}
     return found
+
+
+def _check_draining(model: m.Model, found: dict[int, tuple[str, ...] | None]) -> None:
+    assert sorted(found) == model.standing("closing"), "G11: slots that drain are those that close"
+    for slot, names in found.items():
+        assert names is None or model.left(slot) <= set(names), "a name of a closing slot is not known"
 
 
 def _home(model: m.Model) -> Home | None:
@@ -111,6 +120,9 @@ def _tables(model: m.Model) -> dict[str, object]:
             move[0]: SlotMove(move[0], move[1], Stage(move[2]), *move[3:])
             for move in filter(None, map(model.last_move, sorted({move[0] for move in model.moves})))
         },
+        "placed": model.placed,
+        "draining": dict.fromkeys(model.standing("closing")),
+        "arriving": dict.fromkeys(model.standing("arriving")),
         "leader": model.leader[0],
         "leader_address": model.leader[1],
         "sessions_until": {s.id: s.until_at for s in model.sessions if s.ending is None},

@@ -8,7 +8,7 @@ A script is blocks separated by blank lines. A block has lines of input, each on
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from fencehold.core.commands import (
     FOREVER,
@@ -19,13 +19,15 @@ from fencehold.core.commands import (
     Break,
     BreakAs,
     Cancel,
+    ChangeMap,
     ChangePolicy,
     CloseHome,
     CloseSession,
-    CloseSlot,
     Command,
     Entry,
     Extend,
+    FollowMap,
+    ForceSlots,
     FoundShard,
     LapseHomes,
     Mode,
@@ -33,13 +35,13 @@ from fencehold.core.commands import (
     OpenSession,
     OpenSessionAs,
     OpenSessionBy,
-    OpenSlot,
+    OpenSlots,
     RaiseFence,
     Release,
     Renew,
     ResumeHomes,
     SealHome,
-    SealSlot,
+    SealSlots,
     SetLimits,
     Settle,
     Suspend,
@@ -50,6 +52,7 @@ from fencehold.core.machine import Machine
 from fencehold.core.outcomes import SessionEnded
 from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, Token, User, Verb, token_id
 from fencehold.placement.cells import Cell, CellMap, PrefixHome, Reach, in_order
+from fencehold.placement.map import ShardMap, even_map
 from tests.scripts.words import DAY, say_event, say_name, say_notice, say_outcome
 
 _MODES = {"exclusive": Mode.EXCLUSIVE, "shared": Mode.SHARED, "permit": Mode.PERMIT}
@@ -259,6 +262,13 @@ def _stretched(name: str) -> str:
     return stem * int(times) if star else stem
 
 
+def _map(options: dict[str, str]) -> ShardMap:
+    """The map that a service is made with, but for these slots: `slots=7,8 to=3`."""
+    slots = map(int, options.pop("slots").split(","))
+    placed = even_map(int(options.pop("of"))).moved(slots, int(options.pop("to")))
+    return replace(placed, version=int(options.pop("version")))
+
+
 def _ints(words: list[str]) -> tuple[int, ...]:
     return tuple(map(int, words))
 
@@ -278,9 +288,6 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "limits": _limits,
     "raise": lambda options, _: RaiseFence(int(options.pop("fence"))),
     "shard": lambda options, _: FoundShard(int(options.pop("number")), int(options.pop("of"))),
-    "close_slot": lambda options, _: CloseSlot(*(int(options.pop(key)) for key in ("slot", "to", "version"))),
-    "seal_slot": lambda options, _: SealSlot(int(options.pop("slot"))),
-    "open_slot": lambda options, _: OpenSlot(*(int(options.pop(key)) for key in ("slot", "fence", "version"))),
     "cells": lambda options, _: _cells(options),
     "close_home": lambda options, _: CloseHome(
         options.pop("prefix"), options.pop("to"), int(options.pop("version"))
@@ -295,6 +302,13 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
     "resume_homes": lambda options, _: ResumeHomes(
         tuple((prefix, int(version)) for prefix, version in _taken(options).items())
     ),
+    "map": lambda options, _: ChangeMap(_map(options)),
+    "follow_map": lambda options, _: FollowMap(_map(options)),
+    "seal": lambda _options, _: SealSlots(),
+    "open_slots": lambda options, words: OpenSlots(
+        _ints(words), int(options.pop("fence")), int(options.pop("version"))
+    ),
+    "force": lambda options, _: ForceSlots(options.pop("by", "")),
     "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),
 }
 

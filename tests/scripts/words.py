@@ -23,6 +23,7 @@ from fencehold.core.outcomes import (
     HomesResumed,
     LimitsSet,
     Link,
+    MapTaken,
     NoSession,
     Notice,
     Opened,
@@ -35,9 +36,9 @@ from fencehold.core.outcomes import (
     SessionEnded,
     Settled,
     ShardFounded,
-    SlotClosed,
-    SlotClosing,
-    SlotOpened,
+    SlotsForced,
+    SlotsOpened,
+    SlotsSealed,
     Suspended,
     TimedOut,
     WaitEnded,
@@ -76,24 +77,26 @@ def say_outcome(command: Command, outcome: Outcome) -> str:  # noqa: PLR0912 - a
             return f"raised; the fence is now {outcome.fence}"
         case CellsApplied() | HomeClosing() | HomeClosed() | HomeOpened() | HomesLapsed() | HomesResumed():
             return _say_home(outcome)
-        case Announced() | ShardFounded() | SlotClosing() | SlotClosed() | SlotOpened():
+        case Announced() | ShardFounded() | MapTaken() | SlotsSealed() | SlotsOpened() | SlotsForced():
             return _say_place(outcome)
         case _:
             return _say_answer(command, outcome)
 
 
-def _say_place(outcome: Announced | ShardFounded | SlotClosing | SlotClosed | SlotOpened) -> str:
+def _say_place(outcome: Announced | ShardFounded | MapTaken | SlotsSealed | SlotsOpened | SlotsForced) -> str:
     match outcome:
         case Announced():
             return "announced"
         case ShardFounded():
             return f"this is shard {outcome.shard} of {outcome.shards}"
-        case SlotClosing():
-            return f"slot {outcome.slot} is closing, on its way to shard {outcome.to}: names left: {outcome.names}"
-        case SlotClosed():
-            return f"slot {outcome.slot} is closed above fence {outcome.fence}, and goes to shard {outcome.to}"
-        case SlotOpened():
-            return f"slot {outcome.slot} is open above fence {outcome.fence}"
+        case MapTaken():
+            return f"the map has version {outcome.version}: closing={outcome.closing} arriving={outcome.arriving}"
+        case SlotsSealed():
+            return f"slots closed={outcome.closed} closing={outcome.closing}"
+        case SlotsOpened():
+            return f"slots opened={outcome.slots} above fence {outcome.fence}"
+        case SlotsForced():
+            return f"forced: broken={outcome.holds} sent on={outcome.waiters}"
 
 
 def _say_home(

@@ -58,7 +58,7 @@ _PROMISE = "Distributed locks as safe as consensus, that your database itself ca
 GROUPS = {
     "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
     "door": "Listen for other protocols, and carry what is asked to a server.",
-    "shards": "Show over which shards the names are spread, and who leads them.",
+    "shards": "Show over which shards the names are spread and who leads them; move slots.",
     "cells": "Show the cells of a service, plan a change of their map, apply one.",
     "home": "Move the home of names to another cell, or promote one when it is lost.",
     "journal": "Export a journal, move it to another engine, look into one.",

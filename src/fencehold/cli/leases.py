@@ -143,7 +143,8 @@ class Member:
             raise
 
     def token(self, name: str, fence: int) -> Token:
-        return Token(self._opened["session"], self._opened["secret"], fence, name, self._tier)
+        shard = self.wire.hello.get("shard")
+        return Token(self._opened["session"], self._opened["secret"], fence, name, self._tier, shard)
 
     def resume(self) -> None:
         """Resume the session at the current leader."""
@@ -231,7 +232,7 @@ def extend(
 ) -> None:
     """Extend a hold: it ends its ttl from now. Exits 75 if it is lost."""
     held = _read(token)
-    with wired(url, tier=held.tier, name=held.name) as wire:
+    with wired(url, tier=held.tier, name=held.name, shard=held.shard) as wire:
         longest_ms = _resume(wire, held)["ttl_ms"]
         ttl_ms = longest_ms if ttl is None else _ms(ttl)
         if ttl_ms > longest_ms:
@@ -246,7 +247,7 @@ def extend(
 def release(token: TokenText, url: Url = URL, as_json: Json = False) -> None:
     """Release the hold of an `acquire`. Exits 75 if it was lost before."""
     held = _read(token)
-    with wired(url, tier=held.tier, name=held.name) as wire:
+    with wired(url, tier=held.tier, name=held.name, shard=held.shard) as wire:
         _resume(wire, held)
         try:
             wire.call("LOCK.RELEASE", held.name, held.fence)

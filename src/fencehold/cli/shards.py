@@ -1,9 +1,10 @@
-"""`fencehold shards`: over which shards the names are spread, who leads them, and how much each has."""
+"""`fencehold shards show`: over which shards the names are spread, who leads them, and how much each has."""
 
 import contextlib
 
 from fencehold.cli.options import URL, Json, Url
 from fencehold.cli.output import clean, say_json, say_rows
+from fencehold.cli.slot_moves import MOVES
 from fencehold.cli.wire import connect, facts, map_of
 from fencehold.errors import FenceholdError
 from fencehold.placement.map import SlotRange
@@ -45,5 +46,5 @@ def _row(shard: dict[str, object]) -> tuple[str, ...]:
     return str(shard["shard"]), slots, leader, *("" if shard[key] is None else str(shard[key]) for key in counts)
 
 
-SHARDS = {"show": show}
+SHARDS = {"show": show, **MOVES}
 """The commands of the group."""

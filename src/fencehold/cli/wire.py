@@ -58,6 +58,7 @@ _READS = frozenset(
         "LOCK.LIST",
         "SHARD.MAP",
         "CELL.MAP",
+        "SHARD.MOVES",
         "SESSION.LIST",
         "LOCK.WATCH",
         "SESSION.RESUME",
@@ -261,10 +262,16 @@ def _tell_busy(busy: Overloaded, left_s: float) -> None:
 
 @contextlib.contextmanager
 def wired(
-    url: str, *, patience_s: float = LEADER_S, named_only: bool = False, tier: str = "", name: str | None = None
+    url: str,
+    *,
+    patience_s: float = LEADER_S,
+    named_only: bool = False,
+    tier: str = "",
+    name: str | None = None,
+    shard: int | None = None,
 ) -> Iterator[Wire]:
-    """A connection to the server of a URL, closed at the end; with a `name`, to the shard of that."""
-    wire = connect(url, patience_s=patience_s, named_only=named_only, tier=tier, name=name)
+    """A connection to the server of a URL, closed at the end; to a `shard`, or to that of a `name`."""
+    wire = connect(url, patience_s=patience_s, named_only=named_only, tier=tier, name=name, shard=shard)
     try:
         yield wire
     finally:

@@ -32,7 +32,7 @@ from fencehold.core.quotas import refuse_asking, refuse_waiting
 from fencehold.core.requests import has_room, negative, no_session, recall, too_many_answers
 from fencehold.core.rights import may_see, refuse_acquire
 from fencehold.core.shape import is_plain, refuse_names, refuse_terms, refuse_texts
-from fencehold.core.shards import refuse_elsewhere
+from fencehold.core.shards import is_early, refuse_elsewhere
 from fencehold.core.state import Session, State
 
 KEPT_MAX = 100_000
@@ -41,14 +41,16 @@ KEPT_MAX = 100_000
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     """Grant, queue or refuse a new request."""
+    early = False
     if state.cells is not None:
         away = refuse_away(state.cells, ask.names)
         if away is not None:
             return away
     if state.home is not None:
-        elsewhere = refuse_elsewhere(state, state.home, ask.names)
+        elsewhere = refuse_elsewhere(state, state.home, ask)
         if elsewhere is not None:
             return elsewhere
+        early = bool(state.arriving) and is_early(state, ask.names)
     # First of all: what else is wrong with it may say something about the names.
     if state.rulebook is not None:
         refusal = refuse_acquire(state, session, ask)
@@ -69,6 +71,7 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
             or name in state.delays
             or name in state.kept
             or name in state.crowds
+            or early
         ):
             return _wait(state, session, ask, name)
         return grant_plain(state, session, ask, part)
@@ -79,7 +82,7 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
         return refusal
     queues = state.queues
     for name in ask.names:
-        if name in queues or not state.admits(name, ask.mode):
+        if early or name in queues or not state.admits(name, ask.mode):
             return _wait(state, session, ask, name)
     return grant(state, session, ask)
 

@@ -17,6 +17,7 @@ from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Busy, Refused
 from fencehold.core.policy import Policy, PolicyChange
 from fencehold.placement.cells import CellMap
+from fencehold.placement.map import ShardMap
 
 FOREVER = -1
 """`wait_ms` of a request that waits without limit."""
@@ -215,27 +216,39 @@ class FoundShard(Struct, frozen=True, gc=False, array_like=True, tag="shard"):
     shards: int
 
 
-class CloseSlot(Struct, frozen=True, gc=False, array_like=True, tag="close_slot"):
-    """Grant no name of a slot any more: it moves to another shard. Who waits is sent there."""
+class ChangeMap(Struct, frozen=True, gc=False, array_like=True, tag="change_map"):
+    """Let slots be other shards', by a map made of the one that is known here. Told to the first shard."""
 
-    slot: int
-    to: int
-    version: int
-    """Of the map by which it moves: what is older than what is known of the slot changes nothing."""
-
-
-class SealSlot(Struct, frozen=True, gc=False, array_like=True, tag="seal_slot"):
-    """Say above which fence a closed slot may be opened elsewhere, if nothing in it is held or kept any more."""
-
-    slot: int
+    placed: ShardMap
+    principal: str = ""
+    """Who changes it: an administrator, by the policy as it is. While there is none, anybody."""
 
 
-class OpenSlot(Struct, frozen=True, gc=False, array_like=True, tag="open_slot"):
-    """Grant the names of a slot from here on, above a fence; or, where it was being closed, again."""
+class FollowMap(Struct, frozen=True, gc=False, array_like=True, tag="follow_map"):
+    """The map that another shard has taken. A leader writes it, never a client."""
 
-    slot: int
+    placed: ShardMap
+
+
+class SealSlots(Struct, frozen=True, gc=False, array_like=True, tag="seal_slots"):
+    """Close the closing slots of which nothing is left. A leader writes it when it sees that there are some."""
+
+
+class OpenSlots(Struct, frozen=True, gc=False, array_like=True, tag="open_slots"):
+    """Grant the names of slots that were closed where they came from, each with a fence above this one."""
+
+    slots: tuple[int, ...]
     fence: int
     version: int
+    """Of the map by which they were closed: slots that arrive by another are not opened."""
+
+
+class ForceSlots(Struct, frozen=True, gc=False, array_like=True, tag="force_slots"):
+    """By an operator: break what is held of closing slots, and send on who waits for it."""
+
+    by: str = ""
+    """Who broke it, as a session's `meta` says it."""
+    principal: str = ""
 
 
 class ApplyCells(Struct, frozen=True, gc=False, array_like=True, tag="cells"):
@@ -290,7 +303,7 @@ AnyAcquire: TypeAlias = Acquire | AcquireAtLeast
 Request: TypeAlias = AnyAcquire | Release | Extend | Refuse
 Living: TypeAlias = OpenSession | OpenSessionAs | OpenSessionBy | CloseSession | Renew | Suspend
 Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
-Placing: TypeAlias = FoundShard | CloseSlot | SealSlot | OpenSlot
+Placing: TypeAlias = FoundShard | ChangeMap | FollowMap | SealSlots | OpenSlots | ForceSlots
 Homing: TypeAlias = ApplyCells | CloseHome | SealHome | OpenHome | LapseHomes | ResumeHomes
 Command: TypeAlias = (
     Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce | Placing | Homing

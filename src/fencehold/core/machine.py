@@ -20,8 +20,8 @@
     had it is no exception: its run was done.
 13. *Nothing is granted that the policy at that position forbids* (G13). Where there is none, all is allowed.
 14. *A name is granted by its shard alone*. Where there are several, each machine knows its own slots. One that
-    moves is closed, drained, and opened above every fence its names ever had: no two machines grant it, and no
-    fence of it goes back.
+    moves is closed to newcomers, drained in the order of its queues, and opened above every fence its names ever
+    had: no two machines grant it, nobody is overtaken, and no fence of it goes back.
 15. *A name is granted by its home cell alone*, in the same way, where there are several (`cells`).
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
@@ -43,27 +43,29 @@ from fencehold.core.commands import (
     Break,
     BreakAs,
     Cancel,
+    ChangeMap,
     ChangePolicy,
     CloseHome,
     CloseSession,
-    CloseSlot,
     Entry,
     Extend,
+    FollowMap,
     FollowPolicy,
+    ForceSlots,
     FoundShard,
     LapseHomes,
     OpenHome,
     OpenSession,
     OpenSessionAs,
     OpenSessionBy,
-    OpenSlot,
+    OpenSlots,
     RaiseFence,
     Refuse,
     Release,
     Renew,
     ResumeHomes,
     SealHome,
-    SealSlot,
+    SealSlots,
     SetLimits,
     Settle,
     Suspend,
@@ -86,7 +88,7 @@ from fencehold.core.release import break_holds, extend, release
 from fencehold.core.requests import once, settle
 from fencehold.core.sessions import close_session, open_session, pass_time, renew, suspend
 from fencehold.core.shards import found_shard
-from fencehold.core.slot_moves import close_slot, open_slot, seal_slot
+from fencehold.core.slot_moves import change_map, follow_map, force_slots, open_slots, seal_slots
 from fencehold.core.snapshot import Snapshot, read, state_hash
 from fencehold.core.state import State
 
@@ -128,9 +130,11 @@ _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     RaiseFence: raise_fence,
     Announce: _announce,
     FoundShard: found_shard,
-    CloseSlot: close_slot,
-    SealSlot: seal_slot,
-    OpenSlot: open_slot,
+    ChangeMap: change_map,
+    FollowMap: follow_map,
+    SealSlots: seal_slots,
+    OpenSlots: open_slots,
+    ForceSlots: force_slots,
     ApplyCells: apply_cells,
     CloseHome: close_home,
     SealHome: seal_home,

@@ -42,6 +42,8 @@ class Code(Enum):
     """The home of the name moves, and grants nothing at the moment. Asking again soon helps."""
     SUSPENDED = "suspended"
     """The home of the name is not confirmed by another cell, and grants nothing until it is."""
+    ARRIVING = "arriving"
+    """The name is about to be this shard's, and is not granted yet. The first word of the detail is its slot."""
 
 
 class Ending(Enum):
@@ -207,27 +209,35 @@ class ShardFounded(Struct, frozen=True, gc=False, array_like=True, tag="shardfou
     shards: int
 
 
-class SlotClosing(Struct, frozen=True, gc=False, array_like=True, tag="slotclosing"):
-    """No name of the slot is granted here any more; so many are still held or kept."""
+class MapTaken(Struct, frozen=True, gc=False, array_like=True, tag="maptaken"):
+    """Slots are where this version of the map says; so many of this shard's are still on their way."""
 
-    slot: int
-    to: int
-    names: int
+    version: int
+    closing: int
+    """Slots that leave, and of which something is held, awaited or kept."""
+    arriving: int
+    """Slots that come, and were not opened yet."""
 
 
-class SlotClosed(Struct, frozen=True, gc=False, array_like=True, tag="slotclosed"):
-    """Nothing of the slot is left here, and no fence of its names was ever above this one."""
+class SlotsSealed(Struct, frozen=True, gc=False, array_like=True, tag="slotssealed"):
+    """So many slots were closed, and of so many something is left."""
 
-    slot: int
-    to: int
+    closed: int
+    closing: int
+
+
+class SlotsOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotsopened"):
+    """So many slots were opened; their names are granted here, each with a fence above this one."""
+
+    slots: int
     fence: int
 
 
-class SlotOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotopened"):
-    """The names of the slot are granted here, each with a fence above this one."""
+class SlotsForced(Struct, frozen=True, gc=False, array_like=True, tag="slotsforced"):
+    """So many holds of closing slots were broken, and so many waiters sent on."""
 
-    slot: int
-    fence: int
+    holds: int
+    waiters: int
 
 
 class CellsApplied(Struct, frozen=True, gc=False, array_like=True, tag="cellsapplied"):
@@ -300,15 +310,16 @@ Outcome: TypeAlias = (
     | FenceRaised
     | Announced
     | ShardFounded
-    | SlotClosing
-    | SlotClosed
-    | SlotOpened
     | CellsApplied
     | HomeClosing
     | HomeClosed
     | HomeOpened
     | HomesLapsed
     | HomesResumed
+    | MapTaken
+    | SlotsSealed
+    | SlotsOpened
+    | SlotsForced
 )
 
 

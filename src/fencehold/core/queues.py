@@ -21,6 +21,7 @@ from fencehold.core.grants import grant
 from fencehold.core.outcomes import Cancelled, Granted, Refused, TimedOut, WaitEnded
 from fencehold.core.quotas import count_waiter
 from fencehold.core.state import OwnerKey, Queue, Session, State, Waiter
+from fencehold.placement.slots import slot_of
 
 
 def ahead(state: State, names: Iterable[str]) -> int:
@@ -175,6 +176,9 @@ def hand_on(state: State, names: Iterable[str]) -> None:
 
 def _is_next(state: State, waiter: Waiter) -> bool:
     mode = waiter.ask.mode
+    if state.arriving and any(slot_of(name) in state.arriving for name in waiter.ask.names):
+        # Nobody has it here, and somebody may elsewhere.
+        return False
     return all(
         next(iter(state.queues[name])) == waiter.ticket and state.admits(name, mode) for name in waiter.ask.names
     )

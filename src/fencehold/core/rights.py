@@ -70,6 +70,13 @@ def refuse_break(state: State, command: Break) -> Refused | None:
     return denied(principal, Verb.BREAK, command.name)
 
 
+def refuse_placing(state: State, principal: str) -> Refused | None:
+    """Why somebody may not move slots, if so."""
+    if state.rulebook is None or Verb.ADMIN in state.rulebook.rights_of(principal).everywhere:
+        return None
+    return denied(principal, Verb.ADMIN, "")
+
+
 def may_see(state: State, session: Session, name: str) -> bool:
     """Whether the principal of a session may be told who has a name, and how many wait for it."""
     return state.rulebook is None or state.rulebook.rights_of(session.principal).sees(name)

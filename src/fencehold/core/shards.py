@@ -4,14 +4,14 @@
    snapshot, and cannot be told otherwise. A machine that was never told is the only one, and nothing below
    costs it anything.
 2. It grants names whose slots it serves, and no others. Who asks for another is told its slot and its shard, and
-   nothing has happened.
+   nothing has happened. For a slot that is about to be served here one can stand in line.
 3. What is held is released, extended and ended where it was granted, whatever the slot.
 4. A slot can move (`slot_moves`); as long as none has, nothing is looked up.
 """
 
 from collections.abc import Iterable
 
-from fencehold.core.commands import FoundShard
+from fencehold.core.commands import Acquire, FoundShard
 from fencehold.core.outcomes import Code, Refused, ShardFounded
 from fencehold.core.state import Home, Stage, State
 from fencehold.placement.map import SHARDS_MAX, even_map
@@ -37,19 +37,30 @@ def settle_home(state: State, shard: int, shards: int) -> None:
     state.home = Home(shard, shards, slots.first, slots.last)
 
 
-def refuse_elsewhere(state: State, home: Home, names: Iterable[str]) -> Refused | None:
-    """Why names are not granted here, if one of them is at home in another shard."""
-    for name in names:
+def refuse_elsewhere(state: State, home: Home, ask: Acquire) -> Refused | None:
+    """Why a request is not taken here, if a name is not granted here. It can wait for one that arrives."""
+    for name in ask.names:
         slot = slot_of(name)
-        if not grants(state, home, slot):
+        if grants(state, home, slot):
+            continue
+        if slot not in state.arriving:
             return moved(state, home, slot)
+        if not ask.wait_ms:
+            return arrives(slot)
     return None
+
+
+def is_early(state: State, names: Iterable[str]) -> bool:
+    """Whether one of the names is of a slot that arrives: it is granted to nobody yet."""
+    return any(slot_of(name) in state.arriving for name in names)
 
 
 def refuse_unknown(state: State, home: Home, name: str) -> Refused | None:
     """Why nothing is known of a name here, if so. Of one whose slot is closing, something may be held."""
     slot = slot_of(name)
     move = state.slots.get(slot)
+    if move is not None and move.stage is Stage.ARRIVING:
+        return arrives(slot)
     is_known = move.stage is not Stage.CLOSED if move is not None else home.first <= slot <= home.last
     return None if is_known else moved(state, home, slot)
 
@@ -62,6 +73,11 @@ def grants(state: State, home: Home, slot: int) -> bool:
 
 def moved(state: State, home: Home, slot: int) -> Refused:
     """Where the names of a slot are, as far as is known here."""
-    move = state.slots.get(slot)
-    shard = move.to if move is not None else even_map(home.shards).shard_of(slot)
+    placed = state.placed or even_map(home.shards)
+    shard = placed.shard_of(slot)
     return Refused(Code.MOVED, f"{slot} is a slot of shard {shard}, and this is shard {home.shard}")
+
+
+def arrives(slot: int) -> Refused:
+    """That a slot is not open here yet."""
+    return Refused(Code.ARRIVING, f"{slot} is a slot that is moving here: something of it is still held elsewhere")

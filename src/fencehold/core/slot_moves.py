@@ -1,121 +1,217 @@
-"""Moving a slot from one shard to another: it drains, it never copies holds.
+"""Moving slots from one shard to another: a slot drains, its holds are never copied.
 
-1. *Closed* (in the shard it leaves): no name of the slot is granted any more. Who waits for one is sent on, in the
-   order of the tickets; what is held stays held until it ends, and is released and extended here.
-2. *Sealed*: when nothing of it is held, delayed or kept any more, the shard says so, and above which fence: its
-   counter, which no fence of the slot was ever above.
-3. *Opened* (in the shard it goes to): that one's counter is raised to the fence, then the names are granted. So
-   fences of each name go on growing.
-4. Each step is done once: told again, it is answered the same. A move has the version of its map, and what is
-   older than what is known of a slot is refused: a command that comes late opens nothing that has moved on.
-5. A slot that is closing may be opened again where it is: a move can be given up until it is sealed.
+1. A newer map is taken as a whole, in one entry. A slot that is served here and is another's by the map is
+   *closing*: no new request for its names is taken here any more. What is held stays held until it ends, and who
+   waits already is served here in its turn: so the queue has one order, before the move and after it.
+2. *Closed*: when nothing of it is held, awaited, delayed or kept any more, and above which fence: this machine's
+   counter, which no fence of the slot was ever above. A slot of which nothing is left is closed in the entry that
+   brings the map.
+3. *Arriving*: a slot that is this shard's by the map, and is not open here yet. Requests that can wait stand in
+   line for its names, and nothing is granted. *Open*: it was closed where it came from, by the same version of the
+   map; the counter is raised to that fence, then its names are granted, first come first.
+4. The right to grant the names of a slot is therefore always in one place: with the machine that serves it, or,
+   closed, on its way to the one shard that it was closed for. It is not sent elsewhere on the way: a machine with
+   slots that are closing or arriving takes no newer map.
+5. Each step is done once: told again, it is answered the same; of an older map, it is refused.
+6. By an operator's word (`ForceSlots`) the holds of closing slots are broken, and who waits for them is sent on.
 """
 
+from collections.abc import Iterable
 from itertools import chain
 
-from fencehold.core.commands import CloseSlot, OpenSlot, SealSlot
+from fencehold.core.commands import ChangeMap, FollowMap, ForceSlots, OpenSlots, SealSlots
 from fencehold.core.grants import FENCE_MAX
-from fencehold.core.outcomes import Code, Refused, SlotClosed, SlotClosing, SlotOpened
+from fencehold.core.outcomes import Code, Ending, MapTaken, Refused, SlotsForced, SlotsOpened, SlotsSealed
 from fencehold.core.queues import end_wait, hand_on
+from fencehold.core.release import end_uncleanly
+from fencehold.core.rights import refuse_placing
 from fencehold.core.shards import grants, moved
 from fencehold.core.state import Home, SlotMove, Stage, State
+from fencehold.placement.map import ShardMap
 from fencehold.placement.slots import SLOTS, slot_of
 
 
-def close_slot(state: State, command: CloseSlot) -> SlotClosing | SlotClosed | Refused:
-    """Grant no name of a slot any more."""
-    home, move = state.home, state.slots.get(command.slot)
-    if home is None or not 0 <= command.slot < SLOTS:
-        return _no_slot(command.slot)
-    if not 0 <= command.to < home.shards or command.to == home.shard:
-        return Refused(Code.USAGE, f"a slot moves to another of {home.shards} shards, not to {command.to}")
-    if (
-        move is not None
-        and move.stage is not Stage.OPEN
-        and (move.to, move.version) == (command.to, command.version)
-    ):
-        return _told(state, move)
-    if _is_old(move, command.version):
-        return _old(command.slot, move)
-    if not grants(state, home, command.slot):
-        return moved(state, home, command.slot)
-    move = state.slots[command.slot] = SlotMove(command.slot, command.version, Stage.CLOSING, command.to, 0)
-    _send_on(state, home, command.slot)
-    return _told(state, move)
+def change_map(state: State, command: ChangeMap) -> MapTaken | Refused:
+    """Take the next map, unless it was made of another than the one that is known here."""
+    refusal = refuse_placing(state, command.principal)
+    if refusal is not None:
+        return refusal
+    known, version = _version(state), command.placed.version
+    if version not in (known, known + 1):
+        return _old(version, known)
+    return _take(state, command.placed)
 
 
-def seal_slot(state: State, command: SealSlot) -> SlotClosing | SlotClosed | Refused:
-    """Say above which fence a slot may be opened elsewhere, if nothing of it is left."""
-    move = state.slots.get(command.slot)
-    if move is None or move.stage is Stage.OPEN:
-        return Refused(Code.USAGE, f"slot {command.slot} is not being closed here")
-    if move.stage is Stage.CLOSING and not _left(state, command.slot):
-        sealed = SlotMove(move.slot, move.version, Stage.CLOSED, move.to, state.fence)
-        move = state.slots[command.slot] = sealed
-        state.draining.pop(command.slot, None)
-    return _told(state, move)
+def follow_map(state: State, command: FollowMap) -> MapTaken | Refused:
+    """Take a newer map, which another shard has."""
+    return _take(state, command.placed)
 
 
-def open_slot(state: State, command: OpenSlot) -> SlotOpened | Refused:
-    """Grant the names of a slot from here on, above a fence."""
-    home, move = state.home, state.slots.get(command.slot)
-    if home is None or not 0 <= command.slot < SLOTS:
-        return _no_slot(command.slot)
-    if not 0 <= command.fence <= FENCE_MAX:
-        return Refused(Code.USAGE, f"a fence is 0 to {FENCE_MAX}, not {command.fence}")
-    if move is not None and move.stage is Stage.OPEN and move.version == command.version:
-        return SlotOpened(move.slot, move.fence)
-    if _is_old(move, command.version):
-        return _old(command.slot, move)
-    if grants(state, home, command.slot):
-        return Refused(Code.CONFLICT, f"slot {command.slot} is open here, and was not closed")
-    state.fence = max(state.fence, command.fence)
-    state.draining.pop(command.slot, None)
-    move = SlotMove(command.slot, command.version, Stage.OPEN, home.shard, state.fence)
-    state.slots[command.slot] = move
-    return SlotOpened(move.slot, move.fence)
+def seal_slots(state: State, command: SealSlots) -> SlotsSealed:
+    """Close all closing slots of which nothing is left."""
+    return _seal(state)
 
 
-def _send_on(state: State, home: Home, slot: int) -> None:
-    """Tell all who wait for a name of the slot where it goes, first come first."""
-    names = [name for name in state.queues if slot_of(name) == slot]
-    tickets = sorted({ticket for name in names for ticket in state.queues[name]})
+def open_slots(state: State, command: OpenSlots) -> SlotsOpened | Refused:
+    """Grant the names of slots that have arrived, above a fence; all of them, or none."""
+    home, fence = state.home, command.fence
+    if home is None:
+        return _only_shard()
+    if not 0 <= fence <= FENCE_MAX:
+        return Refused(Code.USAGE, f"a fence is 0 to {FENCE_MAX}, not {fence}")
+    opening: list[int] = []
+    for slot in sorted(set(command.slots)):
+        move = state.slots.get(slot)
+        if move is None or move.version != command.version or move.stage not in (Stage.ARRIVING, Stage.OPEN):
+            detail = f"slot {slot} does not arrive here by version {command.version} of the map"
+            return Refused(Code.CONFLICT, detail)
+        if move.stage is Stage.ARRIVING:
+            opening.append(slot)
+    state.fence = max(state.fence, fence)
+    for slot in opening:
+        state.slots[slot] = SlotMove(slot, command.version, Stage.OPEN, home.shard, fence)
+        del state.arriving[slot]
+    if opening:
+        state.steps += 1
+        opened = set(opening)
+        hand_on(state, [name for name in state.queues if slot_of(name) in opened])
+    return SlotsOpened(len(opening), state.fence)
+
+
+def force_slots(state: State, command: ForceSlots) -> SlotsForced | Refused:
+    """Break what is held of closing slots, send on who waits for it, and close what can be closed then."""
+    refusal = refuse_placing(state, command.principal)
+    home = state.home
+    if refusal is not None or home is None:
+        return refusal or _only_shard()
+    _look_for_names(state)
+    names = sorted(chain.from_iterable(each or () for each in state.draining.values()))
+    waits = _send_on(state, home, names)
+    holds = [hold for name in names for hold in state.holders(name)]
+    if holds:
+        # As any break: what comes after it outranks every holder that was broken.
+        state.fence += 1
+    for hold in holds:
+        state.keep_no_longer(hold.name, state.fence)
+        end_uncleanly(state, hold, Ending.BROKEN, command.by)
+    for name in names:
+        state.keep_no_longer(name, state.fence)
+    _seal(state)
+    return SlotsForced(len(holds), waits)
+
+
+def can_seal(state: State) -> bool:
+    """Whether a closing slot has nothing left, so that it can be closed. It changes nothing that is saved."""
+    _look_for_names(state)
+    tables = (state.held, state.crowds, state.queues, state.delays, state.kept)
+    return any(
+        not any(name in table for name in names or () for table in tables) for names in state.draining.values()
+    )
+
+
+def names_left(state: State) -> dict[int, list[str]]:
+    """What is still held, awaited, delayed or kept of each closing slot. It changes nothing that is saved."""
+    _look_for_names(state)
+    return {slot: sorted(_used(state, names)) for slot, names in sorted(state.draining.items())}
+
+
+def _take(state: State, placed: ShardMap) -> MapTaken | Refused:
+    home = state.home
+    if home is None:
+        return _only_shard()
+    if placed.shards != home.shards or not placed.is_whole():
+        return Refused(Code.USAGE, f"a map has a shard, of {home.shards}, for each of {SLOTS} slots")
+    if state.placed == placed:
+        return _taken(state, placed.version)
+    if not _is_newer(state, placed):
+        return _old(placed.version, _version(state))
+    if state.draining or state.arriving:
+        here = f"{len(state.draining)} leave and {len(state.arriving)} arrive"
+        return Refused(Code.CONFLICT, f"slots of this shard are still on their way: {here}")
+    state.placed = placed
+    state.steps += 1
+    for each in placed.ranges:
+        for slot in range(each.first, each.last + 1):
+            _place(state, home, slot, each.shard, placed.version)
+    _look_for_names(state)
+    _seal(state)
+    return _taken(state, placed.version)
+
+
+def _place(state: State, home: Home, slot: int, shard: int, version: int) -> None:
+    """Let a slot leave, or expect it, if the map says otherwise than what stands here."""
+    is_granted = grants(state, home, slot)
+    if is_granted == (shard == home.shard):
+        return
+    if is_granted:
+        state.slots[slot] = SlotMove(slot, version, Stage.CLOSING, shard, 0)
+        state.draining[slot] = None
+    else:
+        state.slots[slot] = SlotMove(slot, version, Stage.ARRIVING, shard, 0)
+        state.arriving[slot] = None
+
+
+def _seal(state: State) -> SlotsSealed:
+    _look_for_names(state)
+    sealed = 0
+    for slot, names in list(state.draining.items()):
+        left = state.draining[slot] = _used(state, names)
+        if not left:
+            move = state.slots[slot]
+            state.slots[slot] = SlotMove(slot, move.version, Stage.CLOSED, move.to, state.fence)
+            del state.draining[slot]
+            sealed += 1
+    state.steps += bool(sealed)
+    return SlotsSealed(sealed, len(state.draining))
+
+
+def _look_for_names(state: State) -> None:
+    """Find the names of closing slots, in one pass, if they are not known: no more of them ever come."""
+    if all(names is not None for names in state.draining.values()):
+        return
+    found: dict[int, set[str]] = {slot: set() for slot, names in state.draining.items() if names is None}
+    for name in chain(state.held, state.crowds, state.queues, state.delays, state.kept):
+        slot = slot_of(name)
+        if slot in found:
+            found[slot].add(name)
+    for slot, names in found.items():
+        state.draining[slot] = tuple(sorted(names))
+
+
+def _used(state: State, names: Iterable[str] | None) -> tuple[str, ...]:
+    tables = (state.held, state.crowds, state.queues, state.delays, state.kept)
+    return tuple(name for name in names or () if any(name in table for table in tables))
+
+
+def _send_on(state: State, home: Home, names: list[str]) -> int:
+    """Tell all who wait for one of these names where it goes, first come first."""
+    tickets = sorted({ticket for name in names for ticket in state.queues.get(name, ())})
     freed: list[str] = []
     for ticket in tickets:
         waiter = state.waiters[ticket]
         freed += waiter.ask.names
+        slot = next(slot for slot in map(slot_of, waiter.ask.names) if slot in state.draining)
         end_wait(state, waiter, moved(state, home, slot))
     # Names of other slots that the same requests stood in line for.
     hand_on(state, freed)
+    return len(tickets)
 
 
-def _left(state: State, slot: int) -> int:
-    """How many names of a closing slot are held, delayed or kept: looked for once, then among those only."""
-    names = state.draining.get(slot)
-    if names is None:
-        used = chain(state.held, state.crowds, state.delays, state.kept)
-        names = {name for name in used if slot_of(name) == slot}
-    tables = (state.held, state.crowds, state.delays, state.kept)
-    left = state.draining[slot] = {name for name in names if any(name in table for table in tables)}
-    return len(left)
+def _version(state: State) -> int:
+    return 1 if state.placed is None else state.placed.version
 
 
-def _told(state: State, move: SlotMove) -> SlotClosing | SlotClosed:
-    if move.stage is Stage.CLOSED:
-        return SlotClosed(move.slot, move.to, move.fence)
-    return SlotClosing(move.slot, move.to, _left(state, move.slot))
+def _is_newer(state: State, placed: ShardMap) -> bool:
+    return placed.version > _version(state)
 
 
-def _is_old(move: SlotMove | None, version: int) -> bool:
-    return version <= (0 if move is None else move.version)
+def _taken(state: State, version: int) -> MapTaken:
+    return MapTaken(version, len(state.draining), len(state.arriving))
 
 
-def _old(slot: int, move: SlotMove | None) -> Refused:
-    known = 0 if move is None else move.version
-    return Refused(Code.CONFLICT, f"slot {slot} has moved by version {known} of the map already: read it again")
+def _old(version: int, known: int) -> Refused:
+    return Refused(Code.CONFLICT, f"version {known} of the map is known here, and {version} does not follow it")
 
 
-def _no_slot(slot: int) -> Refused:
-    return Refused(
-        Code.USAGE, f"slot {slot} cannot move: slots are 0 to {SLOTS - 1}, where there are several shards"
-    )
+def _only_shard() -> Refused:
+    return Refused(Code.USAGE, "this is the only shard, and has nowhere to move a slot to")

@@ -22,6 +22,9 @@ It is written only where there is such a map.
 Version 6 has all that version 5 has, and the metadata of holds once for those that were granted together: after
 the holds of a session, which are told without, for so many of them at a time. It is written only where a hold has
 any.
+
+Version 7 has all that version 6 has, and at the end of the head the map of all slots. It is written only where
+slots have moved: what knows of no such map must not read past it.
 """
 
 from collections.abc import Iterator
@@ -50,17 +53,19 @@ from fencehold.core.state import (
     Kept,
     Session,
     SlotMove,
+    Stage,
     State,
     Waiter,
 )
 from fencehold.errors import SnapshotUnreadable, UsageError
 from fencehold.placement.cells import CellMap
+from fencehold.placement.map import ShardMap
 
-VERSION = 6
+VERSION = 7
 """The newest that is known here."""
 _MAGIC = b"FENCEHOLD"
-_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED, _NOTED = (
-    _MAGIC + bytes([version]) for version in (1, 2, 3, 4, 5, VERSION)
+_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED, _NOTED, _PLACED = (
+    _MAGIC + bytes([version]) for version in (1, 2, 3, 4, 5, 6, VERSION)
 )
 _PREFIX_BYTES = len(_PLAIN)
 _HASH_BYTES = 32
@@ -113,6 +118,12 @@ class _CelledHead(_ShardedHead, array_like=True):
     cells: _SavedCells | None = None
 
 
+class _PlacedHead(_CelledHead, array_like=True):
+    """What is written where slots have moved."""
+
+    placed: ShardMap | None = None
+
+
 _Notes = list[tuple[str, int]]
 """Metadata, and how many holds have it, one after the other."""
 _ReadSession = tuple[TokenImage, int, list[Hold]]
@@ -128,7 +139,7 @@ class _NotedSession(Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(_CelledHead).decode
+_decode_head = msgspec.msgpack.Decoder(_PlacedHead).decode
 _decode_slice = msgspec.msgpack.Decoder(list[_ReadSession]).decode
 _decode_noted_slice = msgspec.msgpack.Decoder(list[_NotedSession]).decode
 _decode_kept = msgspec.msgpack.Decoder(list[Kept]).decode
@@ -174,9 +185,10 @@ def _chunks(head: bytes, saving: Saving) -> Iterator[bytes]:
 
 
 def _sections(head: bytes, saving: Saving) -> Iterator[bytes]:
+    is_noted = saving.has_notes or saving.has_map
     yield _prefix(saving) + _framed(head)
     while sessions := _slice(saving):
-        yield _framed(_encode([_noted(*saved) for saved in sessions] if saving.has_notes else sessions))
+        yield _framed(_encode([_noted(*saved) for saved in sessions] if is_noted else sessions))
     yield _framed(b"")
     if saving.kept or saving.has_principals or saving.has_home or saving.has_cells or saving.has_notes:
         for start in range(0, len(saving.kept), _SLICE):
@@ -194,6 +206,8 @@ def _noted(image: SessionImage, until_at: int, holds: list[Hold]) -> tuple[Any, 
 
 
 def _prefix(saving: Saving) -> bytes:
+    if saving.has_map:
+        return _PLACED
     if saving.has_notes:
         return _NOTED
     if saving.has_cells:
@@ -232,9 +246,10 @@ def _head(state: State, saving: Saving) -> bytes:
     )
     home = None if state.home is None else (state.home.shard, state.home.shards)
     slots = [state.slots[slot] for slot in sorted(state.slots)]
-    if state.cells is not None or saving.has_notes:
+    if state.cells is not None or saving.has_notes or saving.has_map:
         cells = None if state.cells is None else _saved_cells(state.cells)
-        return _encode(_CelledHead(*fields, state.anchors, state.policy, home, slots, cells))
+        celled = (*fields, state.anchors, state.policy, home, slots, cells)
+        return _encode(_CelledHead(*celled) if state.placed is None else _PlacedHead(*celled, state.placed))
     if home is not None:
         return _encode(_ShardedHead(*fields, state.anchors, state.policy, home, slots))
     if saving.has_principals:
@@ -254,7 +269,7 @@ def read(data: bytes) -> State:
     try:
         first, *slices = next(parts)
         head = _decode_head(first)
-        if data.startswith(_NOTED):
+        if data.startswith((_NOTED, _PLACED)):
             saved = [[_read_noted(each) for each in _decode_noted_slice(section)] for section in slices]
         else:
             saved = [_decode_slice(section) for section in slices]
@@ -276,7 +291,7 @@ def _read_noted(saved: _NotedSession) -> _ReadSession:
 def _verify(data: bytes) -> None:
     if not data.startswith(_MAGIC):
         raise SnapshotUnreadable("these bytes are not a Fencehold snapshot")
-    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED, _NOTED)):
+    if not data.startswith((_PLAIN, _KEEPING, _RULED, _SHARDED, _CELLED, _NOTED, _PLACED)):
         version = data[len(_MAGIC) : _PREFIX_BYTES].hex() or "none"
         raise SnapshotUnreadable(f"the snapshot has format version {version}, and 1 to {VERSION} are known here")
     body, digest = data[:-_HASH_BYTES], data[-_HASH_BYTES:]
@@ -297,7 +312,7 @@ def _split(data: bytes) -> Iterator[list[memoryview]]:
         yield sections
 
 
-def _rebuild(head: _CelledHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
+def _rebuild(head: _PlacedHead, saved: list[list[_ReadSession]], kept: list[list[Kept]]) -> State:
     state = State(head.limits)
     state.position, state.now_at = head.position, head.now_at
     state.fence, state.ticket, state.session_last = head.fence, head.ticket, head.session_last
@@ -306,6 +321,9 @@ def _rebuild(head: _CelledHead, saved: list[list[_ReadSession]], kept: list[list
     if head.home is not None:
         settle_home(state, *head.home)
         state.slots = {move.slot: move for move in head.slots}
+        state.placed = head.placed
+        state.draining = {move.slot: None for move in head.slots if move.stage is Stage.CLOSING}
+        state.arriving = {move.slot: None for move in head.slots if move.stage is Stage.ARRIVING}
     if (saved_cells := head.cells) is not None:
         records = {record.prefix: record for record in saved_cells.records}
         state.cells = CellState(saved_cells.cell, saved_cells.map, records, saved_cells.lapsed)

@@ -83,6 +83,7 @@ class Saving:
         "_until",
         "has_cells",
         "has_home",
+        "has_map",
         "has_notes",
         "has_principals",
         "kept",
@@ -95,6 +96,7 @@ class Saving:
         self.has_home = state.home is not None
         self.has_cells = state.cells is not None
         self.has_notes = state.noted > 0
+        self.has_map = state.placed is not None
         self.has_principals = bool(state.policy.revision or state.owned)
         self._until = state.sessions_until.copy()
         # The newest first: taking from the end is cheap, and sessions are written from the oldest to the newest.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fencehold.core.quotas import Usage
     from fencehold.core.rulebook import Rulebook
     from fencehold.core.snapshot_slices import Saving
+    from fencehold.placement.map import ShardMap
 
 _FENCE_AND_NAME = attrgetter("fence", "name")
 
@@ -120,12 +121,14 @@ class Home(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Stage(Enum):
-    """Where a slot stands that has moved, or is about to."""
+    """Where a slot stands that has moved, or is about to (see `slot_moves`)."""
 
     CLOSING = "closing"
-    """It grants nothing any more, and something of it is held or kept."""
+    """It takes no new requests, and something of it is held, awaited or kept."""
     CLOSED = "closed"
     """Nothing of it is left here."""
+    ARRIVING = "arriving"
+    """It is to be open here: requests may wait for it, and nothing is granted."""
     OPEN = "open"
 
 
@@ -137,7 +140,7 @@ class SlotMove(Struct, frozen=True, gc=False, array_like=True):
     """Of the map by which it last moved here or away."""
     stage: Stage
     to: int
-    """Where it goes, or went; this shard itself, if it is open here."""
+    """Where it goes, or went; this shard itself, if it arrives or is open here."""
     fence: int
     """Closed: the greatest fence that any of its names may have had here. Open: what all are above."""
 
@@ -272,6 +275,7 @@ class State:
 
     __slots__ = (
         "anchors",
+        "arriving",
         "blocking",
         "cells",
         "crowds",
@@ -292,6 +296,7 @@ class State:
         "now_at",
         "outcomes",
         "owned",
+        "placed",
         "policy",
         "position",
         "queues",
@@ -303,6 +308,7 @@ class State:
         "sessions_due",
         "sessions_until",
         "slots",
+        "steps",
         "ticket",
         "ticking",
         "usage",
@@ -327,10 +333,16 @@ class State:
         """Which shard it is; None: the only one, and every name is its own."""
         self.slots: dict[int, SlotMove] = {}
         """Slots that have moved, or are about to. Empty, they stand as the service was made with."""
-        self.draining: dict[int, set[str]] = {}
-        """Names that closing slots had when last looked at: they only get fewer. Worked out, not saved."""
         self.cells: CellState | None = None
         """Which cell it is, of several, and what is at home in it; None: every name is its own."""
+        self.placed: ShardMap | None = None
+        """The newest map that is known; None: the one that the service was made with."""
+        self.draining: dict[int, tuple[str, ...] | None] = {}
+        """The closing slots, and the names they had when last looked at: they only get fewer. Worked out."""
+        self.steps = 0
+        """Counts what happens to slots, for those who look on. Worked out."""
+        self.arriving: dict[int, None] = {}
+        """The slots that arrive. Worked out."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""

@@ -148,6 +148,8 @@ class Node:
         """Called when it has begun, or ended, to hold back new work for want of room."""
         self.speech = Speech()
         """Called around all that is said of one entry."""
+        self.on_steps: Callable[[], None] = _ignore
+        """Called when an entry is durable of a shard whose slots have moved."""
         self.on_policy: list[Callable[[], None]] = []
         """Called when another policy is durable, before anybody is told what it ended."""
         self.rulebook: Rulebook | None = None
@@ -611,8 +613,11 @@ class Node:
         self._expect_next()
 
     def _note_policy(self) -> None:
-        """Nothing is ahead of the journal when this is called: the state's policy is the durable one."""
-        book = self.replica.machine.state.rulebook
+        """Nothing is ahead of the journal when this is called: the state's policy and map are the durable ones."""
+        state = self.replica.machine.state
+        if state.placed is not None:
+            self.on_steps()
+        book = state.rulebook
         if book is not self.rulebook:
             self.rulebook = book
             for call in tuple(self.on_policy):

@@ -4,7 +4,8 @@
    who leads it, without asking anybody.
 2. The first shard is the home of the policy. The leaders of the others follow it: a change holds there an entry of
    their own later, never half, and an older one never replaces a newer one.
-3. Leaders spread themselves over the nodes that are alive, as `placement.spread` decides: a leader lets the node
+3. The map is the newest that any shard has taken, and the leaders bring slots where it says (`slot_mover`).
+4. Leaders spread themselves over the nodes that are alive, as `placement.spread` decides: a leader lets the node
    that is to take over go first among its standbys, tells them so, answers what it has taken, and steps back.
 """
 
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from fencehold.core.commands import FollowPolicy
 from fencehold.node.leader_link import BEAT_S
 from fencehold.node.node import Node
+from fencehold.node.slot_mover import Place, SlotMover
 from fencehold.node.standbys import Member
 from fencehold.node.volatile import Volatile
 from fencehold.placement.map import ShardMap
@@ -43,11 +45,16 @@ class Shards:
     def __init__(self, hosts: Sequence[ShardHost], placed: ShardMap) -> None:
         self.hosts = tuple(hosts)
         self.map = placed
+        """The newest that is known here. It is durable in some shard."""
+        self.mover = SlotMover([Place(*host) for host in self.hosts], placed, self._on_map)
         first, *others = self.hosts
         for host in others:
             follow = partial(_follow_policy, first.node, host.node)
             first.node.on_policy.append(follow)
             host.node.on_promoted = partial(_one_by_one, host.node.on_promoted, follow)
+
+    def _on_map(self, placed: ShardMap) -> None:
+        self.map = placed
 
     def shard_of(self, name: str) -> int:
         """The home of a name."""

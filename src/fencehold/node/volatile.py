@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from fencehold.core.commands import Command, Entry, FollowPolicy, FoundShard, RaiseFence
+from fencehold.core.commands import Command, Entry, FollowMap, FollowPolicy, FoundShard, OpenSlots, RaiseFence
 from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
@@ -28,6 +28,7 @@ from fencehold.errors import Unavailable
 from fencehold.journal.port import Snapshot
 from fencehold.node.leader import Bounds
 from fencehold.node.node import Node
+from fencehold.placement.map import even_map
 from fencehold.runtime.calendar import Calendar, now_us, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.types import Position, Tier
@@ -57,6 +58,12 @@ class Life(Node):
             first += (FoundShard(*self.home),)
         if self._beside.rulebook is not None:
             first += (FollowPolicy(for_efficiency(self._beside.rulebook.policy)),)
+        placed = self._beside.replica.machine.state.placed
+        if self.home is not None and placed is not None:
+            before, shard = even_map(placed.shards), self.home.shard
+            own = [slot for each in placed.ranges_of(shard) for slot in range(each.first, each.last + 1)]
+            came = tuple(slot for slot in own if before.shard_of(slot) != shard)
+            first += (FollowMap(placed), OpenSlots(came, 0, placed.version))
         machine.apply(number, Entry(0, first))
         position = Position(number)
         self._store.snapshot = Snapshot(position, b"".join(machine.snapshot()))

@@ -50,6 +50,15 @@ class ShardMap(Struct, frozen=True, array_like=True):
         """The newer one of two."""
         return other if other.version > self.version else self
 
+    def is_whole(self) -> bool:
+        """Whether it says of each slot, once, which of its shards it belongs to."""
+        follows = 0
+        for each in self.ranges:
+            if each.first != follows or each.last < each.first or not 0 <= each.shard < self.shards:
+                return False
+            follows = each.last + 1
+        return follows == SLOTS
+
     def moved(self, slots: Iterable[int], shard: int) -> "ShardMap":
         """The next map, in which these slots are a shard's.
 

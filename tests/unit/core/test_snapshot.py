@@ -11,19 +11,23 @@ from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
     Announce,
+    ChangeMap,
     Entry,
     Extend,
+    FollowMap,
     FoundShard,
     Mode,
     OpenSession,
     Release,
     Renew,
+    SealSlots,
     SetLimits,
 )
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.state import Home
+from fencehold.core.state import Home, SlotMove, Stage
 from fencehold.errors import SnapshotUnreadable, UsageError
+from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
 
 OLDER = (
@@ -143,12 +147,28 @@ def test_only_one_of_several_shards_says_so_in_its_snapshots() -> None:
     assert shard.state.home == Home(1, 4, 4096, 8191)
 
 
+def test_only_where_slots_have_moved_a_snapshot_has_the_map() -> None:
+    """A shard has the bytes it always had until it takes a map; then it says where every slot is, and how far."""
+    shard = Machine()
+    feed(shard, FoundShard(1, 4), OpenSession(30_000), Acquire(1, ("c",)))
+    before = whole(shard)
+    feed(shard, ChangeMap(even_map(4).moved([7365, 7366, 1], 3)), FollowMap(even_map(4)))
+    placed = whole(shard)
+    assert (before[9], placed[9]) == (4, 7)
+    again = Machine.restore(placed)
+    assert again.state.placed == even_map(4).moved([7365, 7366, 1], 3)
+    assert (again.state.slots, list(again.state.draining)) == (shard.state.slots, [7365])
+    assert whole(again) == placed
+    feed(again, Release(1, ("c",), 1), SealSlots())
+    assert again.state.slots[7365] == SlotMove(7365, 2, Stage.CLOSED, 3, 1)
+
+
 def test_what_is_no_snapshot_is_refused(machine: Machine) -> None:
     """Foreign bytes, an unknown version and damage anywhere are told apart and refused."""
     data = whole(machine)
     with pytest.raises(SnapshotUnreadable, match="not a Fencehold snapshot"):
         Machine.restore(b"nonsense")
-    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 6 are"):
+    with pytest.raises(SnapshotUnreadable, match=r"format version 63.*1 to 7 are"):
         Machine.restore(data[:9] + b"c" + data[10:])
     for cut in range(10, len(data)):
         with pytest.raises(SnapshotUnreadable, match="damaged or cut short"):

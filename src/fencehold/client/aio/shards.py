@@ -1,10 +1,12 @@
 """The channels to the shards of a service that has several: which one a name goes by, and each with its session.
 
 1. A name goes to its home by the map. At first that is the map any service is made with; who is told that a name
-   is another shard's reads the newest, and asks once more.
+   is another shard's reads the newest, and asks there. While its slot is on the way, it is asked for again and
+   again, in ever longer pauses, within the timeout; a try, for a few seconds.
 2. A session is opened in a shard when it is first needed, and kept alive like any other. A shard that is away is
    an `Unavailable` for its own names, and no concern of the others.
-3. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
+3. What was granted is released and extended where it was granted, wherever its names are by now.
+4. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
    says `across_shards`. Then they are taken shard by shard in one order, all or nothing within one timeout, and
    what is held is joint (`client.joint_grant`): to lose a part is to lose all.
 """
@@ -15,8 +17,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from fencehold.client.joint_grant import JointGrant
-from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving, command
-from fencehold.errors import UsageError
+from fencehold.drivers.resp.wire import Arriving, Elsewhere, Moved, Moving, command
+from fencehold.errors import Unavailable, UsageError
 from fencehold.locks.identity import Who
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from fencehold.client.aio.channel import Channel
 
 _MAP = command("SHARD.MAP")
+_PAUSE_S, _PAUSE_S_MAX = 0.002, 0.05
+"""Between two questions for a name whose slot is on its way: at first, and in the end."""
+_MOVING_S = 5.0
+"""How long a try asks for a name whose slot is on its way, before it says that nothing happened."""
 
 
 class ShardChannels:
@@ -64,28 +70,53 @@ class ShardChannels:
         """Acquire where the names are at home; names of several shards only if the terms say so."""
         if terms.spans and len(self._split(terms.names)) > 1:
             return await self._acquire_jointly(terms, who, owner)
-        channel = self.of(terms.names)
-        try:
-            return await channel.acquire_here(terms, who, owner)
-        except (Elsewhere, Moving):
-            # Of another cell: no map of shards knows that.
-            raise
-        except Moved:
-            # Its leader knows a newer map than this one.
-            self.map = self.map.newest(_read(await channel.read(_MAP)))
-        return await self.of(terms.names).acquire_here(terms, who, owner)
+        clock, asked, pause_s = self._channels[0].clock, terms, _PAUSE_S
+        asked_at = clock()
+        while True:
+            channel = self.of(terms.names)
+            try:
+                return await channel.acquire_here(asked, who, owner)
+            except (Elsewhere, Moving):
+                # Of another cell: no map of shards knows that.
+                raise
+            except Moved as moved:
+                await self._read_map(channel)
+                is_elsewhere = not isinstance(moved, Arriving) and self.of(terms.names) is not channel
+                waited_s = clock() - asked_at
+                if terms.timeout and waited_s >= terms.timeout:
+                    return None
+                if terms.timeout == 0 and waited_s >= _MOVING_S:
+                    raise Unavailable(f"the slot of {terms.label} has been moving for {waited_s:.0f} s") from moved
+            if not is_elsewhere:
+                # Its leader does not know the newest map yet, or something of the slot is held where it was.
+                await asyncio.sleep(pause_s)
+                pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+            if terms.timeout:
+                asked = terms.waiting(max(0.0, asked_at + terms.timeout - clock()))
+
+    async def _read_map(self, channel: "Channel") -> None:
+        """Take over a newer map, if the node at the other end knows one."""
+        self.map = self.map.newest(_read(await channel.read(_MAP)))
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
         """Release a grant, or all its parts. It is done whether or not the future is awaited."""
         if not isinstance(grant, JointGrant):
-            return self.of(grant.terms.names).release_here(grant)
+            return self._granted_by(grant).release_here(grant)
         grant.on_releasing()
         return asyncio.ensure_future(_done([self.release(part) for part in grant.parts if not part.ending]))
 
     async def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant, or of all its parts."""
         for part in grant.parts if isinstance(grant, JointGrant) else (grant,):
-            await self.of(part.terms.names).extend_here(part, ttl)
+            await self._granted_by(part).extend_here(part, ttl)
+
+    def _granted_by(self, grant: Grant) -> "Channel":
+        """The channel to the shard that a grant came from: its names may have moved since."""
+        home = self._to(self.map.shard_of_name(grant.terms.names[0]))
+        if home.protocol.session.trust is grant.trust:
+            return home
+        came = (each for each in self._channels.values() if each.protocol.session.trust is grant.trust)
+        return next(came, home)
 
     async def _acquire_jointly(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         """Acquire shard by shard, in the one order that every client uses, so that no two wait for one another."""

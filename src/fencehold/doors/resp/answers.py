@@ -31,6 +31,8 @@ _CODES = {
     Code.ELSEWHERE: "ELSEWHERE",
     Code.MOVING: "MOVING",
     Code.SUSPENDED: "SUSPENDED",
+    # Redis Cluster's word for a slot that is on its way; its clients ask again.
+    Code.ARRIVING: "TRYAGAIN",
 }
 _REASONS = {
     Reason.NOT_OWNER: ("NOTOWNER", "this session does not hold that name with that fence"),

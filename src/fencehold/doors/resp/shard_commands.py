@@ -4,19 +4,39 @@
    command of it is looked at for where it belongs; the machine itself refuses names that are not its own.
 2. `SHARD.MAP` is for our clients; `CLUSTER …` says the same in the words of Redis Cluster. Every node answers
    both, whether it leads anything or not.
+3. `SHARD.PLACE` is for administrators: what the next map changes. It is taken by the first shard, if all that the
+   one before says is done. How far it is, `SHARD.MOVES` says; `SHARD.FORCE` breaks what keeps slots from leaving.
 """
 
+from functools import partial
 from hashlib import sha1
 
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, shown, text
+from msgspec.structs import replace
+
+from fencehold.core.commands import ChangeMap, ForceSlots
+from fencehold.core.outcomes import MapTaken, Outcome, SlotsForced
+from fencehold.core.slot_moves import names_left
+from fencehold.doors.resp.answers import refuse
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.tiers import check_free
 from fencehold.drivers.address import endpoint
+from fencehold.errors import FenceholdError, UsageError
+from fencehold.node.shards import Shards
 from fencehold.node.standbys import Member
 from fencehold.placement.map import ShardMap, SlotRange, even_map
+from fencehold.placement.plans import slots_in
 from fencehold.placement.slots import SLOTS, slot_of
 
 _ONE = even_map(1)
+_SOME = 10
+"""Names that are shown of those that keep slots from leaving."""
+
+
+class Moving(Wrong):
+    """Slots are on their way by the map before."""
+
+    code = "CONFLICT"
 
 
 def choose_shard(connection: Connection, shard: int) -> None:
@@ -151,4 +171,86 @@ def _info(connection: Connection) -> str:
     return "".join(f"{key}:{value}\r\n" for key, value in facts.items())
 
 
-HANDLERS: dict[bytes, Handler] = {b"SHARD.MAP": shard_map, b"CLUSTER": cluster}
+def place(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """SHARD.PLACE version shard slots [shard slots …]: let slots be these shards', by this version of the map."""
+    at_least(words, 3)
+    shards = _several(connection)
+    version, changes = number(words[1], "the version"), words[2:]
+    if len(changes) % 2:
+        raise Wrong("SHARD.PLACE version shard slots [shard slots …]")
+    placed = shards.map
+    if version not in (placed.version, placed.version + 1):
+        raise Moving(f"version {placed.version} of the map is known here, and {version} does not follow it")
+    try:
+        for shard, slots in zip(changes[::2], changes[1::2], strict=True):
+            placed = placed.moved(slots_in(text(slots, "slots")), number(shard, "a shard"))
+    except UsageError as error:
+        raise Wrong(str(error)) from None
+    placed = replace(placed, version=version)
+    if placed != shards.map and not shards.mover.is_settled:
+        # Such a look may be old, but what was settled stays so until there is another map: see `slot_mover`.
+        raise Moving("slots are still on their way: wait for that, or see `fencehold shards moves`")
+    shards.hosts[0].node.submit(ChangeMap(placed, connection.principal), partial(_taken, slot))
+
+
+def _taken(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
+    if isinstance(outcome, MapTaken):
+        slot.reply({"version": outcome.version})
+    else:
+        refuse(slot, outcome, at_ms)
+
+
+def moves(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """SHARD.MOVES: of each shard, the version of its map, and slots that leave and come; who is in their way."""
+    exactly(words, 0)
+    shards = _several(connection)
+    told = []
+    for shard, host in enumerate(shards.hosts):
+        standing, state = shards.mover.standings[shard], host.node.replica.machine.state
+        left = names_left(state)
+        names = [name for slot_names in left.values() for name in slot_names]
+        told.append(
+            {
+                "shard": shard,
+                "version": standing.placed.version,
+                "leaving": len(left),
+                "arriving": len(standing.arriving),
+                "names": len(names),
+                "some": names[:_SOME],
+            }
+        )
+    slot.reply({"version": shards.map.version, "settled": int(shards.mover.is_settled), "shards": told})
+
+
+def force(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """SHARD.FORCE shard: break what is held of slots that leave a shard, and send on who waits for it."""
+    exactly(words, 1)
+    shards = _several(connection)
+    shard = number(words[1], "the shard")
+    if not 0 <= shard < len(shards.hosts):
+        raise Wrong(f"shards are 0 to {len(shards.hosts) - 1}, not {shard}")
+    command = ForceSlots(connection.door.meta_of(connection), connection.principal)
+    shards.hosts[shard].node.submit(command, partial(_forced, slot))
+
+
+def _forced(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
+    if isinstance(outcome, SlotsForced):
+        slot.reply({"broken": outcome.holds, "sent_on": outcome.waiters})
+    else:
+        refuse(slot, outcome, at_ms)
+
+
+def _several(connection: Connection) -> Shards:
+    shards = connection.door.shards
+    if shards is None:
+        raise Wrong("this service has one shard, and no slot can move")
+    return shards
+
+
+HANDLERS: dict[bytes, Handler] = {
+    b"SHARD.MAP": shard_map,
+    b"SHARD.PLACE": place,
+    b"SHARD.MOVES": moves,
+    b"SHARD.FORCE": force,
+    b"CLUSTER": cluster,
+}

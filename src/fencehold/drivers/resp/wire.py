@@ -51,6 +51,10 @@ class Suspended(Moved):
     """The home of the names may be cut off, and grants nothing. Nothing happened; another may be promoted."""
 
 
+class Arriving(Moved):
+    """The names are this shard's, and are not granted here yet. Nothing happened; clients ask again."""
+
+
 _ERRORS: dict[str, type[FenceholdError]] = {
     "USAGE": UsageError,
     "ERR": UsageError,
@@ -66,6 +70,7 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "ELSEWHERE": Elsewhere,
     "MOVING": Moving,
     "SUSPENDED": Suspended,
+    "TRYAGAIN": Arriving,
     "UNKNOWN": OutcomeUnknown,
     "DENIED": PermissionDenied,
     "NOAUTH": PermissionDenied,

@@ -1,0 +1,154 @@
+"""The mover: the leaders of shards bring slots where the map says, each by itself, from what they see.
+
+1. Who changes the map tells the first shard, and that is all: the rest is in the journals. A command, a leader or
+   a node that dies at any moment leaves a state from which the leaders of then go on.
+2. Every server follows the journals of all shards. So a leader sees the newest map wherever it was taken, and
+   takes it over; sees which of its own slots have drained, and closes them; sees that a slot that is to come was
+   closed for it where it was, and opens it above that fence.
+3. Only what is durable counts of other shards: what a leader of this same server has applied and not yet appended
+   may never have happened (`Standing` is noted when an entry is durable).
+4. The next map is taken only when every shard has done what this one says: such a state does not change by itself,
+   so whoever saw it may rely on it, as far as the version is still the same; and the first shard sees to that.
+5. The volatile machines follow the map of the nodes beside them, and open at once: for their tier it is enough
+   that everybody asks at the same place.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from fencehold.core.commands import Command, FollowMap, OpenSlots, SealSlots
+from fencehold.core.slot_moves import can_seal
+from fencehold.core.state import SlotMove, Stage, State
+from fencehold.node.node import Node
+from fencehold.node.volatile import Volatile
+from fencehold.placement.map import ShardMap
+
+_LOOK_S = 0.5
+"""How often it is looked at the latest: a leader that has just taken over has been told of nothing."""
+_PAUSE_S = 0.002
+"""At least so long between two looks: while something drains, every entry asks for one."""
+_PAUSE_FACTOR = 5
+"""A look that took long is followed by a pause of so many times that."""
+
+
+class Standing(NamedTuple):
+    """How far a shard is with the map, by what is durable of it."""
+
+    placed: ShardMap
+    slots: Mapping[int, SlotMove] = {}
+    closing: int = 0
+    arriving: tuple[int, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing of it is on its way."""
+        return not self.closing and not self.arriving
+
+
+class Place(NamedTuple):
+    """A shard's machines on this server."""
+
+    node: Node
+    volatile: Volatile
+
+
+class SlotMover:
+    """What one server does so that slots come where they belong."""
+
+    def __init__(self, places: Sequence[Place], first: ShardMap, on_map: Callable[[ShardMap], None]) -> None:
+        """`on_map`: told the newest map, whenever there is one."""
+        self._places = tuple(places)
+        self.standings = [Standing(first) for _ in places]
+        self._steps = [0] * len(self._places)
+        self._newest, self._on_map = first, on_map
+        self._asked: set[Node] = set()
+        """Machines that were told something and have not answered yet."""
+        self._wanted = asyncio.Event()
+        for shard, place in enumerate(self._places):
+            place.node.on_steps = partial(self._on_steps, shard)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every shard has the newest map, and has done what it says."""
+        return all(each.placed.version == self._newest.version and each.is_settled for each in self.standings)
+
+    def _on_steps(self, shard: int) -> None:
+        """Called when something is durable. Nothing is ahead of the journal then."""
+        state = self._places[shard].node.replica.machine.state
+        if state.placed is not None and state.steps != self._steps[shard]:
+            self._steps[shard] = state.steps
+            self.standings[shard] = Standing(
+                state.placed, dict(state.slots), len(state.draining), tuple(state.arriving)
+            )
+            if state.placed.version > self._newest.version:
+                self._newest = state.placed
+                self._on_map(state.placed)
+            self._wanted.set()
+        elif state.draining:
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Do what there is to do, for as long as this server runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            begun = loop.time()
+            self._look()
+            await asyncio.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (loop.time() - begun)))
+
+    def _look(self) -> None:
+        for shard, place in enumerate(self._places):
+            if place.node.leads:
+                self._tell(place.node, self._due(shard, place.node.replica.machine.state))
+                beside = place.volatile.node
+                if beside.leads:
+                    self._tell(beside, _due_beside(beside.replica.machine.state, self.standings[shard].placed))
+
+    def _due(self, shard: int, state: State) -> Command | None:
+        """What the leader of a shard has to do next, if anything."""
+        own = self.standings[shard]
+        if own.is_settled:
+            return FollowMap(self._newest) if self._newest.version > own.placed.version else None
+        if own.closing and can_seal(state):
+            return SealSlots()
+        ready = {
+            slot: move.fence
+            for slot in own.arriving
+            for source in self.standings
+            if (move := source.slots.get(slot)) is not None and _is_for(move, shard, own.placed.version)
+        }
+        if ready:
+            return OpenSlots(tuple(sorted(ready)), max(ready.values()), own.placed.version)
+        return None
+
+    def _tell(self, node: Node, command: Command | None) -> None:
+        if command is None or node in self._asked:
+            return
+        self._asked.add(node)
+        node.submit(command, partial(self._on_answer, node))
+
+    def _on_answer(self, node: Node, *_: object) -> None:
+        # Whatever the answer: what was not done is still to be seen as not done.
+        self._asked.discard(node)
+        self._wanted.set()
+
+
+def _is_for(move: SlotMove, shard: int, version: int) -> bool:
+    """Whether a slot was closed, elsewhere, for this shard and by this map."""
+    return move.stage is Stage.CLOSED and move.to == shard and move.version == version
+
+
+def _due_beside(state: State, placed: ShardMap) -> Command | None:
+    """What a volatile machine has to do next, to stand as the map of the node beside it says."""
+    known = 1 if state.placed is None else state.placed.version
+    if state.arriving:
+        return OpenSlots(tuple(sorted(state.arriving)), 0, known)
+    if state.draining:
+        return SealSlots() if can_seal(state) else None
+    return FollowMap(placed) if placed.version > known else None

@@ -1,0 +1,190 @@
+"""Slots that move between the shards of running servers: by the leaders themselves, whatever fails meanwhile."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+
+import pytest
+
+import fencehold
+from fencehold import aio
+from fencehold.core.state import Stage
+from fencehold.placement.map import ShardMap
+from fencehold.placement.slots import slot_of
+from fencehold.server import Config, Server
+from tests.unit.doors.box import Failed
+from tests.unit.doors.test_shards import connected
+from tests.unit.node.doubles import until
+from tests.unit.node.sharded import ShardedCluster, sharded
+
+SHARDS = 4
+
+
+def map_of(server: Server) -> ShardMap:
+    assert server.shards is not None
+    return server.shards.map
+
+
+def is_settled(server: Server, version: int) -> bool:
+    assert server.shards is not None
+    return server.shards.map.version == version and server.shards.mover.is_settled
+
+
+async def move(server: Server, names: tuple[str, ...], to: int) -> int:
+    """Ask a server for the next map, in which the slots of these names are a shard's; its version."""
+    version = map_of(server).version + 1
+    async with connected(server, "SHARD", 0) as client:
+        for _ in range(2):
+            # Told again, it is answered the same.
+            reply = await client.call("SHARD.PLACE", version, to, ",".join(str(slot_of(name)) for name in names))
+            assert reply == {"version": version}, reply
+    return version
+
+
+def holder(server: Server, name: str) -> list[int]:
+    return [shard for shard, host in enumerate(server.hosts) if name in host.node.replica.machine.state.held]
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.guarantee("G4")
+async def test_a_name_moves_with_its_queue_served_in_order() -> None:
+    """A holder keeps what it has; who waits is served where it waits; newcomers wait where it goes."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:
+        order: list[str] = []
+
+        async def take(who: str) -> int:
+            async with client.lock("a", timeout=60) as hold:
+                order.append(who)
+                return hold.fence
+
+        source = map_of(server).shard_of_name("a")
+        to = (source + 1) % SHARDS
+        state = server.hosts[source].node.replica.machine.state
+        async with client.lock("a") as hold:
+            first = [asyncio.create_task(take("first")), asyncio.create_task(take("second"))]
+            await until(lambda: len(state.queues.get("a", ())) == 2)
+            version = await move(server, ("a", "b"), to)
+            later = asyncio.create_task(take("third"))
+            target = server.hosts[to].node.replica.machine.state
+            await until(lambda: "a" in target.queues)
+            async with client.lock("b"):
+                assert holder(server, "b") == [to], "what is free is granted where it goes"
+            hold.check()
+            await hold.extend(30)
+            assert state.slots[slot_of("a")].stage is Stage.CLOSING
+        fences = [hold.fence, *await asyncio.gather(*first), await later]
+        assert order == ["first", "second", "third"]
+        assert fences == sorted(set(fences))
+        await until(lambda: is_settled(server, version))
+        assert server.volatile is not None
+
+
+def sharded_client(server: Server) -> AbstractAsyncContextManager[aio.Client]:
+    return aio.connect(f"fencehold://127.0.0.1:{server.port}")
+
+
+async def test_a_hold_that_does_not_end_is_broken_by_force() -> None:
+    """Who waits is sent on and gets the name where it goes; the holder is told that it has lost it."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:
+        source = map_of(server).shard_of_name("a")
+        hold = await client.lock("a").acquire()
+        assert hold is not None
+        waiting = asyncio.create_task(client.lock("a", timeout=60).acquire())
+        state = server.hosts[source].node.replica.machine.state
+        await until(lambda: "a" in state.queues)
+        version = await move(server, ("a",), (source + 1) % SHARDS)
+        async with connected(server) as plain:
+            told = await plain.call("SHARD.MOVES")
+            assert (told["settled"], told["shards"][source]["some"]) == (0, ["a"])
+            with pytest.raises(Failed, match="CONFLICT slots are still on their way"):
+                await plain.call("SHARD.PLACE", version + 1, 0, "0-16383")
+            assert await plain.call("SHARD.FORCE", source) == {"broken": 1, "sent_on": 1}
+        await until(lambda: not hold.safe_for())
+        again = await waiting
+        assert again is not None
+        assert again.fence > hold.fence
+        await until(lambda: is_settled(server, version))
+        assert holder(server, "a") == [(source + 1) % SHARDS]
+        await again.release()
+
+
+async def test_a_try_of_a_name_on_its_way_is_asked_again() -> None:
+    """It is acquired as soon as the slot is open; until then it is not said to be taken."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:
+        source = map_of(server).shard_of_name("{a}1")
+        async with client.lock("{a}1"):
+            version = await move(server, ("a",), (source + 1) % SHARDS)
+            trying = asyncio.create_task(client.lock("{a}2", timeout=0).acquire())
+            await until(lambda: server.hosts[(source + 1) % SHARDS].node.replica.machine.state.arriving)
+            assert not trying.done()
+        granted = await trying
+        assert granted is not None
+        await granted.release()
+        await until(lambda: is_settled(server, version))
+
+
+async def test_both_tiers_move() -> None:
+    """A claim is asked for where its name goes, too."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:
+        source = map_of(server).shard_of_name("a")
+        async with client.lock("a", tier=fencehold.EFFICIENCY):
+            version = await move(server, ("a",), (source + 1) % SHARDS)
+            await until(lambda: is_settled(server, version))
+            async with client.lock("a"), client.lock("{a}2", tier=fencehold.EFFICIENCY, timeout=60):
+                pass
+
+
+@pytest.mark.guarantee("G1")
+async def test_leaders_finish_a_move_whoever_of_them_dies() -> None:
+    """Slots go on moving when the nodes that lead source or target stop in the middle of it, and come back."""
+    async with sharded(SHARDS, "a", "b", "c") as cluster:
+        await until(lambda: set(cluster.led().values()) <= {1, 2} and sum(cluster.led().values()) == SHARDS)
+        fences = [await fence(cluster.url, "a")]
+        for round_ in range(4):
+            name = sorted(cluster.servers)[round_ % 3]
+            version = await next_map(cluster, "a")
+            await cluster.stop(name)
+            await cluster.start(name)
+            await until(partial(all_settled, cluster, version))
+            fences.append(await fence(cluster.url, "a"))
+        assert fences == sorted(set(fences))
+
+
+def all_settled(cluster: ShardedCluster, version: int) -> bool:
+    return all(is_settled(each, version) for each in cluster.servers.values())
+
+
+async def fence(url: str, name: str) -> int:
+    """Lock a name for a moment."""
+    async with aio.connect(url) as client, client.lock(name, timeout=60) as hold:
+        return hold.fence
+
+
+async def next_map(cluster: ShardedCluster, name: str) -> int:
+    """Have a name moved to the next shard, by whoever leads the first."""
+
+    def first() -> Server | None:
+        return next((server for server in cluster.servers.values() if server.node.leads), None)
+
+    await until(lambda: (leader := first()) is not None and is_settled(leader, map_of(leader).version))
+    leader = first()
+    assert leader is not None
+    return await move(leader, (name,), (map_of(leader).shard_of_name(name) + 1) % SHARDS)
+
+
+async def test_a_service_that_starts_again_knows_its_map(tmp_path: object) -> None:
+    """The map, what has moved and what is on its way are in the journals, and in snapshots."""
+    config = Config(data=str(tmp_path), port=0, shards=SHARDS)
+    async with Server(config) as server:
+        source = map_of(server).shard_of_name("a")
+        async with sharded_client(server) as client, client.lock("a") as hold:
+            fence_before = hold.fence
+        version = await move(server, ("a",), (source + 1) % SHARDS)
+        await until(lambda: is_settled(server, version))
+    async with Server(config) as server:
+        await until(lambda: is_settled(server, version))
+        async with sharded_client(server) as client, client.lock("a") as hold:
+            assert hold.fence > fence_before
+            assert holder(server, "a") == [(source + 1) % SHARDS]
+            async with client.lock("a", tier=fencehold.EFFICIENCY):
+                pass
