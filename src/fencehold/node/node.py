@@ -592,7 +592,8 @@ class Node:
     def _on_durable(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
         self.appends += 1
         self.position = applied.position
-        if self.replica.machine.state.rulebook is not self.rulebook:
+        state = self.replica.machine.state
+        if state.rulebook is not self.rulebook or state.placed is not None:
             self._note_policy()
         if not applied.notices:
             # All is said: let the replies go before what nobody waits for.
