@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fencehold.locks.trust import DRIFT, Grant, State, margin
@@ -37,6 +37,21 @@ class Leader:
         """When logical time reaches an instant, if nothing holds it up from now on."""
         return self.talk.now + max(0.0, instant_ms - self.logical_ms()) / 1000 / self.speed
 
+    def come_back(self) -> None:
+        """A connection that was silent for too long was given up: the session goes on over another."""
+        if not self._is_gone():
+            return
+        while self._is_gone():
+            self.talk.wait(max(0.0, self.talk.protocol.wake_at - self.talk.now))
+        # Not before: what is asked on the new connection is answered with a time that is no earlier.
+        self.tell()
+        for _ in self.talk.resume():
+            self.talk.reply("OK")
+
+    def _is_gone(self) -> bool:
+        self.talk.carry_out()
+        return self.talk.connected_to is None
+
     # What happens.
 
     def wait(self, seconds: float) -> None:
@@ -50,6 +65,7 @@ class Leader:
     def keep_alive(self, way_s: float, entry_s: float) -> None:
         """If one is due, a keep-alive comes, waits for an entry, and is answered."""
         self.talk.protocol.on_timer(self.talk.now)
+        self.come_back()
         for words in self.talk.sent():
             if words != ["SESSION.KEEPALIVE"]:
                 self.talk.reply("OK")
@@ -63,6 +79,7 @@ class Leader:
 
     def acquire(self, ttl: float, way_s: float, waits_s: float | None) -> None:
         """A name is asked for, and granted at once, or after a while; the grant is heard late."""
+        self.come_back()
         request, slot = self.talk.ask(ttl=ttl)
         for _ in self.talk.sent()[:-1]:
             # Releases of what has run out here.
@@ -89,6 +106,7 @@ class Leader:
         held = [grant for grant, _ in self.ends if grant.state(self.talk.now) is State.HELD]
         if not held:
             return
+        self.come_back()
         self.talk.protocol.extend(held[-1], round(ttl * 1000), Slot(), self.talk.now)
         self.talk.sent()
         self.wait(way_s)
@@ -114,8 +132,19 @@ STEPS = st.one_of(
 )
 
 
+SILENT = [
+    ("acquire", 0.05, 0.0, None),
+    ("extend", 0.05, 0.25),
+    ("wait", 5.0),
+    ("keep_alive", 0.0, 0.0),
+    ("acquire", 0.05, 0.0, None),
+]
+"""What is released after the extension is not answered, and the connection is given up."""
+
+
 @pytest.mark.guarantee("G7")
 @settings(PROFILE, max_examples=EXAMPLES // 5)
+@example(1.0, SILENT)
 @given(st.floats(1 - DRIFT, 1 / (1 - DRIFT)), st.lists(STEPS, max_size=12))
 def test_no_hold_is_trusted_when_its_time_may_be_over(speed: float, steps: list[tuple[Any, ...]]) -> None:
     """Whatever was asked, answered late, pushed or extended: each hold ends here before it ends there."""
