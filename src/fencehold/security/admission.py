@@ -151,6 +151,9 @@ class Admission:
     def _passed_on(self, peer: str, shown: Shown) -> tuple[str, Shown]:
         """A login as its client gave it, and from where, if that is to be believed."""
         said, _, user = shown.user.removeprefix(COMES_FROM).partition(" ")
+        if not user:
+            # Nobody's login was passed on. It is one like any other, and wrong: not that of who shows nothing.
+            return peer, shown
         key, _, secret = shown.secret.partition(" ")
         is_listener = digest_of(key) in self.own_listeners or self._by_token(key).principal.startswith(LISTENERS)
         return said if is_listener and _is_address(said) else peer, shown._replace(user=user, secret=secret)

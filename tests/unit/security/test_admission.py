@@ -420,3 +420,14 @@ async def test_nobody_else_is_believed_where_a_login_comes_from(tmp_path: Path) 
     for user, secret in (("from:192.0.2.7 for:ann", f"{own} {own}"), ("for:ann", own), ("token", own)):
         with pytest.raises(WrongLogin):
             await admission.admit("10.0.0.1", Shown(user=user, secret=secret))
+
+
+async def test_a_login_of_nobody_that_is_passed_on_is_wrong() -> None:
+    """It is not taken for a client that shows nothing, who is let in as nobody, at once."""
+    own, turns = new_token(), _Turns()
+    admission = Admission(check_user=check, throttle=turns)
+    admission.own_listeners = frozenset([digest_of(own)])
+    for key in (own, new_token()):
+        with pytest.raises(WrongLogin):
+            await admission.admit("10.0.0.1", Shown(user="from:192.0.2.7 ", secret=f"{key} guessed"))
+    assert turns.addresses == ["10.0.0.1"] * 2
