@@ -130,8 +130,10 @@ class Calls:
             words = f"messages in {head.encoding[:32]!r} are not read here"
             accepted = (("grpc-accept-encoding", "identity,gzip"),)
             conversation.refuse(stream, status_block(Code.UNIMPLEMENTED, words, accepted))
-        elif len(self._under_way) >= self._calls_max:
-            self._refuse(connection, stream, LimitExceeded(f"at most {self._calls_max} calls are under way here"))
+        elif conversation.streams > (left := self._calls_max - len(self._under_way)):
+            # No connection has more than are left for all others: a few that hoard them keep nobody out.
+            words = f"at most {self._calls_max} calls are under way here, {max(left, 0)} more of one connection"
+            self._refuse(connection, stream, LimitExceeded(words))
         else:
             return _Served(self, connection, stream, head, method)
         return None

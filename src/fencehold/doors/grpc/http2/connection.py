@@ -1,7 +1,7 @@
 """A connection: a conversation with a socket and a clock.
 
 1. What is to be said is written once per turn of the loop, however many calls were answered in it.
-2. A client that does not take what is written is not read from either, until it does.
+2. A client that does not take what is written is not read from either, until it does, and nothing more is written.
 3. A client from which nothing is heard is asked for a sign of life, and left without one; so is one that has not
    greeted, or not sent what it began, in time.
 """
@@ -51,7 +51,7 @@ class GrpcConnection(asyncio.Protocol):
         self._begin = begin
         self._clock = clock
         self._transport: Any = None
-        self._heard_at = self._loop.time()
+        self._opened_at = self._heard_at = self._loop.time()
         self.conversation = Conversation(
             bounds, shelf, lambda stream, head: begin.call(self, stream, head), self._heard_at
         )
@@ -61,7 +61,7 @@ class GrpcConnection(asyncio.Protocol):
         """What it has shown, in PEM; empty: nothing."""
         self.logins: dict[str, Any] = {}
         """What was read of the `authorization` of its calls; see `calls`."""
-        self._is_flushing = self._is_broken = False
+        self._is_flushing = self._is_broken = self._is_full = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_asked = False
 
@@ -110,10 +110,15 @@ class GrpcConnection(asyncio.Protocol):
         self.flush_soon()
 
     def pause_writing(self) -> None:
+        self._is_full = True
+        self.conversation.hold()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_full = False
+        self.conversation.go_on()
         self._transport.resume_reading()
+        self.flush_soon()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_broken = True
@@ -126,9 +131,9 @@ class GrpcConnection(asyncio.Protocol):
         self._is_flushing = False
         if self._transport.is_closing():
             return
-        if out := self.conversation.take():
+        while not self._is_full and (out := self.conversation.take()):
             self._transport.write(out)
-        if self.conversation.is_draining and self.conversation.is_idle:
+        if self.conversation.is_draining and self.conversation.is_idle and not self._is_full:
             self._transport.close()
 
     def _break(self, data: bytes) -> None:
@@ -146,7 +151,7 @@ class GrpcConnection(asyncio.Protocol):
     def _on_tick(self) -> None:
         now, clock = self._loop.time(), self._clock
         silent_s = now - self._heard_at
-        if not self.conversation.is_greeted and silent_s > clock.request_s_max:
+        if not self.conversation.is_greeted and now - self._opened_at > clock.request_s_max:
             self._transport.abort()
             return
         if self._is_asked and silent_s > clock.ping_s + clock.ping_answer_s:

@@ -2,11 +2,13 @@
 
 1.  *A stream ends once.* Whoever serves it is told at once when it is reset or its connection is gone; what it
     says afterwards goes nowhere.
-2.  *No more is sent than the client has room for*: what does not fit waits in its stream. Who sends much waits
-    until it has gone (`is_full`).
+2.  *No more is sent than the client has room for*, by its windows and by what it takes of what is written
+    (`hold`): what does not fit waits in its stream. Who sends much waits until it has gone (`is_full`).
 3.  *No more is kept than there is room for here.* A stream's window is twice the largest message, and grows when
-    messages are read. What is kept of all connections together has a bound: beyond it, the call that wants more
-    is refused.
+    messages are read. What is kept of all connections together has a bound: streams, requests, and answers that
+    nobody takes. A connection keeps no more than is left for all others: beyond it, its call that wants more is
+    refused. So one that hoards leaves half of the room, and a hundred leave a hundredth, which is plenty for
+    who does not.
 4.  *A client that is busy for nothing is left.* Streams that are reset, pings, settings and empty frames use up
     patience, which calls that are answered and time give back (CVE-2023-44487, CVE-2019-9512 to 9518). Header
     blocks come in few pieces (CVE-2024-27316).
@@ -32,6 +34,11 @@ _PIECES_MAX = 16
 _WINDOW_BYTES = 1 << 24
 """What all streams of a connection may have under way together."""
 _ANSWERED_PATIENCE = 4
+_STREAMS_PATIENCE = 32
+"""To look at so many streams costs as much patience as a frame that asks for nothing."""
+_STREAM_BYTES = 1_024
+"""What a stream takes, by itself and with who serves it, of the room that there is."""
+_NO_ROOM_WORDS = "this listener has no room for more messages: try again later"
 _CALM_WORDS = b"too many frames that ask for nothing: streams that are reset, pings, settings"
 
 
@@ -42,7 +49,7 @@ class ConversationBounds(NamedTuple):
     metadata_bytes_max: int = 16_384
     streams_max: int = 1_024
     kept_bytes_max: int = 64 << 20
-    """Of all connections: parts of messages that are not whole, and answers that nobody takes."""
+    """Of all connections: streams, requests that are not answered, and answers that nobody takes."""
     unsent_bytes_max: int = 65_536
     """Beyond this much in a stream, who sends waits."""
     patience_max: int = 4_096
@@ -58,13 +65,9 @@ class Shelf:
         self._bytes_max = bytes_max
         self.kept = 0
 
-    def put(self, size: int) -> bool:
-        """Keep more; says whether there was room for it. It is counted in any case."""
-        self.kept += size
-        return self.kept <= self._bytes_max
-
-    def take(self, size: int) -> None:
-        self.kept -= size
+    @property
+    def left(self) -> int:
+        return self._bytes_max - self.kept
 
 
 class Receiver(Protocol):
@@ -93,6 +96,7 @@ class Stream:
         "heard",
         "is_begun",
         "is_whole",
+        "kept",
         "late_since",
         "number",
         "read",
@@ -101,6 +105,7 @@ class Stream:
         "to_send",
         "undelivered",
         "wanted",
+        "was_full",
     )
 
     def __init__(self, number: int, credit: int, room: int) -> None:
@@ -114,6 +119,8 @@ class Stream:
         """How much was read since the window last grew."""
         self.heard = bytearray()
         """What came of a message that is not whole yet…"""
+        self.kept = _STREAM_BYTES
+        """What is kept for it beside: itself, and messages that its receiver has, and has not read."""
         self.wanted = 0
         """…and how much there is when it is, as far as that is known."""
         self.late_since = inf
@@ -123,6 +130,8 @@ class Stream:
         self.is_begun = False
         """Whether an answer has begun."""
         self.to_send = bytearray()
+        self.was_full = False
+        """More waited to be sent than should, and has not all gone yet: who sends may wait for that."""
         self.ending = b""
         """The block that it ends with, once nothing is left to send."""
         self.undelivered: Callable[[], None] | None = None
@@ -152,16 +161,24 @@ class Conversation:
         self._last = 0
         """The last stream that began."""
         self._blocked: dict[int, Stream] = {}
-        """Streams in which something waits for room."""
+        """Streams in which something waits for room in the connection, and has it in its stream. One that has none
+        is not here: or a client could have a thousand of them looked at for each frame that gives them nothing."""
         self._reader = BlockReader(bounds.metadata_bytes_max)
         self._block: tuple[Frame, bytearray, int] | None = None
         """A header block that is not whole, and of how many pieces it is."""
         self._credit = self._first_credit = frames.WINDOW_BYTES
         self._frame_bytes = frames.FRAME_BYTES
-        self._stream_window = 2 * bounds.message_bytes_max
+        # Half of it may have been read without the client having heard so: the largest message fits into the rest.
+        self._stream_window = 2 * (bounds.message_bytes_max + frames.MESSAGE_HEAD_BYTES)
         self._heard = 0
         """How much came since the window of the connection last grew."""
         self._patience = float(bounds.patience_max)
+        self._is_held = False
+        """What was written is not taken."""
+        self._out_bytes = 0
+        """How much of what is to be written now is of answers."""
+        self._kept = 0
+        """How much of what the shelf keeps is of this connection."""
         self._undelivered: OrderedDict[int, Callable[[], None]] = OrderedDict()
         """What is called if a call turns out to be cancelled, of those answered last."""
         self._out = [
@@ -181,14 +198,30 @@ class Conversation:
         return not self._streams
 
     @property
+    def streams(self) -> int:
+        """How many calls it has."""
+        return len(self._streams)
+
+    @property
     def is_greeted(self) -> bool:
         """Whether the client has shown that it speaks HTTP/2."""
         return self._is_greeted
 
     def take(self) -> bytes:
-        """What is to be written now."""
-        out, self._out = self._out, []
+        """What is to be written now; there may be more when that is written."""
+        out, self._out, self._out_bytes = self._out, [], 0
+        if self._blocked:
+            self._push_all()
         return out[0] if len(out) == 1 else b"".join(out)
+
+    def hold(self) -> None:
+        """The client does not take what was written: answers wait in their streams, and who sends them waits."""
+        self._is_held = True
+
+    def go_on(self) -> None:
+        """It takes it again."""
+        self._is_held = False
+        self._push_all()
 
     # What the server says.
 
@@ -200,13 +233,16 @@ class Conversation:
             if undelivered is not None:
                 undelivered()
             return
-        if size > min(stream.credit, self._credit, self._frame_bytes) or not stream.is_whole or stream.is_begun:
+        is_room = size <= min(stream.credit, self._credit, self._frame_bytes) and self._has_way
+        if not is_room or not stream.is_whole or stream.is_begun:
             stream.undelivered = undelivered
             self.send(stream, message)
             self.finish(stream, DONE)
             return
         del self._streams[number]
+        self._drop(stream)
         self._credit -= size
+        self._out_bytes += size
         head, end = frames.END_HEADERS, frames.END_HEADERS | frames.END_STREAM
         self._out += (
             frames.frame(frames.HEADERS, head, number, ANSWER),
@@ -224,11 +260,12 @@ class Conversation:
         self._begin_answer(stream)
         data = frames.message(message)
         stream.to_send += data
-        if not self._shelf.put(len(data)):
-            self._reset(stream, Cause.ENHANCE_YOUR_CALM)
-            return
+        self._put(len(data))
         self._patience = min(self._patience + 1, self._bounds.patience_max)
         self._push(stream)
+        # What has gone needs no room here.
+        if stream.to_send and not self._has_room:
+            self._reset(stream, Cause.ENHANCE_YOUR_CALM)
 
     def is_full(self, stream: Stream) -> bool:
         """Whether so much waits to be sent that more has to wait for `on_room`."""
@@ -246,7 +283,7 @@ class Conversation:
 
     def refuse(self, stream: Stream, block: bytes) -> None:
         """End a call with a status, whatever was to be said before."""
-        self._shelf.take(len(stream.to_send))
+        self._take_off(len(stream.to_send))
         stream.to_send.clear()
         stream.ending = b""
         self.finish(stream, block)
@@ -259,6 +296,9 @@ class Conversation:
     def on_read(self, stream: Stream, size: int) -> None:
         """A message of that size was read: there is room for more."""
         stream.read += frames.MESSAGE_HEAD_BYTES + size
+        if stream.number in self._streams:
+            stream.kept -= size
+            self._take_off(size)
         if stream.read > self._stream_window // 2 and stream.number in self._streams and not stream.is_whole:
             self._out.append(frames.numbered(frames.WINDOW_UPDATE, stream.number, stream.read))
             stream.room += stream.read
@@ -343,8 +383,8 @@ class Conversation:
             # What a client says when it leaves, priorities, and kinds that nobody knows.
             self._lose_patience()
 
-    def _lose_patience(self) -> None:
-        self._patience -= 1
+    def _lose_patience(self, much: int = 1) -> None:
+        self._patience -= much
         if self._patience < 0:
             raise Broken("too much for nothing", Cause.ENHANCE_YOUR_CALM)
 
@@ -390,7 +430,7 @@ class Conversation:
             # Refused, and on its way to its end.
             return
         if heard:
-            self._shelf.take(len(heard))
+            self._take_off(len(heard))
             heard += data
             if len(heard) < stream.wanted:
                 self._keep(stream)
@@ -410,6 +450,11 @@ class Conversation:
                 stream.wanted = frames.MESSAGE_HEAD_BYTES + size
                 break
             at = start + size
+            stream.kept += at - start
+            self._put(at - start)
+            if not self._has_room:
+                self._turn_down(stream, Code.RESOURCE_EXHAUSTED, _NO_ROOM_WORDS)
+                return
             receiver.on_message(data[start:at], bool(flag))
             if stream.receiver is None:
                 return
@@ -422,9 +467,23 @@ class Conversation:
     def _keep(self, stream: Stream) -> None:
         """The rest of a message is waited for."""
         stream.late_since = min(stream.late_since, self._now)
-        if not self._shelf.put(len(stream.heard)):
-            words = "this listener has no room for more messages that are not whole: try again later"
-            self._turn_down(stream, Code.RESOURCE_EXHAUSTED, words)
+        self._put(len(stream.heard))
+        if not self._has_room:
+            self._turn_down(stream, Code.RESOURCE_EXHAUSTED, _NO_ROOM_WORDS)
+
+    def _put(self, size: int) -> None:
+        """Keep so much more; whether there is room for it is asked afterwards."""
+        self._kept += size
+        self._shelf.kept += size
+
+    def _take_off(self, size: int) -> None:
+        self._kept -= size
+        self._shelf.kept -= size
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether this connection keeps no more than is left for all others."""
+        return self._kept <= self._shelf.left
 
     def _turn_down(self, stream: Stream, code: Code, words: str) -> None:
         """End a call for what its client sent, or did not."""
@@ -478,12 +537,14 @@ class Conversation:
             self._lose_patience()
             self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.PROTOCOL_ERROR))
             return
-        if self.is_draining or len(self._streams) >= self._bounds.streams_max:
+        is_full = len(self._streams) >= self._bounds.streams_max or self._kept + _STREAM_BYTES > self._shelf.left
+        if self.is_draining or is_full:
             self._lose_patience()
             self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.REFUSED_STREAM))
             return
         stream = Stream(number, self._first_credit, self._stream_window)
         self._streams[number] = stream
+        self._put(stream.kept)
         if head is None:
             words = f"metadata has at most {self._bounds.metadata_bytes_max} bytes"
             self.refuse(stream, status_block(Code.RESOURCE_EXHAUSTED, words))
@@ -560,14 +621,21 @@ class Conversation:
         self._is_greeted = True
         told = frames.settings_in(arrived.payload)
         self._frame_bytes = min(told.get(frames.MAX_FRAME_SIZE, self._frame_bytes), 1 << 16)
+        self._out.append(frames.frame(frames.SETTINGS, frames.ACK))
         first = told.get(frames.INITIAL_WINDOW_SIZE, self._first_credit)
-        for stream in self._streams.values():
-            stream.credit += first - self._first_credit
+        more, self._first_credit = first - self._first_credit, first
+        if more:
+            self._on_first_credit(more)
+
+    def _on_first_credit(self, more: int) -> None:
+        """Every stream has so much more room, or less. To look at all of them is work, and costs patience."""
+        self._lose_patience(len(self._streams) // _STREAMS_PATIENCE)
+        for stream in tuple(self._streams.values()):
+            stream.credit += more
             if stream.credit > frames.WINDOW_BYTES_MAX:
                 raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
-        self._first_credit = first
-        self._out.append(frames.frame(frames.SETTINGS, frames.ACK))
-        self._push_all()
+            if stream.to_send:
+                self._push(stream)
 
     # What is sent, as far as there is room.
 
@@ -576,30 +644,40 @@ class Conversation:
             stream.is_begun = True
             self._out.append(frames.frame(frames.HEADERS, frames.END_HEADERS, stream.number, ANSWER))
 
+    @property
+    def _has_way(self) -> bool:
+        """Whether the client has room in the connection, and takes what is written."""
+        return self._credit > 0 and not self._is_held and self._out_bytes < self._bounds.unsent_bytes_max
+
     def _push_all(self) -> None:
-        for stream in tuple(self._blocked.values()):
-            self._push(stream)
+        # Each either sends all that it has, or uses up its own room and waits here no more.
+        while self._blocked and self._has_way:
+            self._push(next(iter(self._blocked.values())))
 
     def _push(self, stream: Stream) -> None:
         to_send, had = stream.to_send, len(stream.to_send)
-        while to_send:
+        while to_send and stream.credit > 0 and self._has_way:
             size = min(len(to_send), stream.credit, self._credit, self._frame_bytes)
-            if size <= 0:
-                break
             part = bytes(to_send[:size])
             del to_send[:size]
             stream.credit -= size
             self._credit -= size
+            self._out_bytes += size
             self._out.append(frames.frame(frames.DATA, 0, stream.number, part))
-        self._shelf.take(had - len(to_send))
-        if to_send:
+        self._take_off(had - len(to_send))
+        stream.was_full = stream.was_full or len(to_send) > self._bounds.unsent_bytes_max
+        if to_send and stream.credit > 0:
             self._blocked[stream.number] = stream
             return
         self._blocked.pop(stream.number, None)
+        if to_send:
+            return
         if stream.ending:
             self._end_stream(stream)
-        elif had > self._bounds.unsent_bytes_max and stream.receiver is not None:
-            stream.receiver.on_room()
+        elif stream.was_full:
+            stream.was_full = False
+            if stream.receiver is not None:
+                stream.receiver.on_room()
 
     def _end_stream(self, stream: Stream) -> None:
         number, flags = stream.number, frames.END_HEADERS | frames.END_STREAM
@@ -638,12 +716,13 @@ class Conversation:
     def _drop(self, stream: Stream) -> None:
         """Keep nothing of it."""
         self._blocked.pop(stream.number, None)
-        self._shelf.take(len(stream.heard) + len(stream.to_send))
+        self._take_off(stream.kept + len(stream.heard) + len(stream.to_send))
+        stream.kept = 0
         stream.heard.clear()
         stream.to_send.clear()
 
     def _cancel(self, stream: Stream) -> None:
-        self._shelf.take(len(stream.heard))
+        self._take_off(len(stream.heard))
         stream.heard.clear()
         receiver, stream.receiver = stream.receiver, None
         if receiver is not None:
