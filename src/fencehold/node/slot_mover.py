@@ -62,7 +62,8 @@ class SlotMover:
         """`on_map`: told the newest map, whenever there is one."""
         self._places = tuple(places)
         self.standings = [Standing(first) for _ in places]
-        self._steps = [0] * len(self._places)
+        self._seen: list[tuple[State | None, int]] = [(None, 0)] * len(self._places)
+        """Of which state they are, and after how many steps: one that was built anew counts from zero again."""
         self._newest, self._on_map = first, on_map
         self._asked: set[Node] = set()
         """Machines that were told something and have not answered yet."""
@@ -78,8 +79,9 @@ class SlotMover:
     def _on_steps(self, shard: int) -> None:
         """Called when something is durable. Nothing is ahead of the journal then."""
         state = self._places[shard].node.replica.machine.state
-        if state.placed is not None and state.steps != self._steps[shard]:
-            self._steps[shard] = state.steps
+        seen, steps = self._seen[shard]
+        if state.placed is not None and (state is not seen or state.steps != steps):
+            self._seen[shard] = state, state.steps
             self.standings[shard] = Standing(
                 state.placed, dict(state.slots), len(state.draining), tuple(state.arriving)
             )

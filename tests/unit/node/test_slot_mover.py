@@ -3,15 +3,18 @@
 import asyncio
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 import fencehold
 from fencehold import aio
 from fencehold.core.state import Stage
+from fencehold.node.slot_mover import Standing
 from fencehold.placement.map import ShardMap
 from fencehold.placement.slots import slot_of
 from fencehold.server import Config, Server
+from fencehold.types import Position
 from tests.unit.doors.box import Failed
 from tests.unit.doors.test_shards import connected
 from tests.unit.node.doubles import until
@@ -188,3 +191,39 @@ async def test_a_service_that_starts_again_knows_its_map(tmp_path: object) -> No
             assert holder(server, "a") == [(source + 1) % SHARDS]
             async with client.lock("a", tier=fencehold.EFFICIENCY):
                 pass
+
+
+async def saved(server: Server) -> None:
+    """Have every shard saved as it is."""
+    for host in server.hosts:
+        machine = host.node.replica.machine
+        await until(lambda node=host.node, machine=machine: node.position == machine.position)  # type: ignore[misc]
+        await host.node.journal.save(Position(machine.position), machine.snapshot())
+
+
+@pytest.mark.parametrize("is_on_its_way", [False, True])
+async def test_a_service_that_starts_from_snapshots_knows_its_map(tmp_path: Path, is_on_its_way: bool) -> None:
+    """Nothing after a snapshot says that slots have moved, or are to: it is seen all the same."""
+    config = Config(data=str(tmp_path), port=0, shards=SHARDS)
+    async with Server(config) as server, sharded_client(server) as client:
+        source = map_of(server).shard_of_name("a")
+        hold = await client.lock("a").acquire()
+        assert hold is not None
+        if not is_on_its_way:
+            await hold.release()
+        version = await move(server, ("a",), (source + 1) % SHARDS)
+        await until(lambda: all(each.placed.version == version for each in standings(server)))
+        await until(lambda: is_on_its_way or is_settled(server, version))
+        await saved(server)
+    async with Server(config) as server:
+        assert map_of(server).version == version
+        await until(lambda: is_settled(server, version))
+        position = server.node.position
+        async with sharded_client(server) as client, client.lock("a", timeout=60):
+            assert holder(server, "a") == [(source + 1) % SHARDS]
+        assert server.node.position - position < 100, "what is known of the map is not told again and again"
+
+
+def standings(server: Server) -> list[Standing]:
+    assert server.shards is not None
+    return server.shards.mover.standings
