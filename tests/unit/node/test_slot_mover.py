@@ -82,6 +82,21 @@ async def test_a_name_moves_with_its_queue_served_in_order() -> None:
         assert server.volatile is not None
 
 
+async def test_a_plain_client_releases_what_it_has_of_a_slot_that_leaves() -> None:
+    """By the map its name is another shard's already, and what it has is where it was granted."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, connected(server) as plain:
+        source = map_of(server).shard_of_name("a")
+        fence = (await plain.call("LOCK.ACQUIRE", "a"))["fence"]
+        both = (await plain.call("LOCK.MACQUIRE", 2, "{a}1", "{a}2"))["fence"]
+        version = await move(server, ("a",), (source + 1) % SHARDS)
+        assert (await plain.call("LOCK.EXTEND", "a", fence, 5_000))["fence"] == fence
+        assert await plain.call("LOCK.RELEASE", "a", fence) == "OK"
+        assert await plain.call("LOCK.MRELEASE", 2, "{a}1", "{a}2", both) == "OK"
+        await until(lambda: is_settled(server, version))
+        assert (await plain.call("LOCK.ACQUIRE", "a"))["fence"] > both
+        assert holder(server, "a") == [(source + 1) % SHARDS]
+
+
 def sharded_client(server: Server) -> AbstractAsyncContextManager[aio.Client]:
     return aio.connect(f"fencehold://127.0.0.1:{server.port}")
 

@@ -4,10 +4,12 @@
    never looked at here: it chooses when it greets.
 2. In each shard that it uses, such a connection has a *branch*: a session of its own there, implicit like that of
    any plain client, which ends with the connection. Replies come in the order of the commands all the same.
-3. A name that is led elsewhere is answered `MOVED slot address`, and nothing has happened.
-4. Lists go from shard to shard: the cursor says in which one to go on. Shards that are led elsewhere are listed as
+3. What it holds is released and extended where it was granted: while a slot leaves, that is not where its names
+   are at home by the map.
+4. A name that is led elsewhere is answered `MOVED slot address`, and nothing has happened.
+5. Lists go from shard to shard: the cursor says in which one to go on. Shards that are led elsewhere are listed as
    this node has followed them, a moment ago.
-5. What else is about no name is about one shard, and refused until one is chosen. To open a session chooses the
+6. What else is about no name is about one shard, and refused until one is chosen. To open a session chooses the
    first.
 """
 
@@ -30,6 +32,7 @@ _OPENING = (b"SESSION.OPEN", b"SESSION.RESUME")
 _SESSIONS = b"SESSION.LIST"
 _LISTS = (b"LOCK.LIST", _SESSIONS)
 _CURSOR, _STALE = b"CURSOR", b"STALE"
+_OF_HOLDS = (b"LOCK.RELEASE", b"LOCK.MRELEASE", b"LOCK.EXTEND", b"LOCK.MEXTEND")
 _SHARD_BITS = 44
 """A cursor of sessions is a number: above these bits it is that of the shard, below them that of a session."""
 _OF_ONE_SHARD = (
@@ -92,8 +95,11 @@ def routed(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
 
 def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
     shards = _shards(connection)
-    slots = slots_of(names_in(words))
+    asked = names_in(words)
+    slots = slots_of(asked)
     found = {shards.map.shard_of(each) for each in slots}
+    if shards.map.version > 1 and words[0].upper() in _OF_HOLDS:
+        found = _where_held(connection, words, asked) or found
     if len(found) > 1:
         raise SeveralShards(
             "the names are of several shards, and no step is one step over those: give them a common {tag}, as in "
@@ -106,6 +112,21 @@ def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot:
         refuse(slot, Overloaded("this connection asks for more than it gets", retry_after_s=_RETRY_AFTER_S), 0)
     else:
         handler(branch, words, slot)
+
+
+def _where_held(connection: Connection, words: list[bytes], asked: list[str]) -> set[int]:
+    """The shard where the connection holds one of the names with the fence that it tells; none if nowhere."""
+    place = 2 if words[0].upper() in ONE else 2 + len(asked)
+    if len(words) <= place:
+        return set()
+    fence = number(words[place], "the fence")
+    for shard, branch in connection.branches.items():
+        find, member = branch.node.replica.machine.state.find, branch.member
+        if member is not None and any(
+            (hold := find(name, fence)) is not None and hold.session == member.session for name in asked
+        ):
+            return {shard}
+    return set()
 
 
 class _ListSlot(Slot, eq=False, kw_only=True):
