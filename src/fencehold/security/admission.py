@@ -74,6 +74,8 @@ class Known(NamedTuple):
     """What tells the certificate from others, if it was one (`certificates.key_of`)."""
     expires_s: float = math.inf
     """Until when that is so, in Unix seconds: the connection ends then."""
+    listener: str = ""
+    """Whose token it is, if it is that of a listener which speaks for the principal."""
 
     def __repr__(self) -> str:
         return f"Known({self.principal!r}, {self.how.name})"
@@ -204,7 +206,8 @@ def _spoken_for(principal: str, listener: Known) -> Known:
         if principal.startswith(LISTENERS):
             return NOBODY
         # What else is known of the listener's token stays: what ends with that token ends for whom it speaks, too.
-        return listener._replace(principal=check_principal(principal), how=How.LISTENER)
+        principal = check_principal(principal)
+        return listener._replace(principal=principal, how=How.LISTENER, listener=listener.principal)
     except NoPrincipal:
         return NOBODY
 

@@ -77,6 +77,30 @@ async def test_revoking_a_token_ends_what_it_opened_and_nothing_else(tmp_path: P
             await each.close()
 
 
+async def test_revoking_the_token_of_a_listener_ends_the_connections_of_whom_it_speaks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the policy as one of a file: it has lost the trust by which they are known."""
+    monkeypatch.setattr(door, "SWEEP_S", 0.05)
+    file, of_file = tmp_path / "tokens", new_token()
+    add(file, Line("listener/file", digest_of(of_file)))
+    async with asking(tmp_path, file) as box:
+        ops = await box.named("ops")
+        await apply(ops, **USERS)
+        await apply(ops, users={"listener/edge": {}, "listener/other": {}})
+        revoked, stays = await made(ops, "listener/edge"), await made(ops, "listener/other")
+        clients = [await box.client() for _ in range(3)]
+        for client, token in zip(clients, (of_file, revoked, stays), strict=True):
+            assert await client.call("AUTH", "for:ci-runner", token) == "OK"
+        file.write_text("")
+        await closed(clients[0])
+        await apply(ops, tokens={"listener/edge": {token_id(digest_of(revoked)): None}})
+        await closed(clients[1])
+        assert (await clients[2].map("WHOAMI"))["principal"] == "ci-runner"
+        for each in (ops, clients[2]):
+            await each.close()
+
+
 async def test_a_session_is_taken_up_by_its_user_and_still_ends_with_its_token(tmp_path: Path) -> None:
     """Resumed on a connection of another token, it is what the first one opened."""
     async with asking(tmp_path) as box:

@@ -69,6 +69,7 @@ ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY", b"CELL.APPLY", b"CELL.C
 
 _DENIALS = Teller("fencehold.server.denied")
 _REVOKED = "the client certificate was revoked"
+_BY_TOKEN = (How.TOKEN, How.LISTENER)
 _REFUSED_MAX = 10
 """Between two sweeps so many are told of that were not let in."""
 
@@ -331,8 +332,8 @@ class Door:
                 connection.end("DENIED", _REVOKED)
 
     def _end_revoked(self) -> None:
-        """End the connections of tokens that admit nobody any more."""
-        tokens = [each for each in self.connections if each.known_by is How.TOKEN and not each.ending]
+        """End the connections of tokens that admit nobody any more; a listener's admits whom it speaks for."""
+        tokens = [each for each in self.connections if each.known_by in _BY_TOKEN and not each.ending]
         if not tokens:
             return
         book, now_s = self.node.rulebook, time.time()
@@ -340,7 +341,8 @@ class Door:
         for connection in tokens:
             known = connection.known
             if known.token:
-                is_there = book is not None and book.rights_of(known.principal).is_there(known.token)
+                whose = known.listener or known.principal
+                is_there = book is not None and book.rights_of(whose).is_there(known.token)
             else:
                 is_there = known.digest in in_file
             if not is_there or now_s >= known.expires_s:
