@@ -285,6 +285,8 @@ class Leader:
             self._failure = error
             self._fail(error)
             self._want()
+            if self._awaited is not None:
+                self._awaited.set()
 
     def _no_room(self) -> Unavailable:
         if self._stopping:
@@ -386,6 +388,10 @@ class Leader:
                     wait_s = self._company.wait_s(self._lanes.crowd) if self._company.expected else 0
                     if wait_s and not self._lanes.is_crowded:
                         await self._await_company(wait_s)
+                        if self._failure is not None:
+                            # Meanwhile, where somebody stood: the state is ahead of the journal, and nothing may
+                            # be appended after that.
+                            break
                     self._is_wanted = False
                     await self._commit()
                     if self._is_wanted:

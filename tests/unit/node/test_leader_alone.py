@@ -1,7 +1,7 @@
 """Who is alone: its entry is made where it stands, and what that cannot do is left to the leader's task."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -11,6 +11,7 @@ from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Opened
 from fencehold.errors import OutcomeUnknown, Unavailable
 from fencehold.journal.codec import decode
+from fencehold.node import group_commit
 from fencehold.node.lanes import ALONE_AFTER_MS, Lane
 from fencehold.node.leader import Bounds, Leader
 from fencehold.types import Epoch, Position
@@ -25,10 +26,15 @@ class PromptHandJournal(HandJournal):
     is_prompt = True
     failure: Exception | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_append: Callable[[], object] = lambda: None
+
     def append_here(self, entry: bytes, *, epoch: Epoch, position: Position) -> bool:
         if self.failure is not None:
             raise self.failure
         if self.is_prompt:
+            self.on_append()
             self.begun.append(decode(entry))
         return self.is_prompt
 
@@ -155,6 +161,24 @@ async def test_a_failure_where_it_stands_is_told_and_ends_the_leader(failure: Ex
         journal.failure = None
         scene.gather("late")
         assert scene.told.kinds()["late"] is Unavailable
+
+
+async def test_nothing_is_appended_after_a_failure_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even by a task that waited for company: what became of the journal is what the first failure says."""
+    monkeypatch.setattr(group_commit, "_WAIT_S_MAX", 600.0)
+    journal = PromptHandJournal()
+    async with leading(journal) as scene:
+        journal.on_append = lambda: scene.clock.advance(600_000)
+        scene.gather(*(str(number) for number in range(32)))
+        scene.leader.tick()
+        await settle()
+        journal.failure = OutcomeUnknown("the disk is gone")
+        scene.gather("lost")
+        assert scene.told.kinds()["lost"] is OutcomeUnknown
+        async with asyncio.timeout(60):
+            with pytest.raises(OutcomeUnknown, match="the disk is gone"):
+                await scene.leading
+        assert journal.commands == [32]
 
 
 async def test_a_journal_that_cannot_append_at_once_is_never_asked_to() -> None:
