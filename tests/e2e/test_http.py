@@ -181,7 +181,7 @@ def test_health_and_figures(http: httpx.Client) -> None:
     figures = http.get("/metrics").text
     assert "\nfencehold_up 1.0\n" in figures
     assert 'fencehold_http_requests_total{operation="healthz",status="200"} 1.0' in figures
-    assert "\nfencehold_position " in figures
+    assert '\nfencehold_position{shard="0"} ' in figures
 
 
 def test_the_interface_describes_itself(http: httpx.Client) -> None:

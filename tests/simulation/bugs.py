@@ -194,8 +194,8 @@ BUGS = (
     Bug("trust that comes back", _trust_that_comes_back, ("G7",), 1),
     Bug("a withdrawal is sent once", _a_withdrawal_is_sent_once, ("G9",), 1),
     Bug("keep-alives wait for a quiet moment", _keep_alives_wait_for_a_quiet_moment, ("neighbours",), 3),
-    Bug("waiters outlive their rights", _waiters_outlive_their_rights, ("G13",), 1),
-    Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 6),
+    Bug("waiters outlive their rights", _waiters_outlive_their_rights, ("G13",), 16),
+    Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 93),
 )
 
 

@@ -16,7 +16,7 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-SEEDS, CHUNK = deep(10, 100), 2
+SEEDS, CHUNK = deep(6, 100), 2
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
 
