@@ -120,7 +120,7 @@ def test_a_lost_hold_is_an_error_and_a_lost_claim_a_warning(any_url: str, log: p
         with pytest.raises(fencehold.HoldLost), one.lock("body") as hold:
             other.break_hold("body")
             assert hold.lost.wait(PATIENCE_S)
-        assert len(told(log, "fencehold.hold")) == 3
+        until_true(lambda: len(told(log, "fencehold.hold")) == 3)
 
 
 async def test_a_task_that_loses_its_hold_is_told_of_once(any_url: str, log: pytest.LogCaptureFixture) -> None:
