@@ -70,6 +70,7 @@ NEEDS: dict[str, Need] = {
     "SESSION.OPEN": _OWN,
     "SESSION.RESUME": _OWN,
     "SESSION.KEEPALIVE": _ENDS,
+    "SESSION.HELD": _ENDS,
     "SESSION.CLOSE": _ENDS,
     "SESSION.LIST": Need(About.SEEN, Verb.OBSERVE),
     "LOCK.ACQUIRE": _ACQUIRE,

@@ -97,8 +97,11 @@ class Talk:
         self.connected_to = None
         self.protocol.on_disconnected(self.now)
 
-    def resume(self) -> list[list[str]]:
-        """Wait for the next connection, take the session up on it, and say what was sent after that."""
+    def resume(self, ended: tuple[int, ...] = ()) -> list[list[str]]:
+        """Wait for the next connection, take the session up on it, and say what was sent after that.
+
+        Holds are asked about first: those with the fences `ended` are told to have ended.
+        """
         self.carry_out()
         while self.connected_to is None:
             self.wait(max(0.0, self.protocol.wake_at - self.now))
@@ -106,7 +109,11 @@ class Talk:
         greeting = self.greet()
         assert greeting[1] == ["SESSION.RESUME", str(self.session), "s"]
         self.opened()
-        return self.sent()
+        words = self.sent()
+        while words and words[0][0] == "SESSION.HELD":
+            self.reply([fence for fence in ended if str(fence) in words[0]])
+            del words[0]
+        return words
 
     # The server.
 

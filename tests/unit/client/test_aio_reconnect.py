@@ -91,6 +91,26 @@ async def test_a_grant_pushed_into_a_broken_line_is_heard_again() -> None:
         await hold.release()
 
 
+async def test_a_hold_broken_while_the_line_was_down_is_lost_when_it_is_back() -> None:
+    """Nobody could be told of it then; the other holds of the session go on."""
+    async with (
+        service() as url,
+        Cable(url) as cable,
+        aio.connect(cable.url, grace=30) as client,
+        aio.connect(url) as operator,
+    ):
+        broken, kept = await client.lock("a").acquire(), await client.lock("b").acquire()
+        assert broken is not None
+        assert kept is not None
+        cable.refuses = True
+        cable.cut()
+        await until(lambda: broken.state is State.JEOPARDY)
+        await operator.break_hold("a")
+        cable.refuses = False
+        await until(lambda: broken.state is State.LOST)
+        await until(lambda: kept.state is State.HELD)
+
+
 async def _held(client: aio.Client) -> bool:
     return await client.lock("a").locked()
 

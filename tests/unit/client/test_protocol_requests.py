@@ -433,3 +433,44 @@ def test_whoever_waits_when_the_session_ends_during_a_close_is_told() -> None:
     talk.fail("NOSESSION session 7 has ended")
     assert closed.kept
     assert all(isinstance(slot.error, SessionExpired) for slot in (read, extended, asked))
+
+
+# Holds that ended while nobody could be told.
+
+
+def test_what_was_broken_while_the_connection_was_down_is_lost_when_it_is_back() -> None:
+    """Holds are asked about as the session is taken up again: those that have ended are lost, no others."""
+    talk = Talk()
+    talk.open()
+    (_, broken), (_, kept) = talk.ask(), talk.ask()
+    talk.sent()
+    talk.reply(talk.grant(5), talk.grant(6))
+    talk.lose_connection()
+    assert talk.resume(ended=(5,)) == []
+    assert broken.result.state(talk.now) is State.LOST
+    assert "while the connection was down" in broken.result.ending
+    assert kept.result.state(talk.now) is State.HELD
+
+
+def test_holds_are_asked_about_some_at_a_time_and_again_after_busy() -> None:
+    """No question has more than 128 names; one told BUSY is repeated, one that is not known is not."""
+    talk = Talk()
+    talk.open()
+    slots = [talk.ask()[1] for _ in range(130)]
+    talk.sent()
+    talk.reply(*(talk.grant(fence) for fence in range(1, 131)))
+    talk.lose_connection()
+    talk.carry_out()
+    while talk.connected_to is None:
+        talk.wait(max(0.0, talk.protocol.wake_at - talk.now))
+        talk.carry_out()
+    talk.greet()
+    talk.opened()
+    first, second = talk.sent()
+    assert (first[0], len(first), second) == ("SESSION.HELD", 257, ["SESSION.HELD", "a", "129", "a", "130"])
+    talk.fail("ERR unknown command 'SESSION.HELD'")
+    talk.fail("BUSY 100 much to do")
+    talk.wait(1)
+    assert talk.sent() == [second]
+    talk.reply([130])
+    assert [slot.result.state(talk.now) for slot in slots[-2:]] == [State.HELD, State.LOST]

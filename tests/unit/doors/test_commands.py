@@ -466,6 +466,7 @@ async def test_a_settled_answer_is_ok(version: int) -> None:
         ["LOCK.CANCEL", 1],
         ["LOCK.SETTLE", 1],
         ["SESSION.KEEPALIVE"],
+        ["SESSION.HELD", "a", 1],
         ["SESSION.CLOSE"],
     ],
 )

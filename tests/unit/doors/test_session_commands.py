@@ -166,6 +166,24 @@ async def test_resumed_within_its_grace_a_session_loses_nothing(version: int) ->
 
 
 @both
+async def test_a_session_is_told_which_of_its_holds_have_ended(version: int) -> None:
+    """By their fences, once each: what is another session's, or broken in one of its names, is not its own."""
+    async with serving() as box:
+        client, other = await box.client(version, session=50_000), await box.client(version, session=50_000)
+        for name in ("a", "b", "c"):
+            await client.call("LOCK.ACQUIRE", name)
+        await client.call("LOCK.MACQUIRE", 2, "d", "e")
+        await other.call("LOCK.BREAK", "b")
+        await other.call("LOCK.ACQUIRE", "b")
+        await other.call("LOCK.BREAK", "e")
+        assert await client.call("SESSION.HELD", "a", 1, "b", 2, "c", 3, "d", 4, "e", 4) == [2, 4]
+        assert await client.call("SESSION.HELD", "b", 5, "x", 9) == [5, 9]
+        assert await client.call("SESSION.HELD", "a", 1) == []
+        for wrong in (["a"], ["a", 1, "b"], ["a", "x"], ["a", 1] * 129):
+            assert await client.refusal("SESSION.HELD", *wrong) == "USAGE"
+
+
+@both
 async def test_resuming_takes_a_session_from_the_connection_that_had_it(version: int) -> None:
     """The older connection is closed with a word, and its closing does not suspend the session."""
     async with serving() as box:

@@ -517,6 +517,35 @@ class KeepAlive(Expected):
         protocol._on_not_kept_alive(busy)
 
 
+class Held(Expected):
+    """Ask which holds have ended while no connection carried the session, as those of an operator who breaks one.
+
+    A server that does not know the question answers nothing that could be used, and that is as before.
+    """
+
+    __slots__ = ("busy_times", "grants")
+
+    def __init__(self, grants: list[Grant]) -> None:
+        self.grants = grants
+        self.busy_times = 0
+
+    def encode(self) -> bytes:
+        """The command."""
+        pairs = [word for grant in self.grants for name in grant.terms.names for word in (name, grant.fence)]
+        return command("SESSION.HELD", *pairs)
+
+    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
+        for fence in reply:
+            protocol._on_gone(fence)
+
+    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
+        self.busy_times += 1
+        protocol._rest(self, busy, self.busy_times)
+
+    def on_rested(self, protocol: "SessionProtocol") -> None:
+        protocol._expect(self, self.encode())
+
+
 class Cancel(Expected):
     """Withdraw an acquire. Refused only if it was acknowledged: then this came through once before, or what it was
     granted is known, and is released."""

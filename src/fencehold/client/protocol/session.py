@@ -56,6 +56,7 @@ from fencehold.client.protocol.requests import (
     Close,
     Expected,
     Extend,
+    Held,
     Hello,
     KeepAlive,
     Opening,
@@ -79,6 +80,8 @@ LATE_S = 1.0
 """How much later than its timeout a queued acquire gives up by itself, should the server not say so."""
 SETTLE_AT = 64
 """Pushed answers that are settled in one command."""
+HELD_MAX = 128
+"""Names in one question for holds that have ended."""
 NOTHING = object()
 """What a reader answers when it has no whole message."""
 
@@ -317,6 +320,8 @@ class SessionProtocol:
         session.on_opened(reply, sent_at)
         self.connection.on_attached()
         self.attached = True
+        for held in _questions(session):
+            self._expect(held, held.encode())
         for request_id in session.cancels:
             self._cancel(Cancel(request_id))
         self.pipeline.repeat(session, self._now)
@@ -515,6 +520,13 @@ class SessionProtocol:
         grant = self.session.holds.get(fence)
         if grant is not None:
             self._lose(grant, f"{name!r} was {how}")
+
+    def _on_gone(self, fence: int) -> None:
+        """A hold ended while no connection carried the session, and so nobody was told."""
+        grant = self.session.holds.get(fence)
+        if grant is not None:
+            names = ", ".join(map(repr, grant.terms.names))
+            self._lose(grant, f"{names} was released or force-released while the connection was down")
 
     def _asked(self, request_id: int) -> Acquire | None:
         # Its own reply may still be behind that of an earlier command: a push waits for nobody.
@@ -722,6 +734,19 @@ def _how(push: list[Any]) -> str:
     """How a hold was lost; of one that was broken, by whom, if the server says so."""
     how, by = push[3].decode(), push[4] if len(push) > 4 else b""
     return f"{how} by {party(0, '', by).described()}" if by else f"{how}"
+
+
+def _questions(session: Session) -> list[Held]:
+    """What to ask of the holds of a session that was taken up again; of one that was opened, nothing."""
+    batches: list[list[Grant]] = []
+    names = HELD_MAX
+    for grant in session.holds.values():
+        names += len(grant.terms.names)
+        if names > HELD_MAX:
+            batches.append([])
+            names = len(grant.terms.names)
+        batches[-1].append(grant)
+    return [Held(batch) for batch in batches]
 
 
 def _pause(session: Session) -> float:

@@ -56,6 +56,7 @@ _USAGE = {
         "LOCK.WATCH prefix [FROM position]",
         "LOCK.UNWATCH prefix",
         "SESSION.RESUME id secret",
+        "SESSION.HELD name fence ...",
         "ECHO text",
         "SELECT 0",
         "CONFIG GET name",
@@ -74,6 +75,11 @@ def exactly(words: list[bytes], *counts: int) -> None:
     if len(words) - 1 not in counts:
         wanted = " or ".join(map(str, counts))
         raise Wrong(_usage(words, f"takes {wanted} arguments, not {len(words) - 1}"))
+
+
+def usage(verb: bytes) -> str:
+    """How a command is written."""
+    return _USAGE[verb.upper()]
 
 
 def _usage(words: list[bytes], otherwise: str) -> str:

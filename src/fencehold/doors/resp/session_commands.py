@@ -10,7 +10,7 @@ from fencehold.core.commands import CloseSession, OpenSession, OpenSessionAs, Op
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
 from fencehold.core.state import Session, State
 from fencehold.doors.resp.answers import done, ignore, refuse
-from fencehold.doors.resp.arguments import Wrong, exactly, kinds, number, options, text
+from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text, usage
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
 from fencehold.errors import FenceholdError
@@ -19,6 +19,9 @@ Told = Outcome | FenceholdError
 
 _RENEWALS_MAX = 8
 """Keep-alives of one session that go before all commands. A client sends one, and waits for the answer."""
+
+_HELD_MAX = 128
+"""Holds of one question: with the longest names they are a frame that is taken."""
 
 _OPEN = kinds(TTL=("ttl_ms", number), GRACE=("grace_ms", number), META=("meta", text))
 
@@ -140,6 +143,33 @@ def _not_renewed(slot: Slot, session: int, outcome: Told, at_ms: int) -> None:
         refuse(slot, outcome, at_ms)
 
 
+def tell_ended(connection: Connection, words: list[bytes], slot: Slot) -> None:
+    """Of holds that a client believes in: the fences of those that its session does not have any more."""
+    at_least(words, 2)
+    if len(words) % 2 == 0:
+        raise Wrong(usage(words[0]))
+    if len(words) > 2 * _HELD_MAX:
+        raise Wrong(f"SESSION.HELD takes {_HELD_MAX} holds at the most")
+    pairs = zip(words[1::2], words[2::2], strict=True)
+    believed = [(text(name, "a name"), number(fence, "the fence")) for name, fence in pairs]
+    session = member_of(connection).session
+    connection.ask(partial(_ended_of, session, believed), partial(_told_ended, slot))
+
+
+def _ended_of(session: int, believed: list[tuple[str, int]], state: State) -> list[int]:
+    ended = [
+        fence for name, fence in believed if (hold := state.find(name, fence)) is None or hold.session != session
+    ]
+    return list(dict.fromkeys(ended))
+
+
+def _told_ended(slot: Slot, found: list[int] | FenceholdError) -> None:
+    if isinstance(found, FenceholdError):
+        refuse(slot, found, 0)
+    else:
+        slot.reply(found)
+
+
 def close_session(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 0)
     member = member_of(connection)
@@ -205,5 +235,6 @@ HANDLERS: dict[bytes, Handler] = {
     b"SESSION.OPEN": open_session,
     b"SESSION.RESUME": resume_session,
     b"SESSION.KEEPALIVE": keep_alive,
+    b"SESSION.HELD": tell_ended,
     b"SESSION.CLOSE": close_session,
 }
