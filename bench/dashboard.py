@@ -123,7 +123,7 @@ async def listener(server: Server) -> AsyncIterator[str]:
     """An HTTP listener before a server, for as long as it is needed; its address."""
     port = free_port()
     url = f"fencehold://127.0.0.1:{server.port}"
-    words = [sys.executable, "-m", "fencehold.cli", "door", "http", "--url", url, "--port", str(port)]
+    words = [sys.executable, "-m", "fencehold.cli", "listener", "http", "--url", url, "--port", str(port)]
     process = await asyncio.create_subprocess_exec(
         *leash(None), *_THEIRS, "nice", "-n", "5", *words, stderr=asyncio.subprocess.DEVNULL
     )

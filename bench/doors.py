@@ -40,7 +40,7 @@ class GrpcListener(Ensemble):
 
     def start(self, folder: Path) -> None:
         self.port = free_port()
-        words = ["door", "grpc", "--url", self._nodes.group.url, "--port", str(self.port)]
+        words = ["listener", "grpc", "--url", self._nodes.group.url, "--port", str(self.port)]
         self._process = Process("grpc", [sys.executable, "-m", "fencehold.cli", *words], folder)
         self._process.start()
         self._process.await_ready(lambda: accepts(self.port))

@@ -41,7 +41,7 @@ def running(folder: Path, *, port: int = 0, pace: float = 1.0, embedded: bool = 
         nodes = None if embedded else _cluster(stack, folder)
         url = _embedded(stack, folder) if nodes is None else nodes.url
         port = port if port and not accepts(port) else free_port()
-        door = [sys.executable, "-m", "fencehold.cli", "door", "http", "--url", url, "--port", str(port)]
+        door = [sys.executable, "-m", "fencehold.cli", "listener", "http", "--url", url, "--port", str(port)]
         listener = _started(stack, "http", door, folder / "http")
         listener.await_ready(lambda: accepts(port))
         load = [sys.executable, "-m", "rig.demo_services", url, str(pace)]

@@ -109,7 +109,7 @@ def reason_of(error: grpc.RpcError) -> str:
 def door(place: Path, kind: str, url: str, *options: str) -> Iterator[int]:
     """A listener in a process of its own; its port."""
     port_file = place / f"{kind}-port"
-    process = start("door", kind, "--url", url, "--port", "0", "--port-file", str(port_file), *options)
+    process = start("listener", kind, "--url", url, "--port", "0", "--port-file", str(port_file), *options)
     try:
         until(lambda: port_file.exists() or process.poll() is not None)
         if process.poll() is not None:

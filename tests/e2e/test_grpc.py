@@ -501,5 +501,5 @@ def test_two_listeners_on_one_port_are_refused(server: Served, port: int) -> Non
     """Each would get some of the calls of one session."""
     from tests.e2e.served import ended, start  # noqa: PLC0415
 
-    said = ended(start("door", "grpc", "--url", server.url, "--port", str(port)))
+    said = ended(start("listener", "grpc", "--url", server.url, "--port", str(port)))
     assert (said.code, "choose another --port" in said.err) == (69, True)

@@ -140,7 +140,7 @@ def test_a_server_starts_a_listener_restarts_it_and_takes_it_along(compiled: Com
 
 def test_a_listener_that_is_not_installed_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """Not by a process that ends again and again."""
-    from fencehold.cli import listeners  # noqa: PLC0415
+    from fencehold.cli import listener_processes as listeners  # noqa: PLC0415
     from fencehold.errors import UsageError  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch:

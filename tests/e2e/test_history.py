@@ -70,7 +70,7 @@ def test_over_http_it_has_the_agreed_shape(kept: Served, tmp_path: Path) -> None
         wrong = http.get("/v1/history/job:7", params={"at": "noon"})
         assert (wrong.status_code, wrong.json()["reason"]) == (400, "USAGE")
         figures = http.get("/metrics").text
-        labels = 'door="resp",op="acquire",outcome="granted",template="job:*",tier="correctness"'
+        labels = 'listener="resp",op="acquire",outcome="granted",template="job:*",tier="correctness"'
         assert f"fencehold_operations_total{{{labels}}} 3.0" in figures
         assert 'fencehold_hold_losses_total{reason="broken",template="job:*",tier="correctness"} 1.0' in figures
         assert 'fencehold_names_held{shard="0",tier="correctness"} 0.0' in figures

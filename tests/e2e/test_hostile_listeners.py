@@ -37,7 +37,7 @@ class Listener(NamedTuple):
 @contextlib.contextmanager
 def listening(server: Served, place: Path, kind: str) -> Iterator[Listener]:
     port_file = place / "port"
-    process = start("door", kind, "--url", server.url, "--port", "0", "--port-file", str(port_file))
+    process = start("listener", kind, "--url", server.url, "--port", "0", "--port-file", str(port_file))
     try:
         until(lambda: port_file.exists() or process.poll() is not None)
         yield Listener(int(port_file.read_text()), process.pid)

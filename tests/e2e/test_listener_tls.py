@@ -71,7 +71,7 @@ def test_http_over_tls(server: Served, files: Files, options: tuple[str, ...], t
 def test_off_loopback_a_listener_wants_tls_or_to_be_told(server: Served) -> None:
     """It says what to do, and starts nothing."""
     for kind in ("grpc", "http"):
-        said = ended(start("door", kind, "--url", server.url, "--host", "0.0.0.0", "--port", "0"))
+        said = ended(start("listener", kind, "--url", server.url, "--host", "0.0.0.0", "--port", "0"))
         assert (said.code, "--insecure" in said.err) == (2, True)
 
 

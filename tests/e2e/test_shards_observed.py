@@ -56,7 +56,7 @@ def test_figures_are_of_all_shards(served: Served, tmp_path: Path) -> None:
         assert f'fencehold_leader{{shard="{shard}"}} 1.0' in figures
         assert f'fencehold_append_seconds_count{{shard="{shard}",tier="correctness"}}' in figures
     for name in NAMES:
-        labels = f'door="resp",op="acquire",outcome="granted",template="{name}",tier="correctness"'
+        labels = f'listener="resp",op="acquire",outcome="granted",template="{name}",tier="correctness"'
         assert f"fencehold_operations_total{{{labels}}} 1.0" in figures
 
 

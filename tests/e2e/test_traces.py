@@ -69,7 +69,7 @@ def test_a_listener_carries_on_the_trace_of_its_client(
 ) -> None:
     """From the metadata of gRPC, or the header of HTTP, to the collector; and to those who ask who holds it."""
     port_file, name = tmp_path / "port", f"traced-{kind}"
-    words = ("door", kind, "--traces", "--url", server.url, "--port", "0", "--port-file", str(port_file))
+    words = ("listener", kind, "--traces", "--url", server.url, "--port", "0", "--port-file", str(port_file))
     process = start(*words, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
     try:
         until(lambda: port_file.exists() or process.poll() is not None)

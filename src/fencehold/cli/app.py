@@ -14,11 +14,11 @@ from fencehold import __version__
 from fencehold.cli import completion
 from fencehold.cli.failures import complain_in_json, guarded
 
-SERVER, SCRIPTS, EYES, RIGHTS = "Server", "Locks for scripts", "Looking on", "Who may do what"
+SERVER, SCRIPTS, EYES, RIGHTS = "Server", "Locks for scripts", "Inspection", "Who may do what"
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("serve", "serve", SERVER),
-    "door": ("door", "DOOR", SERVER),
+    "listener": ("listener", "LISTENER", SERVER),
     "cluster": ("cluster", "cluster", SERVER),
     "shards": ("shards", "SHARDS", SERVER),
     "cells": ("cells", "CELLS", SERVER),
@@ -57,7 +57,7 @@ _PROMISE = "Distributed locks as safe as consensus, that your database itself ca
 
 GROUPS = {
     "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
-    "door": "Listen for other protocols, and carry what is asked to a server.",
+    "listener": "Listen for other protocols, and carry what is asked to a server.",
     "shards": "Show over which shards the names are spread and who leads them; move slots.",
     "cells": "Show the cells of a service, plan a change of their map, apply one.",
     "home": "Move the home of names to another cell, or promote one when it is lost.",
@@ -74,8 +74,11 @@ GROUPS = {
 def prepared(words: list[str]) -> list[str]:
     """The command line as it is to be parsed: `--` ends the options, and of `run` it also begins the command.
 
-    The parser swallows the first `--`; a second one is an argument like any other, and survives.
+    The parser swallows the first `--`; a second one is an argument like any other, and survives. `door` is what
+    `listener` was called.
     """
+    if words[:1] == ["door"]:
+        return ["listener", *words[1:]]
     if words[:1] != ["run"] or "--" not in words:
         return words
     at = words.index("--")

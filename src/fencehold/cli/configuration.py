@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencehold.cli.credentials import from_environment, password_of
-from fencehold.cli.listeners import HTTP_PORT, KINDS, check_installed, check_upstream, is_installed
+from fencehold.cli.listener_processes import HTTP_PORT, KINDS, check_installed, check_upstream, is_installed
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.cli.sink_processes import SinkSettings, shown_sinks, sinks_of

@@ -20,7 +20,7 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         sys.stderr.write(f"fencehold: {missing.name} is not installed: pip install 'fencehold[cli]'\n")
         sys.exit(Exit.UNAVAILABLE)
-    app = build(words)
+    app = build(prepared(words))
     if os.environ.get(completion.VARIABLE) == "complete_bash":
         completion.for_bash(lambda: app(args=words, prog_name="fencehold"))
     else:

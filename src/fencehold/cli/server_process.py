@@ -20,7 +20,7 @@ from typing import Any
 
 from fencehold import __version__
 from fencehold.cli.exits import Exit
-from fencehold.cli.listeners import Listeners, can_listen, command_of, tell_ended
+from fencehold.cli.listener_processes import Listeners, can_listen, command_of, tell_ended
 from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.cli.sink_processes import SinkSettings, command_of_sink

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fencehold.cli.listeners import url_of
+from fencehold.cli.listener_processes import url_of
 from fencehold.drivers.address import shown
 from fencehold.errors import UsageError
 from fencehold.server import Config

@@ -1,6 +1,6 @@
-"""Events: what happened, in order, for those who look on: watchers, sinks, metrics, the history of holds.
+"""Events: what happened, in order, for observers: watchers, sinks, metrics, the history of holds.
 
-They are derived from an entry and what it did, outside the machine: who looks on costs the machine nothing.
+They are derived from an entry and what it did, outside the machine: an observer costs the machine nothing.
 
 1. Every event has a place: the position of its entry, and its index in it. Any replica that has the entry tells
    the same event at the same place: a leader from what it appended, a standby from what it followed, a node that

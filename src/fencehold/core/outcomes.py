@@ -335,7 +335,7 @@ class WaitEnded(Struct, frozen=True, gc=False, array_like=True, tag="waitended")
     mode: str = ""
     waited_ms: int = 0
     meta: str = ""
-    """What was given with the acquire. These four are for those who look on."""
+    """What was given with the acquire. These four are for observers."""
 
 
 class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended"):

@@ -4,7 +4,7 @@
    first, and a new one goes to the end. They are sorted once, when all that there were at first have been read.
 2. By name they are put in order when somebody asks, and what came since then is merged in: nearly sorted, it is
    quick. Few names are awaited, and these are sorted by their queues each time.
-3. What a filter found is remembered for as long as it took, times `_REST`: those who scroll or look on do not make
+3. What a filter found is remembered for as long as it took, times `_REST`: open pages that scroll do not make
    it look through half a million names again and again. If it found few, names that are granted or released
    meanwhile are taken in at once: who looks at a few names sees them change.
 """

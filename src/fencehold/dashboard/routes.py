@@ -87,7 +87,7 @@ class Dashboard:
         self._pictures.start()
 
     async def close(self) -> None:
-        """End what is kept for those who look on."""
+        """End what is kept for open pages."""
         await self._pictures.close()
 
     def mount(self, api: ASGIApp) -> Mount:

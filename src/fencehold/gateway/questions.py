@@ -1,6 +1,6 @@
 """Questions to the service that the SDK has no verb for: lists, nodes, and events from a position.
 
-1. They open no session: looking on needs none. Each login has a connection of its own.
+1. They open no session: a question needs none. Each login has a connection of its own.
 2. They go to the node that leads, which the nodes of the URL may know. A question changes nothing, so it is
    asked again elsewhere when a connection is lost, as long as there is time.
 3. Events are told once each and in order, over as many connections as it takes; what is missing is told as a gap.

@@ -7,7 +7,7 @@
    is asked for as stale is answered from what it has followed.
 3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
 4. What trying again cannot fix (damage, an fsync that failed, our own bug) ends it with that error.
-5. It routes notices to the connection attached to the session they concern, and wakes those who look on.
+5. It routes notices to the connection attached to the session they concern, and wakes observers.
 6. While it leads it watches the room that its journal has, and holds back new work before that is full (`room`).
 """
 

@@ -1,6 +1,6 @@
-"""The event ring: the newest of what happened, for those who look on.
+"""The event ring: the newest of what happened, for observers.
 
-It keeps durable entries with what they did, and makes events of them only when somebody asks: nobody looking on
+It keeps durable entries with what they did, and makes events of them only when somebody asks: no observer
 costs the path of an acquire nothing but an append to a ring. What falls out at the far end is gone; who comes too
 late is told so. A node that is started, or has to begin anew, fills it again from what the journal has since the
 newest snapshot; a standby has what it has followed, and goes on with it when it leads.

@@ -31,10 +31,10 @@ COUNTED = (
     Metric(
         "fencehold_operations_total",
         COUNTER,
-        ("op", "outcome", "tier", "door", "template"),
+        ("op", "outcome", "tier", "listener", "template"),
         "What clients asked for, counted once each, when it ended: `acquire` is `granted`, `busy` (a try), "
         "`timed_out`, `cancelled`, `deadlock`, `denied`, `limit`, `queue_full` or `usage`; `release` and `extend` "
-        "are `ok` or say why not; `break`, `open` and `close` likewise. `door` is the listener: `resp`, `grpc`, "
+        "are `ok` or say why not; `break`, `open` and `close` likewise. `listener` is `resp`, `grpc` or "
         "`http`.",
     ),
     Metric("fencehold_acquires_queued_total", COUNTER, _BY_NAME, "Acquires that had to wait."),
@@ -66,7 +66,7 @@ COUNTED = (
         "What the state refused: `denied` by the policy, over a `limit` or `quota`, `queue_full`, `conflict` or "
         "`usage`.",
     ),
-    Metric("fencehold_sessions_opened_total", COUNTER, ("tier", "door"), "Sessions that were opened."),
+    Metric("fencehold_sessions_opened_total", COUNTER, ("tier", "listener"), "Sessions that were opened."),
     Metric(
         "fencehold_sessions_ended_total",
         COUNTER,

@@ -230,7 +230,7 @@ def _store_of(settings: Settings) -> Store | None:
         _LOG.error("history_failed", extra={"facts": {"file": settings.history, "why": str(error)}})
         return None
     if store.was_damaged:
-        facts = {"file": settings.history, "note": "it was put aside, and is filled again from the journal"}
+        facts = {"file": settings.history, "note": "it was renamed, and a new one is filled from the journal"}
         _LOG.error("history_damaged", extra={"facts": facts})
     return store
 

@@ -18,7 +18,7 @@ from fencehold.observe.histogram import Histogram
 from fencehold.observe.templates import OTHER, Templates
 
 REMEMBERED_MAX = 200_000
-_DOORS = frozenset({"grpc", "http"})
+_LISTENERS = frozenset({"grpc", "http"})
 _QUOTA = "quota "
 
 
@@ -33,7 +33,7 @@ class Tally:
         self.counts: dict[tuple[str, ...], int] = {}
         """By metric and labels."""
         self.histograms: dict[tuple[str, ...], Histogram] = {}
-        self._doors: dict[int, str] = {}
+        self._listeners: dict[int, str] = {}
         self._held: dict[tuple[str, int], int] = {}
         """Since when, by name and fence."""
         self._waiting: dict[int, tuple[int, str]] = {}
@@ -130,13 +130,13 @@ class Tally:
         if fact.detail == "released":
             self._operation("close", "ok", fact.session, "")
         self._count("fencehold_sessions_ended_total", fact.detail, self.tier)
-        self._doors.pop(fact.session, None)
+        self._listeners.pop(fact.session, None)
 
     def _opened(self, fact: Fact, _: int) -> None:
-        door = door_of(fact.detail)
-        if door != "resp":
-            self._doors[fact.session] = door
-        self._count("fencehold_sessions_opened_total", self.tier, door)
+        listener = listener_of(fact.detail)
+        if listener != "resp":
+            self._listeners[fact.session] = listener
+        self._count("fencehold_sessions_opened_total", self.tier, listener)
         self._operation("open", "ok", fact.session, "")
 
     def _suspended(self, _fact: Fact, _: int) -> None:
@@ -177,7 +177,12 @@ class Tally:
 
     def _operation(self, operation: str, outcome: str, session: int, template: str) -> None:
         self._count(
-            "fencehold_operations_total", operation, outcome, self.tier, self._doors.get(session, "resp"), template
+            "fencehold_operations_total",
+            operation,
+            outcome,
+            self.tier,
+            self._listeners.get(session, "resp"),
+            template,
         )
 
     def _count(self, *key: str) -> None:
@@ -230,7 +235,7 @@ _RARE = {
 }
 
 
-def door_of(meta: str) -> str:
+def listener_of(meta: str) -> str:
     """By which listener a session came, as it says of itself."""
     if '"via"' not in meta:
         return "resp"
@@ -239,4 +244,4 @@ def door_of(meta: str) -> str:
     except ValueError:
         return "resp"
     via = said.get("via") if isinstance(said, dict) else None
-    return via if via in _DOORS else "resp"
+    return via if via in _LISTENERS else "resp"

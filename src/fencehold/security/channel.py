@@ -10,7 +10,7 @@
    bounds.
 5. All connections of a listener share one pair of buffers to OpenSSL and from it (`Buffers`). With hundreds of
    connections most of what a message costs is memory that no cache has, and these are used for each.
-6. An end is said by an alert, whichever side ends. A client that closes without one has closed all the same:
+6. An end is said by an alert, no matter which side ends. A client that closes without one has closed all the same:
    commands say how long they are, so that nothing is taken for whole that was cut off.
 
 Event loops have such a layer of their own. What either costs is in decision 26.

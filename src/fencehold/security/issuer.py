@@ -348,7 +348,7 @@ def _write(pair: Pair, certificate: "x509.Certificate", key: "EllipticCurvePriva
 
 
 def _put(path: Path, data: bytes, mode: int) -> None:
-    """Written aside, then put in its place: no server reads half of it."""
+    """Written to a temporary file, then renamed: no server reads half of it."""
     handle, draft = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

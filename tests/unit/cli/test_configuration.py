@@ -9,7 +9,7 @@ import pytest
 
 from fencehold.cli.configuration import Configuration, Said, configured, show
 from fencehold.cli.credentials import VARIABLE
-from fencehold.cli.listeners import KINDS
+from fencehold.cli.listener_processes import KINDS
 from fencehold.cli.settings import File
 from fencehold.core.limits import Limits
 from fencehold.errors import UsageError

@@ -99,6 +99,12 @@ def test_only_run_keeps_its_dashes() -> None:
     assert prepared(["ls", "--", "a"]) == ["ls", "--", "a"]
 
 
+def test_the_old_word_for_a_listener_still_works() -> None:
+    """Scripts that say `door` start what they started."""
+    assert prepared(["door", "grpc", "--port", "0"]) == ["listener", "grpc", "--port", "0"]
+    assert prepared(["info", "door"]) == ["info", "door"]
+
+
 def test_only_the_command_asked_for_is_loaded() -> None:
     """All of them are when there is none, or none that is known."""
     for words, count in ((["ls", "run"], 1), (["--help"], len(COMMANDS)), (["rnu"], len(COMMANDS))):

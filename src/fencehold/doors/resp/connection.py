@@ -507,7 +507,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         # Closed with bytes unread, the connection would be reset, and the client lose replies it had not read yet.
-        # So it is told the end, and what it still sends is read and left aside for a moment.
+        # So it is told the end, and what it still sends is read and ignored for a moment.
         try:
             if self._transport.can_write_eof():
                 self._transport.write_eof()

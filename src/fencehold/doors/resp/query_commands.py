@@ -1,4 +1,4 @@
-"""Looking on: what can be asked without changing anything. What is told is made in `pages`.
+"""Questions: what can be asked without changing anything. What is told is made in `pages`.
 
 A question costs what it tells. What needs preparation, as a list of names does, is asked after that.
 """

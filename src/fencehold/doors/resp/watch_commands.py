@@ -1,4 +1,4 @@
-"""Watching: events pushed to a client that looks on; never on the path of an acquire.
+"""Watching: events pushed to a client that observes; never on the path of an acquire.
 
 A connection watches some prefixes; where one begins another, only the shorter one matters. What it is told, and
 when, is up to the `broadcast` of the machine it belongs to. A standby tells what it has followed, if it is asked

@@ -5,7 +5,7 @@
 2. It has a bound in rows, bytes and days. Beyond it the oldest go, a few at a time; what has not ended stays.
 3. Spans are filed by how long they lasted (`_CLASSES_MS`). Those of one class that cover an instant began no
    longer before it than the class lasts, so they are found without a look at all that ever happened to the name.
-4. A file that cannot be read is put aside, and a new one begun: all that is in it came from the journal.
+4. A file that cannot be read is renamed, and a new one begun: all that is in it came from the journal.
 """
 
 import contextlib
@@ -144,7 +144,7 @@ class Store:
         self.path = path
         self.bounds = bounds or Bounds()
         self.was_damaged = False
-        """A file that could not be read was put aside."""
+        """A file that could not be read was renamed."""
         try:
             self._open()
         except sqlite3.DatabaseError as error:

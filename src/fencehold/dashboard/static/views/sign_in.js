@@ -24,7 +24,7 @@ export function SignIn({ onDone }) {
   };
   return html`<main class="alone"><form class="card sign-in" onSubmit=${onSubmit}>
     <h1><img src="/dashboard/static/icon.svg" alt="" width="36" height="36" />Fencehold</h1>
-    <p class="dim">This service wants to know who looks on. Sign in as you do with <code>fencehold://user:secret@…</code>; you see what that user may. A browser that shows a certificate which this service knows needs none of it.</p>
+    <p class="dim">This service asks who you are. Sign in as you do with <code>fencehold://user:secret@…</code>; you see what that user may. A browser that shows a certificate which this service knows needs none of it.</p>
     <div class="tabs" role="group" aria-label="How to sign in">
       <button type="button" aria-pressed=${how === "user"} onClick=${() => setHow("user")}>User and secret</button>
       <button type="button" aria-pressed=${how === "token"} onClick=${() => setHow("token")}>Token</button>

@@ -1,6 +1,6 @@
 """The law of one connection, seen from the server: streams, windows and endings, fed with bytes, asked for bytes.
 
-1.  *A stream ends once.* Whoever serves it is told at once when it is reset or its connection is gone; what it
+1.  *A stream ends once.* Its handler is told at once when it is reset or its connection is gone; what it
     says afterwards goes nowhere.
 2.  *No more is sent than the client has room for*, by its windows and by what it takes of what is written
     (`hold`): what does not fit waits in its stream. Who sends much waits until it has gone (`is_full`).

@@ -1,4 +1,4 @@
-"""`fencehold door`: a listener for another protocol, in a process of its own, that reaches the service as a
+"""`fencehold listener`: a listener for another protocol, in a process of its own, that reaches the service as a
 client does.
 
 1. It may run beside a node or anywhere else, any number of times; `serve --grpc` starts one beside itself.
@@ -32,8 +32,8 @@ GRPC_PORT, HTTP_PORT = 7421, 7422
 NICE = 5
 
 
-class Door(Protocol):
-    """A listener."""
+class Listener(Protocol):
+    """What takes connections, of any protocol."""
 
     host: str
     port: int
@@ -105,9 +105,9 @@ def grpc(
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("grpc"):
         from fencehold.doors.grpc.door import GrpcDoor  # noqa: PLC0415
-    door = GrpcDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key))
+    listener = GrpcDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key))
     with _traced("grpc", traces):
-        Listening(door, "grpc", as_json=as_json, with_parent=with_parent).run(port_file)
+        ListenerProcess(listener, "grpc", as_json=as_json, with_parent=with_parent).run(port_file)
 
 
 def http(
@@ -135,12 +135,14 @@ def http(
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
     shown = _trace_url(trace_url)
-    door = HttpDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key), trace_url=shown)
+    listener = HttpDoor(
+        url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key), trace_url=shown
+    )
     with _traced("http", traces):
-        Listening(door, "http", as_json=as_json, with_parent=with_parent).run(port_file)
+        ListenerProcess(listener, "http", as_json=as_json, with_parent=with_parent).run(port_file)
 
 
-DOOR: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
+LISTENER: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
 
 
 def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> ListenerTls | None:
@@ -186,11 +188,11 @@ def _extra(name: str) -> Any:
         raise fail(Exit.UNAVAILABLE, f"{missing.name} is not installed", hint) from None
 
 
-class Listening:
+class ListenerProcess:
     """One listener, from its start to its end."""
 
-    def __init__(self, door: Door, kind: str, *, as_json: bool, with_parent: bool) -> None:
-        self._door = door
+    def __init__(self, listener: Listener, kind: str, *, as_json: bool, with_parent: bool) -> None:
+        self._listener = listener
         self._kind = kind
         self._with_parent = with_parent
         self._stopping = asyncio.Event()
@@ -217,16 +219,16 @@ class Listening:
         if self._with_parent:
             loop.add_reader(sys.stdin.fileno(), self._on_parent)
         try:
-            await self._door.start()
+            await self._listener.start()
         except OSError as error:
             hint = "something may listen there already: choose another --port"
             raise fail(Exit.UNAVAILABLE, str(error), hint) from None
         try:
-            tell_port(port_file, self._door.port)
-            tell("listening", kind=self._kind, host=self._door.host, port=self._door.port, pid=os.getpid())
+            tell_port(port_file, self._listener.port)
+            tell("listening", kind=self._kind, host=self._listener.host, port=self._listener.port, pid=os.getpid())
             await self._stopping.wait()
         finally:
-            await self._door.stop()
+            await self._listener.stop()
         tell("stopped", kind=self._kind)
 
     def _on_signal(self, number: signal.Signals) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.cli.listeners import check_upstream, command_of, url_of
+from fencehold.cli.listener_processes import check_upstream, command_of, url_of
 from fencehold.errors import UsageError
 from fencehold.security.tls import Clients, ServerTls
 from fencehold.server import Config
@@ -41,7 +41,7 @@ def test_a_listener_speaks_tls_as_its_node_does() -> None:
 
 def test_clients_of_a_listener_are_never_taken_for_the_node() -> None:
     """A node that asks everybody for a certificate has no listeners beside it: they would have to show its own."""
-    with pytest.raises(UsageError, match="optional, or start `fencehold door` by itself"):
+    with pytest.raises(UsageError, match="optional, or start `fencehold listener` by itself"):
         check_upstream(Config(tls=SECURED._replace(clients=Clients.REQUIRED)))
     check_upstream(Config(tls=SECURED._replace(clients=Clients.OPTIONAL)))
     check_upstream(Config())

@@ -83,7 +83,7 @@ def command_of(
     traces: bool = False,
 ) -> list[str]:
     """How a listener beside a node is started: it is told what the node was told of where and how to listen."""
-    words = [sys.executable, "-m", "fencehold.cli", "door", kind, "--with-parent"]
+    words = [sys.executable, "-m", "fencehold.cli", "listener", kind, "--with-parent"]
     words += ["--url", url_of(config, node_port), "--host", config.host, "--port", str(port)]
     words += ["--insecure"] if config.insecure else []
     words += _tls_words(config.tls)
@@ -106,7 +106,7 @@ def _clients_words(tls: ServerTls | None) -> list[str]:
     return ["--tls-clients", "optional"] if asks else []
 
 
-def check_upstream(config: Config, what: str = "--grpc and --http", instead: str = "fencehold door") -> None:
+def check_upstream(config: Config, what: str = "--grpc and --http", instead: str = "fencehold listener") -> None:
     """Refuse listeners, or sinks, beside a node that they could not speak to.
 
     A listener passes on who its clients are: by their users, secrets and tokens. It has no certificate of its own:
