@@ -1,4 +1,4 @@
-"""Spans of a listener, sent by OTLP to a receiver that is written here: HTTP and protobuf, as collectors do."""
+"""Spans of a node and its listeners, sent by OTLP to a receiver written here: HTTP and protobuf."""
 
 import threading
 from collections.abc import Iterator
@@ -10,10 +10,14 @@ import grpc
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import fencehold
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, Stub
-from tests.e2e.served import Served, ended, start, until
+from tests.e2e.served import Served, ended, serving, start, until
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CONTEXT = f"00-{TRACE}-{PARENT}-01"
@@ -93,3 +97,63 @@ def test_a_listener_carries_on_the_trace_of_its_client(
     (span,) = receiver.of(f"fencehold-{kind}")
     assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == (f"acquire {name}", TRACE, PARENT)
     assert said_by(span)["fencehold.lock.outcome"] == "acquired"
+
+
+@pytest.fixture
+def own_spans() -> Iterator[InMemorySpanExporter]:
+    """The spans of the SDK in this process."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    fencehold.enable_traces(provider)
+    yield exporter
+    fencehold.disable_traces()
+
+
+def test_a_node_goes_on_with_the_trace_of_the_sdk(
+    receiver: Receiver, own_spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    """Its span is below the client's; a waiter's is linked to the holder's; at the end the rest is sent."""
+    options = ("--memory", "--traces", "--no-http")
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    with serving(tmp_path, *options, **variables) as served, fencehold.connect(served.url) as ann:
+        hold = ann.lock("order:17").acquire()
+        with fencehold.connect(served.url) as bob:
+            waiting = threading.Thread(target=lambda: bob.lock("order:17").acquire().release())
+            waiting.start()
+            until(lambda: ann.explain("order:17").queue)
+            hold.release()
+            waiting.join()
+        until(lambda: len(receiver.of("fencehold")) == 2)
+        ann.lock("last").acquire().release()
+        fencehold.disable_traces()
+        ann.lock("not traced").acquire().release()
+    clients = {span.context.span_id.to_bytes(8, "big"): span for span in own_spans.get_finished_spans()}
+    spans = receiver.of("fencehold")
+    assert {span.parent_span_id for span in spans} == set(clients)
+    assert all(
+        span.trace_id == clients[span.parent_span_id].context.trace_id.to_bytes(16, "big") for span in spans
+    )
+    first, second, _ = sorted(spans, key=lambda span: span.end_time_unix_nano)
+    assert (first.name, first.kind, list(first.links)) == ("fencehold.acquire", first.SPAN_KIND_SERVER, [])
+    (link,) = second.links
+    assert link.span_id == first.parent_span_id
+    assert said_by(second)["fencehold.lock.outcome"] == "acquired"
+    for span in spans:
+        # By a time of day that is told in milliseconds, on a machine that may be busy.
+        began_s = (span.start_time_unix_nano - clients[span.parent_span_id].start_time) / 1e9
+        assert -0.1 < began_s < 10
+
+
+def test_a_collector_that_is_away_is_logged_and_holds_up_nobody(
+    own_spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    """Grants go on, and one line says why there are no spans."""
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY": "50"}
+    with serving(tmp_path, "--memory", "--traces", "--no-http", **variables) as served:
+        with fencehold.connect(served.url) as client:
+            for _ in range(3):
+                client.lock("order:17").acquire().release()
+        assert served.process.stderr is not None
+        said = next((line for line in served.process.stderr if "event=traces_failed" in line), "")
+        assert "why=" in said
+    assert len(own_spans.get_finished_spans()) == 3

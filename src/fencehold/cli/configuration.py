@@ -23,6 +23,7 @@ from fencehold.doors.resp.door import is_loopback
 from fencehold.drivers.address import endpoint, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
+from fencehold.locks.trace_export import check_export
 from fencehold.node.suspicion import Patience
 from fencehold.observe.feed import Observing
 from fencehold.observe.templates import Templates
@@ -106,6 +107,8 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
     check_installed(asked)
     if asked:
         check_upstream(config)
+    if said["traces"].value:
+        check_export()
     sinks = sinks_of(file.sinks)
     if sinks.sinks:
         check_upstream(config, "sinks", "fencehold sink run")
@@ -122,7 +125,8 @@ def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
     bounds, observe = (TABLES[table](**file.tables.get(table, {})) for table in ("history", "observe"))
     Templates(observe.templates)
     where = Path(path).expanduser() if path else data.expanduser() / HISTORY_FILE if data is not None else None
-    return Observing(None if path == NO_HISTORY or where is None else where.absolute(), bounds, observe)
+    history = None if path == NO_HISTORY or where is None else where.absolute()
+    return Observing(history, bounds, observe, traces=said["traces"].value)
 
 
 def effective(known: Configuration) -> dict[str, Any]:

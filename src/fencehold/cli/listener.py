@@ -169,7 +169,7 @@ def _traced(kind: str, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    from fencehold.gateway.trace_export import export_traces  # noqa: PLC0415
+    from fencehold.locks.trace_export import export_traces  # noqa: PLC0415
 
     finish = export_traces(kind)
     try:

@@ -243,7 +243,7 @@ Insecure = Annotated[
 ]
 Traces = Annotated[
     bool | None,
-    _option("traces", _REST, "Have listeners for gRPC and HTTP send spans by OTLP, as $OTEL_… say.", "--traces"),
+    _option("traces", _REST, "Send a span of every traced acquire by OTLP, as $OTEL_… say.", "--traces"),
 ]
 PortFile = Annotated[
     Path | None,

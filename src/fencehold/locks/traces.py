@@ -87,8 +87,11 @@ class AcquireSpan:
     def on_seen(self, seen: Explanation) -> None:
         """Somebody has it: link to what they do."""
         with suppress(Exception):  # rule 4
+            if not self._span.is_recording():
+                # It was answered while the question was under way, or is not sampled.
+                return
             for holder in seen.holders[:LINKS_MAX]:
-                context = _context_of(holder.trace)
+                context = context_of(holder.trace)
                 if context is not None:
                     link = {"fencehold.link": "holder", "fencehold.lock.fence": holder.fence}
                     self._span.add_link(context, link)
@@ -149,7 +152,7 @@ def _parent_in(said: dict[str, Any] | None) -> Any:
 
     if said is None or trace.get_current_span().get_span_context().is_valid:
         return None
-    context = _context_of(str(said.get(TRACEPARENT, "")))
+    context = context_of(str(said.get(TRACEPARENT, "")))
     return None if context is None else trace.set_span_in_context(trace.NonRecordingSpan(context))
 
 
@@ -162,7 +165,7 @@ def _carrying(terms: Terms, said: dict[str, Any] | None, context: Any) -> Terms:
     return terms if len(text.encode()) > _META_BYTES_MAX else terms.saying(text)
 
 
-def _context_of(traceparent: str) -> Any:
+def context_of(traceparent: str) -> Any:
     """The context of a span that is somewhere else; None: that is none."""
     from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415
 

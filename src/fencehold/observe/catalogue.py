@@ -96,6 +96,13 @@ COUNTED = (
         "How often entries were missed by what counts and keeps the history, because it could not keep up or was "
         "not running.",
     ),
+    Metric("fencehold_spans_total", COUNTER, (), "Server spans made of traced acquires."),
+    Metric(
+        "fencehold_spans_dropped_total",
+        COUNTER,
+        (),
+        "Server spans that were not made, as there were more than `spans_per_s_max`.",
+    ),
     Metric("fencehold_history_rows", GAUGE, (), "Holds and waits kept in the history."),
     Metric("fencehold_history_bytes", GAUGE, (), "Size of the file of the history."),
 )

@@ -77,6 +77,8 @@ class Fact(NamedTuple):
     """The code of a refusal, how a wait, hold or session ended, what a session said of itself."""
     more: Any = None
     """A principal; who broke a hold; the holds and tickets of a session that ended; why something was refused."""
+    meta: str = ""
+    """What an acquire came with."""
 
 
 _OP_OF: dict[type, str] = {
@@ -126,18 +128,20 @@ def facts_of(entry: Entry, applied: Applied) -> list[Fact]:
 def _of_command(command: Any, outcome: Any) -> Fact | None:
     kind = type(outcome)
     if kind is Granted and isinstance(command, Acquire):
-        return Fact(
-            What.GRANTED, command.session, command.names, outcome.fence, command.owner, 0, command.mode.value
-        )
+        return _of_acquire(What.GRANTED, command, outcome.fence, 0)
     if kind is Released:
         return _of_release(command, outcome)
     if kind is Queued:
-        return Fact(
-            What.QUEUED, command.session, command.names, 0, command.owner, outcome.ticket, command.mode.value
-        )
+        return _of_acquire(What.QUEUED, command, 0, outcome.ticket)
     if kind is Extended:
         return _of_extension(command, outcome)
     return _of_rare(command, outcome)
+
+
+def _of_acquire(what: What, command: Acquire, fence: int, ticket: int, more: Any = None) -> Fact:
+    # All by position, and the mode by what `value` would look up: this is done for every acquire.
+    mode = command.mode._value_
+    return Fact(what, command.session, command.names, fence, command.owner, ticket, mode, "", more, command.meta)
 
 
 def _of_release(command: Release, outcome: Released) -> Fact:
@@ -161,18 +165,21 @@ def _of_extension(command: Any, outcome: Extended) -> Fact | None:
 
 def _of_rare(command: Any, outcome: Any) -> Fact | None:
     match outcome:
+        case Busy() if isinstance(command, Acquire):
+            return _of_acquire(What.BUSY, command, 0, 0)
         case Busy():
-            return Fact(What.BUSY, command.session, getattr(command, "names", ()))
+            return Fact(What.BUSY, command.session)
         case Opened() if isinstance(command, OpenSession):
             principal = command.principal if isinstance(command, OpenSessionAs) else ""
             return Fact(What.OPENED, outcome.session, detail=command.meta, more=principal)
         case Refused() if operation_of(command):
             names = (command.name,) if isinstance(command, Break) else getattr(command, "names", ())
             session, more = getattr(command, "session", 0), (operation_of(command), outcome.detail)
-            return Fact(What.REFUSED, session, names, detail=outcome.code.value, more=more)
+            meta = command.meta if isinstance(command, Acquire) else ""
+            return Fact(What.REFUSED, session, names, detail=outcome.code.value, more=more, meta=meta)
         case Deadlock():
             circle = [(link.session, link.owner, link.name) for link in outcome.circle]
-            return Fact(What.DEADLOCK, command.session, command.names, 0, command.owner, more=circle)
+            return _of_acquire(What.DEADLOCK, command, 0, 0, circle)
         case Broken() if isinstance(command, Break):
             return Fact(What.BROKEN, 0, (command.name,), outcome.fence)
         case Suspended():

@@ -7,8 +7,9 @@
 3. The observer is started when there is something to tell it, a moment later: a server that ends at once needs
    none. If it ends it is started again, after a pause that grows. It takes up its history where that ends.
 4. It ends with the node, however that ends: its standard input is the socket.
-5. Where no history is kept, a node that stands by tells of sessions only: operations are counted, and told in the
-   log, by the node that leads. A hold or a wait that began under another leader is then not measured at its end.
+5. Where no history is kept and nothing is traced, a node that stands by tells of sessions only: operations are
+   counted, and told in the log, by the node that leads. A hold or a wait that began under another leader is then
+   not measured at its end.
 """
 
 import asyncio
@@ -46,6 +47,8 @@ from fencehold.observe.frames import (
 )
 from fencehold.observe.history.store import Bounds, positions_in
 from fencehold.observe.incidents import SLOW_APPEND_S
+from fencehold.observe.spans import SPANS_PER_S_MAX
+from fencehold.runtime.calendar import unix_ms
 from fencehold.types import CORRECTNESS
 
 _FLUSH_S = 0.05
@@ -71,6 +74,8 @@ class ObserveBounds(NamedTuple):
     """An append that takes so long is logged."""
     templates: tuple[str, ...] = ()
     """Patterns of names for metrics, such as `order:{id}`; others are found."""
+    spans_per_s_max: int = SPANS_PER_S_MAX
+    """Server spans made in a second, where traces are on; those beyond are counted."""
 
 
 class Observing(NamedTuple):
@@ -82,6 +87,8 @@ class Observing(NamedTuple):
     observe: ObserveBounds = ObserveBounds()
     shards: int = 1
     """How many machines of each tier there are."""
+    traces: bool = False
+    """Whether spans are made of traced acquires, and sent by OTLP."""
 
 
 class _Machine:
@@ -97,6 +104,8 @@ class _Machine:
         """How many of them were appended here."""
         self.after: int | None = None
         """The last position before them."""
+        self.dated: tuple[int, int] | None = None
+        """The logical time of the first, and the time of day when it was durable."""
         self.position: int | None = None
 
 
@@ -151,6 +160,8 @@ class Feed:
             self._tell_of(machine)
         if machine.after is None:
             machine.after = applied.position - 1 if machine.position is None else machine.position
+            if self._observing.traces:
+                machine.dated = applied.at_ms, unix_ms()
         machine.position = applied.position
         machine.appended += leads
         if (entry.commands or applied.notices) and (leads or self._is_followed(machine, entry, applied)):
@@ -160,7 +171,7 @@ class Feed:
 
     def _is_followed(self, machine: _Machine, entry: Entry, applied: Applied) -> bool:
         """Whether the observer is to know of what another node did."""
-        if self._observing.history is not None or not machine.is_journaled:
+        if self._observing.history is not None or self._observing.traces or not machine.is_journaled:
             return True
         return not _OPENINGS.isdisjoint(map(type, entry.commands)) or any(
             type(notice) is SessionEnded for _, notice in applied.notices
@@ -204,7 +215,9 @@ class Feed:
         up_to = machine.position or after
         if machine.is_journaled:
             self._positions[machine.shard] = max(self._positions.get(machine.shard, 0), up_to)
-        self._send(Entries(machine.tier, after, up_to, bool(appended), things, times_s, machine.shard))
+        self._send(
+            Entries(machine.tier, after, up_to, bool(appended), things, times_s, machine.shard, machine.dated)
+        )
 
     @property
     def _backlog_bytes(self) -> int:
@@ -347,6 +360,7 @@ class Feed:
             "history": "" if self._observing.history is None else str(self._observing.history),
             "bounds": tuple(self._observing.bounds),
             "shards": self._observing.shards,
+            "traces": self._observing.traces,
             **self._observing.observe._asdict(),
         }
         return [sys.executable, "-m", "fencehold.observe", msgspec.json.encode(settings).decode()]

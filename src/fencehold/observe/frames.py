@@ -37,6 +37,8 @@ class Entries(Struct, frozen=True, array_like=True, tag="entries"):
     append_s: list[float]
     """How long the appends took, where it led."""
     shard: int = 0
+    dated: tuple[int, int] | None = None
+    """The logical time of the first of them, and the time of day when it was durable; None: nobody needs it."""
 
 
 class Began(Struct, frozen=True, array_like=True, tag="began"):

@@ -1,5 +1,5 @@
-"""The observer: a process beside a node that counts what happened, keeps the history of holds, and says what is
-worth a line in the log.
+"""The observer: a process beside a node that counts what happened, keeps the history of holds, says what is worth
+a line in the log, and makes spans of acquires that are traced.
 
 1. The node feeds it over a socket (`frames`) and never waits for it. It ends when the socket is closed.
 2. Nothing that goes wrong with the history ends it: what cannot be written is missed, a gap says so, and counting
@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from fencehold.observe.facts import facts_of
+from fencehold.locks.log import Teller
+from fencehold.locks.trace_export import otlp_provider
+from fencehold.observe.facts import Fact, facts_of
 from fencehold.observe.frames import (
     Answered,
     Asked,
@@ -28,6 +31,7 @@ from fencehold.observe.frames import (
     Measured,
     Noted,
     Said,
+    Told,
     Unframer,
     framed,
     read_said,
@@ -36,15 +40,19 @@ from fencehold.observe.history.answers import history
 from fencehold.observe.history.recorder import BATCH_S, Recorder
 from fencehold.observe.history.store import Bounds, Store
 from fencehold.observe.incidents import SLOW_APPEND_S, Incidents, tellers_of_kinds
+from fencehold.observe.spans import SPANS_PER_S_MAX, Budget, Spans, instants_of
 from fencehold.observe.tally import REMEMBERED_MAX, Tally, figures_of
 from fencehold.observe.templates import Templates
 from fencehold.types import CORRECTNESS
 
 _NICE = 10
 _READ_BYTES = 1 << 20
+_WHY_LENGTH_MAX = 500
 _IDLE_S = 60.0
 """How often it is seen, when nothing happens, whether something has become too old."""
 _PREFIX = "fencehold.server."
+SERVICE = "fencehold"
+"""What a node is called in traces, unless `OTEL_SERVICE_NAME` says so."""
 JOURNALED = CORRECTNESS.value
 """The tier of which a history is kept."""
 _LOG = logging.getLogger("fencehold.server")
@@ -62,13 +70,19 @@ class Settings(Struct, frozen=True):
     templates: tuple[str, ...] = ()
     slow_append_s: float = SLOW_APPEND_S
     shards: int = 1
+    traces: bool = False
+    spans_per_s_max: int = SPANS_PER_S_MAX
 
 
 class Observer:
     """What it does with each frame."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, provider: Any = None) -> None:
+        """`provider`: an OpenTelemetry `TracerProvider`, where acquires are traced."""
         self._settings = settings
+        self._provider = provider
+        self._budget = Budget(settings.spans_per_s_max)
+        self._spans: dict[Place, Spans] = {}
         self._store = _store_of(settings)
         self._recorders: dict[int, Recorder] = {}
         """Of each shard."""
@@ -105,6 +119,8 @@ class Observer:
         for thing, facts in zip(said.things, facts_of_all, strict=True):
             tally.on_entry(thing.applied, facts, len(thing.entry.commands), is_counted=said.leads)
             incidents.on_facts(facts, is_told=said.leads)
+        if self._provider is not None:
+            self._trace(said, facts_of_all)
         self._seen[place] = said.up_to
         if recorder is not None:
             try:
@@ -119,9 +135,22 @@ class Observer:
             if is_journaled:
                 incidents.on_append(seconds)
 
+    def _trace(self, said: Entries, facts_of_all: list[list[Fact]]) -> None:
+        """Make spans of them. What goes wrong with that is not the others' trouble."""
+        place = said.tier, said.shard
+        spans = self._spans.get(place)
+        if spans is None:
+            tracer = self._provider.get_tracer("fencehold")
+            spans = self._spans[place] = Spans(tracer, self._templates, self._budget, *place)
+        self._budget.refill()
+        for thing, facts in zip(said.things, facts_of_all, strict=True):
+            spans.on_entry(thing.applied, facts, instants_of(said, thing.applied), leads=said.leads)
+
     def _on_began(self, said: Began) -> None:
         place = JOURNALED, said.shard
         self._seen.pop(place, None)
+        if place in self._spans:
+            self._spans[place].forget()
         recorder = self._recorder(said.shard)
         if recorder is not None:
             try:
@@ -172,6 +201,9 @@ class Observer:
         """All that was counted, by metric."""
         found = figures_of(self._tallies.values())
         found["fencehold_observer_gaps_total"] = [[[], self._gaps]]
+        if self._provider is not None:
+            found["fencehold_spans_total"] = [[[], self._budget.made]]
+            found["fencehold_spans_dropped_total"] = [[[], self._budget.dropped]]
         if self._store is not None:
             found["fencehold_history_rows"] = [[[], self._store.rows]]
             found["fencehold_history_bytes"] = [[[], self._store.size_bytes]]
@@ -217,6 +249,9 @@ class Observer:
         if self._store is not None:
             self.settle()
             self._store.close()
+        if self._provider is not None:
+            # Last: a collector that is away may take longer than the node waits.
+            self._provider.shutdown()
 
 
 def _store_of(settings: Settings) -> Store | None:
@@ -235,10 +270,33 @@ def _store_of(settings: Settings) -> Store | None:
     return store
 
 
+class _Line:
+    """The socket to the node. What sends spans has a thread of its own, which may have something to log."""
+
+    def __init__(self, node: socket.socket) -> None:
+        self._node = node
+        self._lock = threading.Lock()
+
+    def send(self, told: Told) -> None:
+        with self._lock:
+            self._node.sendall(framed(told))
+
+
+class _ExportHandler(logging.Handler):
+    """What OpenTelemetry complains of, told as an incident: a collector that is away is away for long."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._teller = Teller(f"{_PREFIX}traces_failed")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._teller.tell(logging.WARNING, "traces_failed", facts={"why": record.getMessage()[:_WHY_LENGTH_MAX]})
+
+
 class _Handler(logging.Handler):
     """Hands records to the node, whose log it is."""
 
-    def __init__(self, node: socket.socket) -> None:
+    def __init__(self, node: _Line) -> None:
         super().__init__()
         self._node = node
 
@@ -249,16 +307,25 @@ class _Handler(logging.Handler):
         shown: dict[str, str | int | float | None] = {
             str(key): value if isinstance(value, str | int | float) else str(value) for key, value in facts.items()
         }
-        self._node.sendall(framed(Noted(record.levelno, event, shown)))
+        self._node.send(Noted(record.levelno, event, shown))
+
+
+def _exporting() -> Any:
+    logger = logging.getLogger("opentelemetry")
+    logger.addHandler(_ExportHandler())
+    logger.propagate = False
+    return otlp_provider(SERVICE)
 
 
 def run(node: socket.socket, settings: Settings) -> None:
     """Observe until the node closes its end."""
+    line = _Line(node)
     logger = logging.getLogger("fencehold")
-    logger.addHandler(_Handler(node))
+    logger.addHandler(_Handler(line))
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    observer, unframer = Observer(settings), Unframer()
+    provider = _exporting() if settings.traces else None
+    observer, unframer = Observer(settings, provider), Unframer()
     try:
         while True:
             node.settimeout(observer.wait_s)
@@ -273,7 +340,7 @@ def run(node: socket.socket, settings: Settings) -> None:
             for frame in unframer.feed(data):
                 answer = observer.take(read_said(frame))
                 if answer is not None:
-                    node.sendall(framed(answer))
+                    line.send(answer)
             if observer.is_due:
                 observer.settle()
     except (BrokenPipeError, ConnectionResetError):

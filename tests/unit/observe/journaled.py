@@ -7,7 +7,7 @@ from fencehold.core.commands import Acquire, Command, Entry, Mode, OpenSession, 
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Granted
 from fencehold.observe.facts import Fact, facts_of
-from fencehold.observe.frames import Entries, Journaled
+from fencehold.observe.frames import Began, Entries, Journaled
 
 START_MS = 1_800_000_000_000
 
@@ -54,6 +54,10 @@ class Story:
         """What a node tells of the entries after a position."""
         things = [thing for thing in self.told if thing.applied.position > since]
         return Entries("correctness", since, self.machine.position, leads, things, list(append_s))
+
+    def began(self) -> Began:
+        """What a node tells when it opens the journal."""
+        return Began(self.machine.position)
 
 
 SHARED = Mode.SHARED
