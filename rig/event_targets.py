@@ -21,6 +21,7 @@ from fencehold.locks.views import WHOLE, Event, Missing, party
 from fencehold.sinks.port import Cursor, Sink
 from fencehold.sinks.registry import sink_of
 from fencehold.sinks.webhook import SIGNATURE, signature
+from rig.kafka_mock import MockCluster
 from rig.nats import Nats
 from rig.postgres import Postgres, reachable_folder
 from rig.processes import free_port
@@ -101,15 +102,27 @@ class Told:
 class File:
     """A file of JSON lines."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_bytes: int = 60_000) -> None:
+        self._max_bytes = max_bytes
         self._folder = folder / "log"
         self._away = folder / "away"
         self._folder.mkdir()
         self.path = self._folder / "events.jsonl"
 
+    def fresh(self) -> None:
+        for path in self._folder.iterdir():
+            path.unlink()
+
     @property
     def url(self) -> str:
-        return f"jsonl://{self.path}?max_bytes=60000&keep=90"
+        return f"jsonl://{self.path}?max_bytes={self._max_bytes}&keep=90"
+
+    def down(self) -> None:
+        """Take the folder away: the next file cannot be begun."""
+        self._folder.rename(self._away)
+
+    def up(self) -> None:
+        self._away.rename(self._folder)
 
     def sink(self) -> Sink:
         return sink_of(self.url, CLUSTER)
@@ -129,9 +142,24 @@ class Sqlite:
         self._path = folder / "events.db"
         self._other: sqlite3.Connection | None = None
 
+    def fresh(self) -> None:
+        for path in self._path.parent.glob("events.db*"):
+            path.unlink()
+
     @property
     def url(self) -> str:
         return f"sqlite://{self._path}"
+
+    def down(self) -> None:
+        """Lock it."""
+        self._other = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._other.execute("BEGIN IMMEDIATE")
+
+    def up(self) -> None:
+        if self._other is not None:
+            self._other.execute("ROLLBACK")
+            self._other.close()
+            self._other = None
 
     def sink(self) -> Sink:
         return sink_of(self.url, CLUSTER)
@@ -149,8 +177,8 @@ class Sqlite:
 class PostgresTarget:
     """A database."""
 
-    def __init__(self) -> None:
-        self._folder = reachable_folder()
+    def __init__(self, parent: Path = Path("/var/tmp")) -> None:
+        self._folder = reachable_folder(parent)
         self._server = Postgres(self._folder)
         self._server.start()
         self._table = "fencehold_events"
@@ -346,15 +374,15 @@ class KafkaTarget:
     """A topic of librdkafka's own cluster, which speaks the protocol on real ports."""
 
     def __init__(self) -> None:
-        self._cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})
-        [broker] = self._cluster.list_topics(timeout=30).brokers.values()
-        self._bootstrap = f"{broker.host}:{broker.port}"
-        self._topic = "locks"
+        self._cluster = MockCluster()
+        self._bootstrap = self._cluster.bootstrap
+        self.fresh()
 
     def fresh(self) -> None:
         # It makes topics of four partitions when they are asked for.
         self._topic = f"locks-{secrets.token_hex(4)}"
-        self._cluster.list_topics(self._topic, timeout=30)
+        client = Producer({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        client.list_topics(self._topic, timeout=30)
 
     @property
     def url(self) -> str:
@@ -366,8 +394,14 @@ class KafkaTarget:
     def read(self) -> list[dict[str, Any]]:
         return sorted(read_topic(self._bootstrap, self._topic), key=lambda event: event["sequence"])
 
+    def down(self) -> None:
+        self._cluster.down()
+
+    def up(self) -> None:
+        self._cluster.up()
+
     def stop(self) -> None:
-        """Its cluster ends with the client it lives in."""
+        """Its cluster ends with the process."""
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:

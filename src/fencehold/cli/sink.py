@@ -37,6 +37,7 @@ from fencehold.sinks.registry import sink_of
 from fencehold.sinks.runner import BEGINNING, Runner
 
 _STALE_S = 15.0
+_NICE = 10
 
 Directory = Annotated[
     Path | None,
@@ -190,6 +191,8 @@ class _Carrying:
         self._lock = lock
         self._with_parent = with_parent
         self._task: asyncio.Task[None] | None = None
+        # Where both want the same core, a node comes first: to catch up after a target was away is hard work.
+        os.nice(_NICE)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -176,7 +176,7 @@ async def test_each_shard_has_a_cursor_of_its_own(target: Any) -> None:
             assert own == sorted(own)
 
 
-@pytest.mark.parametrize("target", ["postgres", *SERVERS], indirect=True)
+@pytest.mark.parametrize("target", ["postgres", "kafka", *SERVERS], indirect=True)
 async def test_a_target_that_is_killed_gets_all_of_it_when_it_is_back(target: Any) -> None:
     """It is tried again; nothing is dropped, and where it says so nothing is there twice."""
     events = story(60)
