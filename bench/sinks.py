@@ -197,7 +197,7 @@ def build(name: str, quick: bool) -> Contest:
     server, away = Fencehold(), Away(name, seconds, away_s)
     return Contest(
         contestants=[Without(server, away, seconds), With(server, away, seconds)],
-        rounds=3,
+        rounds=2 if quick else 3,
         warmups=0,
         reference="no sink",
         fixtures=[server, away],
