@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 from google.protobuf.message import DecodeError
 
 from fencehold.doors.grpc.http2.connection import GrpcConnection
-from fencehold.doors.grpc.http2.conversation import Receiver, Stream
 from fencehold.doors.grpc.http2.heads import DONE, Head, http_block, status_block
+from fencehold.doors.grpc.http2.streams import Receiver, Stream
 from fencehold.drivers.http2.codes import Code
 from fencehold.errors import LimitExceeded, UsageError
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, caller, named_by, read_authorization

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fencehold.doors.grpc.calls import Calls, Methods, Refusal
 from fencehold.doors.grpc.http2.connection import Begin, ConnectionBounds, GrpcConnection
-from fencehold.doors.grpc.http2.conversation import ConversationBounds, Shelf
+from fencehold.doors.grpc.http2.streams import ConversationBounds, Shelf
 from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.tls import Certificates, ServerTls
 

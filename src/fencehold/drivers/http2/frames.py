@@ -155,6 +155,16 @@ def increment_in(payload: bytes) -> int:
     return int(_NUMBER.unpack(payload)[0]) & _31_BITS
 
 
+def check_credit(credit: int) -> None:
+    """Refuse room that there cannot be.
+
+    Raises:
+        Broken: there is more.
+    """
+    if credit > WINDOW_BYTES_MAX:
+        raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+
+
 def cause_in(payload: bytes) -> int:
     """Why a RST_STREAM ends its stream. All its bits count: with one more, it is another cause."""
     return int(_NUMBER.unpack(payload)[0])

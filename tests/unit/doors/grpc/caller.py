@@ -7,8 +7,9 @@ from h2.connection import H2Connection
 from h2.events import Event
 from h2.settings import SettingCodes, Settings
 
-from fencehold.doors.grpc.http2.conversation import Conversation, ConversationBounds, Shelf, Stream
+from fencehold.doors.grpc.http2.conversation import Conversation
 from fencehold.doors.grpc.http2.heads import Head
+from fencehold.doors.grpc.http2.streams import ConversationBounds, Shelf, Stream
 from fencehold.drivers.http2.frames import message
 
 HEAD = (

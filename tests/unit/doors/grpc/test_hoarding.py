@@ -9,8 +9,9 @@ from h2.events import DataReceived, StreamReset
 
 from fencehold.doors.grpc.calls import Calls, Method
 from fencehold.doors.grpc.http2.connection import Begin, ConnectionBounds, GrpcConnection
-from fencehold.doors.grpc.http2.conversation import Conversation, ConversationBounds, Shelf, Stream
+from fencehold.doors.grpc.http2.conversation import Conversation
 from fencehold.doors.grpc.http2.heads import Head
+from fencehold.doors.grpc.http2.streams import ConversationBounds, Shelf, Stream
 from fencehold.drivers.http2 import frames
 from fencehold.drivers.http2.codes import Code
 from fencehold.drivers.http2.frames import Broken, Cause, frame, message, numbered

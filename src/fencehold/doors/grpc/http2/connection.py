@@ -11,8 +11,9 @@ import ssl
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fencehold.doors.grpc.http2.conversation import Conversation, ConversationBounds, Receiver, Shelf, Stream
+from fencehold.doors.grpc.http2.conversation import Conversation
 from fencehold.doors.grpc.http2.heads import Head
+from fencehold.doors.grpc.http2.streams import ConversationBounds, Receiver, Shelf, Stream
 from fencehold.drivers.http2.frames import Broken
 
 _FAREWELL_S = 1.0

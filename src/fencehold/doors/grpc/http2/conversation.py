@@ -21,13 +21,14 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from math import inf
-from typing import NamedTuple, Protocol
 
 from fencehold.doors.grpc.http2.heads import ANSWER, DONE, Head, Malformed, check_trailers, head_in, status_block
+from fencehold.doors.grpc.http2.streams import STREAM_BYTES, ConversationBounds, Receiver, Shelf, Stream
 from fencehold.drivers.http2 import frames
 from fencehold.drivers.http2.codes import Code
 from fencehold.drivers.http2.frames import Broken, Cause, Frame
 from fencehold.drivers.http2.header_blocks import BlockReader, TooLarge
+from fencehold.drivers.http2.header_pieces import HeaderPieces
 
 _PIECES_MAX = 16
 """Into so many frames a header block may be cut."""
@@ -36,106 +37,8 @@ _WINDOW_BYTES = 1 << 24
 _ANSWERED_PATIENCE = 4
 _STREAMS_PATIENCE = 32
 """To look at so many streams costs as much patience as a frame that asks for nothing."""
-_STREAM_BYTES = 1_024
-"""What a stream takes, by itself and with who serves it, of the room that there is."""
 _NO_ROOM_WORDS = "this listener has no room for more messages: try again later"
 _CALM_WORDS = b"too many frames that ask for nothing: streams that are reset, pings, settings"
-
-
-class ConversationBounds(NamedTuple):
-    """What one connection may have, and all of them together."""
-
-    message_bytes_max: int = 65_536
-    metadata_bytes_max: int = 16_384
-    streams_max: int = 1_024
-    kept_bytes_max: int = 64 << 20
-    """Of all connections: streams, requests that are not answered, and answers that nobody takes."""
-    unsent_bytes_max: int = 65_536
-    """Beyond this much in a stream, who sends waits."""
-    patience_max: int = 4_096
-    """How many frames that ask for nothing are taken in a row…"""
-    patience_per_s: int = 200
-    """…and how fast that grows again."""
-
-
-class Shelf:
-    """What all connections of a listener keep together, in bytes."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.kept = 0
-
-    @property
-    def left(self) -> int:
-        return self._bytes_max - self.kept
-
-
-class Receiver(Protocol):
-    """Who serves one call."""
-
-    is_one_request: bool
-    """Whether nothing is done before its one request is whole."""
-
-    def on_message(self, data: bytes, is_packed: bool) -> None: ...
-    def on_whole(self) -> None:
-        """The client will send no more."""
-
-    def on_cancelled(self) -> None:
-        """The client has cancelled it, or is gone."""
-
-    def on_room(self) -> None:
-        """What was to be sent has gone."""
-
-
-class Stream:
-    """One call. Who serves it hands it back to the conversation, and touches nothing in it."""
-
-    __slots__ = (
-        "credit",
-        "ending",
-        "heard",
-        "is_begun",
-        "is_whole",
-        "kept",
-        "late_since",
-        "number",
-        "read",
-        "receiver",
-        "room",
-        "to_send",
-        "undelivered",
-        "wanted",
-        "was_full",
-    )
-
-    def __init__(self, number: int, credit: int, room: int) -> None:
-        self.number = number
-        self.receiver: Receiver | None = None
-        self.credit = credit
-        """How much the client has room for."""
-        self.room = room
-        """How much it may still send."""
-        self.read = 0
-        """How much was read since the window last grew."""
-        self.heard = bytearray()
-        """What came of a message that is not whole yet…"""
-        self.kept = _STREAM_BYTES
-        """What is kept for it beside: itself, and messages that its receiver has, and has not read."""
-        self.wanted = 0
-        """…and how much there is when it is, as far as that is known."""
-        self.late_since = inf
-        """Since when the rest of a request is waited for."""
-        self.is_whole = False
-        """Whether the client has ended its side."""
-        self.is_begun = False
-        """Whether an answer has begun."""
-        self.to_send = bytearray()
-        self.was_full = False
-        """More waited to be sent than should, and has not all gone yet: who sends may wait for that."""
-        self.ending = b""
-        """The block that it ends with, once nothing is left to send."""
-        self.undelivered: Callable[[], None] | None = None
-        """Called if the client cancels before the answer arrives."""
 
 
 class Conversation:
@@ -164,8 +67,7 @@ class Conversation:
         """Streams in which something waits for room in the connection, and has it in its stream. One that has none
         is not here: or a client could have a thousand of them looked at for each frame that gives them nothing."""
         self._reader = BlockReader(bounds.metadata_bytes_max)
-        self._block: tuple[Frame, bytearray, int] | None = None
-        """A header block that is not whole, and of how many pieces it is."""
+        self._pieces = HeaderPieces(4 * bounds.metadata_bytes_max, _PIECES_MAX)
         self._credit = self._first_credit = frames.WINDOW_BYTES
         self._frame_bytes = frames.FRAME_BYTES
         # Half of it may have been read without the client having heard so: the largest message fits into the rest.
@@ -355,8 +257,7 @@ class Conversation:
         return data[size:]
 
     def _check(self, arrived: Frame) -> None:
-        if self._block is not None and arrived.kind != frames.CONTINUATION:
-            raise Broken("headers that do not end")
+        self._pieces.check(arrived)
         if not self._is_greeted and arrived.kind != frames.SETTINGS:
             raise Broken("words before the settings")
         frames.check(arrived)
@@ -366,9 +267,11 @@ class Conversation:
         if kind == frames.DATA:
             self._on_data(arrived)
         elif kind == frames.HEADERS:
-            self._on_block(arrived, bytearray(frames.plain(arrived)), 1)
+            if (block := self._pieces.begin(arrived)) is not None:
+                self._on_block(arrived, block)
         elif kind == frames.CONTINUATION:
-            self._on_continuation(arrived)
+            if (whole := self._pieces.go_on(arrived)) is not None:
+                self._on_block(*whole)
         elif kind == frames.WINDOW_UPDATE:
             self._on_window(arrived.stream, frames.increment_in(arrived.payload))
         elif kind == frames.SETTINGS:
@@ -500,21 +403,15 @@ class Conversation:
         else:
             receiver.on_whole()
 
-    def _on_block(self, arrived: Frame, block: bytearray, pieces: int) -> None:
-        if len(block) > 4 * self._bounds.metadata_bytes_max or pieces > _PIECES_MAX:
-            raise Broken("headers without an end", Cause.ENHANCE_YOUR_CALM)
-        if not arrived.flags & frames.END_HEADERS:
-            self._block = arrived, block, pieces
-            return
-        self._block = None
+    def _on_block(self, arrived: Frame, block: bytes) -> None:
         stream = self._streams.get(arrived.stream)
         is_end = bool(arrived.flags & frames.END_STREAM)
         if stream is not None:
-            self._on_trailers(stream, bytes(block), is_end)
+            self._on_trailers(stream, block, is_end)
         elif arrived.stream <= self._last or not arrived.stream % 2:
-            self._on_odd_headers(arrived.stream, bytes(block))
+            self._on_odd_headers(arrived.stream, block)
         else:
-            self._on_head(arrived.stream, bytes(block), is_end)
+            self._on_head(arrived.stream, block, is_end)
 
     def _on_odd_headers(self, number: int, block: bytes) -> None:
         """Trailers of a call that is over; a stream that would be the server's, or begin again, may not be."""
@@ -537,7 +434,7 @@ class Conversation:
             self._lose_patience()
             self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.PROTOCOL_ERROR))
             return
-        is_full = len(self._streams) >= self._bounds.streams_max or self._kept + _STREAM_BYTES > self._shelf.left
+        is_full = len(self._streams) >= self._bounds.streams_max or self._kept + STREAM_BYTES > self._shelf.left
         if self.is_draining or is_full:
             self._lose_patience()
             self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.REFUSED_STREAM))
@@ -568,15 +465,6 @@ class Conversation:
         else:
             self._on_whole(stream)
 
-    def _on_continuation(self, arrived: Frame) -> None:
-        if self._block is None or self._block[0].stream != arrived.stream:
-            raise Broken("headers without a beginning")
-        first, block, pieces = self._block
-        block += arrived.payload
-        # Of its flags it has this one; others would mean something in the frame that it continues.
-        whole = first._replace(flags=first.flags | arrived.flags & frames.END_HEADERS)
-        self._on_block(whole, block, pieces + 1)
-
     def _on_reset(self, number: int, cause: int) -> None:
         self._lose_patience()
         stream = self._stream(number)
@@ -605,8 +493,7 @@ class Conversation:
         if not more:
             raise Broken("no more room")
         self._credit += more
-        if self._credit > frames.WINDOW_BYTES_MAX:
-            raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        frames.check_credit(self._credit)
         if not self._blocked:
             self._lose_patience()
         self._push_all()
@@ -632,8 +519,7 @@ class Conversation:
         self._lose_patience(len(self._streams) // _STREAMS_PATIENCE)
         for stream in tuple(self._streams.values()):
             stream.credit += more
-            if stream.credit > frames.WINDOW_BYTES_MAX:
-                raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+            frames.check_credit(stream.credit)
             if stream.to_send:
                 self._push(stream)
 

@@ -18,6 +18,7 @@ from fencehold.drivers.etcd.http2.status import Status, status_in
 from fencehold.drivers.http2 import frames
 from fencehold.drivers.http2.codes import Code
 from fencehold.drivers.http2.frames import Broken, Cause, Frame, GoAway
+from fencehold.drivers.http2.header_pieces import HeaderPieces
 
 MESSAGE_BYTES_MAX = 16 << 20
 """The largest message taken."""
@@ -101,8 +102,7 @@ class Conversation:
         self._streams_max = _NUMBER_MAX
         self._heard = 0
         """How much came since the window of the connection last grew."""
-        self._block: tuple[Frame, bytearray] | None = None
-        """A header block that is not whole."""
+        self._pieces = HeaderPieces(_BLOCK_BYTES_MAX)
         self._signs: list[bytes] = []
         """Answers to pings."""
         self._unsigned = 0
@@ -210,8 +210,7 @@ class Conversation:
             raise
 
     def _check(self, arrived: Frame) -> None:
-        if self._block is not None and arrived.kind != frames.CONTINUATION:
-            raise Broken("headers that do not end")
+        self._pieces.check(arrived)
         if not self.is_greeted and arrived.kind != frames.SETTINGS:
             raise Broken("words before the settings")
         frames.check(arrived)
@@ -232,9 +231,11 @@ class Conversation:
         if kind == frames.DATA:
             self._on_data(arrived)
         elif kind == frames.HEADERS:
-            self._on_block(arrived, bytearray(frames.plain(arrived)))
+            if (block := self._pieces.begin(arrived)) is not None:
+                self._on_block(arrived, block)
         elif kind == frames.CONTINUATION:
-            self._on_continuation(arrived)
+            if (whole := self._pieces.go_on(arrived)) is not None:
+                self._on_block(*whole)
         elif kind == frames.WINDOW_UPDATE:
             self._on_window(arrived.stream, frames.increment_in(arrived.payload))
         elif kind == frames.SETTINGS:
@@ -284,8 +285,7 @@ class Conversation:
         if not more:
             raise Broken("no more room")
         self._credit += more
-        if self._credit > frames.WINDOW_BYTES_MAX:
-            raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+        frames.check_credit(self._credit)
         self._push_all()
 
     def _on_stream_window(self, stream: Stream, more: int) -> None:
@@ -316,8 +316,7 @@ class Conversation:
         first = told.get(frames.INITIAL_WINDOW_SIZE, self._first_credit)
         for stream in self._streams.values():
             stream.credit += first - self._first_credit
-            if stream.credit > frames.WINDOW_BYTES_MAX:
-                raise Broken("more room than there can be", Cause.FLOW_CONTROL_ERROR)
+            frames.check_credit(stream.credit)
         self._first_credit = first
         self._out.append(frames.frame(frames.SETTINGS, frames.ACK))
         self._push_all()
@@ -374,14 +373,8 @@ class Conversation:
             del heard[:end]
             stream.receiver.on_message(data)
 
-    def _on_block(self, arrived: Frame, block: bytearray) -> None:
-        if len(block) > _BLOCK_BYTES_MAX:
-            raise Broken("headers without an end", Cause.ENHANCE_YOUR_CALM)
-        if not arrived.flags & frames.END_HEADERS:
-            self._block = arrived, block
-            return
-        self._block = None
-        headers = frames.headers_in(bytes(block))
+    def _on_block(self, arrived: Frame, block: bytes) -> None:
+        headers = frames.headers_in(block)
         stream = self._stream(arrived.stream)
         if stream is not None:
             self._on_headers(stream, headers, is_end=bool(arrived.flags & frames.END_STREAM))
@@ -401,14 +394,6 @@ class Conversation:
             self._end_stream(stream, Status(Code.UNKNOWN, "it answered with something that is not gRPC"))
         else:
             stream.is_answered = True
-
-    def _on_continuation(self, arrived: Frame) -> None:
-        if self._block is None or self._block[0].stream != arrived.stream:
-            raise Broken("headers without a beginning")
-        first, block = self._block
-        block += arrived.payload
-        # Of its flags it has this one; others would mean something in the frame that it continues.
-        self._on_block(first._replace(flags=first.flags | arrived.flags & frames.END_HEADERS), block)
 
     def _on_reset(self, number: int, cause: int) -> None:
         stream = self._stream(number)

@@ -66,7 +66,7 @@ class Scene:
     def see_bounds(self) -> None:
         for stream, listener in self.calls:
             assert listener.unread_bytes + len(stream.heard) <= WINDOW_BYTES
-        assert self.client._block is None or len(self.client._block[1]) <= BLOCK_BYTES_MAX
+        assert self.client._pieces.kept <= BLOCK_BYTES_MAX
         assert len(self.client._splitter._rest) < frames.FRAME_BYTES + 9
         # A word for a word: nobody makes this side say more than some bytes for each frame, or than it was to say.
         self.said_bytes += len(self.client.take())
