@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 import sys
 from pathlib import Path
 
@@ -81,9 +82,13 @@ class Server(Fixture):
         """Processor time it has used so far."""
         return procfs.cpu_seconds(self.pid)
 
+    def tls(self) -> ssl.SSLContext | None:
+        """How it is spoken to; None: without TLS."""
+        return None
+
     async def _answers(self) -> bool:
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls())
             try:
                 writer.write(b"*1\r\n$4\r\nPING\r\n")
                 return (await reader.readline()).startswith(b"+PONG")

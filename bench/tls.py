@@ -9,8 +9,7 @@ On a machine where the load and the server share their cores, half of what TLS c
 that the server's process used for a command (`server_us`) is compared, too.
 """
 
-import asyncio
-import contextlib
+import ssl
 
 from bench import folders, loads
 from bench.contest import Benchmark, Contest
@@ -43,18 +42,8 @@ class Secured(Fencehold):
         pki = self.folder / "pki"
         return [*super().command(), "--tls-cert", str(pki / "server.pem"), "--tls-key", str(pki / "server.key")]
 
-    async def _answers(self) -> bool:
-        with contextlib.suppress(OSError):
-            context = client_context(TlsFiles(self.folder / "pki" / "ca.pem"))
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
-            try:
-                writer.write(b"*1\r\n$4\r\nPING\r\n")
-                return (await reader.readline()).startswith(b"+PONG")
-            finally:
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
-        return False
+    def tls(self) -> ssl.SSLContext:
+        return client_context(TlsFiles(self.folder / "pki" / "ca.pem"))
 
 
 class Metered(AtTheDoor):

@@ -11,13 +11,13 @@ import contextlib
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from rig.console import interrupt, say
 from rig.etcd import EtcdCluster
 from rig.nodes import FenceholdNode, NodeGroup
 from rig.postgres import Postgres
@@ -51,11 +51,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=PORT, help=f"of the first node; {PORT}; 0: any")
     wanted = parser.parse_args()
     for number in _SIGNALS:
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     with _place() as folder, contextlib.suppress(KeyboardInterrupt), _running(folder, wanted) as nodes:
         _say_what_to_try(nodes)
         _keep_running(nodes)
-    _say("stopped; nothing is left behind")
+    say("stopped; nothing is left behind")
 
 
 @contextlib.contextmanager
@@ -76,16 +76,16 @@ def _running(folder: Path, wanted: argparse.Namespace) -> Iterator[NodeGroup]:
     http_ports = _ports(http_first, wanted.nodes)
     nodes = NodeGroup(engine.url(), folder / "nodes", wanted.nodes, ports=ports, http_ports=http_ports)
     try:
-        _say(f"starting {wanted.engine} …")
+        say(f"starting {wanted.engine} …")
         engine.start()
-        _say(f"starting {wanted.nodes} node{'s' if wanted.nodes > 1 else ''} …")
+        say(f"starting {wanted.nodes} node{'s' if wanted.nodes > 1 else ''} …")
         nodes.start()
         yield nodes
     finally:
         # A second ctrl-c does not cut this short.
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        _say("\nstopping …")
+        say("\nstopping …")
         nodes.stop()
         engine.stop()
 
@@ -113,18 +113,18 @@ def _is_free(port: int) -> bool:
 
 def _say_what_to_try(nodes: NodeGroup) -> None:
     leader = nodes.leader()
-    _say("")
+    say("")
     for node in nodes.nodes:
         role = "leads" if node is leader else "stands by"
         http = node.process.command[node.process.command.index("--http") + 1]
-        _say(f"  node {node.name}   {node.address}   http://{node.host}:{http}   pid {node.process.pid}   {role}")
-    _say(f"\n  export FENCEHOLD_URL={nodes.url}\n")
-    _say("Then, in another terminal, with .venv/bin on the path:\n")
-    _say("  fencehold cluster --watch                # who leads, how far the others are")
-    _say("  fencehold run hello -- sleep 60          # hold a lock …")
-    _say(f"  kill -9 {leader.process.pid:<8}                         # … and kill the leader: the lock is kept")
-    _say("  fencehold info hello")
-    _say(f"\nA node that ends is started again after {_RESTART_S:g} s. ctrl-c stops everything.\n")
+        say(f"  node {node.name}   {node.address}   http://{node.host}:{http}   pid {node.process.pid}   {role}")
+    say(f"\n  export FENCEHOLD_URL={nodes.url}\n")
+    say("Then, in another terminal, with .venv/bin on the path:\n")
+    say("  fencehold cluster --watch                # who leads, how far the others are")
+    say("  fencehold run hello -- sleep 60          # hold a lock …")
+    say(f"  kill -9 {leader.process.pid:<8}                         # … and kill the leader: the lock is kept")
+    say("  fencehold info hello")
+    say(f"\nA node that ends is started again after {_RESTART_S:g} s. ctrl-c stops everything.\n")
 
 
 def _keep_running(nodes: NodeGroup) -> NoReturn:
@@ -136,11 +136,11 @@ def _keep_running(nodes: NodeGroup) -> NoReturn:
                 continue
             if node not in ended_at:
                 ended_at[node] = time.monotonic()
-                _say(f"node {node.name} has ended")
+                say(f"node {node.name} has ended")
             elif time.monotonic() - ended_at[node] > _RESTART_S:
                 del ended_at[node]
                 node.process.start()
-                _say(f"node {node.name} is started again, pid {node.process.pid}")
+                say(f"node {node.name} is started again, pid {node.process.pid}")
         time.sleep(_LOOK_S)
 
 
@@ -149,15 +149,6 @@ def _count(text: str) -> int:
     if not 1 <= number <= 9:
         raise argparse.ArgumentTypeError("from 1 to 9")
     return number
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from rig.console import interrupt, say
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from rig.processes import Process, accepts, free_port
@@ -88,19 +89,19 @@ def main() -> None:
     wanted = parser.parse_args()
     embedded = wanted.embedded or shutil.which("etcd") is None
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     with (
         tempfile.TemporaryDirectory(prefix="fencehold-demo-") as folder,
         contextlib.suppress(KeyboardInterrupt),
         running(Path(folder), port=wanted.port, pace=wanted.pace, embedded=embedded) as demo,
     ):
-        _say(f"\n  dashboard   {demo.dashboard}\n  service     {demo.url}\n")
+        say(f"\n  dashboard   {demo.dashboard}\n  service     {demo.url}\n")
         if demo.nodes is not None:
             leader = demo.nodes.leader()
-            _say(f"Kill the leader and watch: kill -9 {leader.process.pid}. A node that ends is started again.")
-        _say("ctrl-c stops everything.\n")
+            say(f"Kill the leader and watch: kill -9 {leader.process.pid}. A node that ends is started again.")
+        say("ctrl-c stops everything.\n")
         _keep_running(demo)
-    _say("stopped; nothing is left behind")
+    say("stopped; nothing is left behind")
 
 
 def _keep_running(demo: Demo) -> NoReturn:
@@ -112,15 +113,6 @@ def _keep_running(demo: Demo) -> NoReturn:
             elif time.monotonic() - ended_at.setdefault(node.name, time.monotonic()) > _RESTART_S:
                 node.start()
         time.sleep(_LOOK_S)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import nats
 import psycopg
@@ -99,7 +99,47 @@ class Told:
         return max((event.position for event in self.all if event.shard == shard), default=0)
 
 
-class File:
+class SinkTarget:
+    """A target whose sink is found by its URL."""
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def sink(self) -> Sink:
+        return sink_of(self.url, CLUSTER)
+
+    def stop(self) -> None:
+        """Nothing runs, unless said otherwise."""
+
+
+class TargetServer(Protocol):
+    """A server that is killed and started."""
+
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=TargetServer)
+
+
+class ServedTarget(SinkTarget, Generic[S]):
+    """A target that is a server of its own."""
+
+    _server: S
+
+    def down(self) -> None:
+        self._server.kill()
+
+    def up(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+class File(SinkTarget):
     """A file of JSON lines."""
 
     def __init__(self, folder: Path, max_bytes: int = 60_000) -> None:
@@ -124,18 +164,12 @@ class File:
     def up(self) -> None:
         self._away.rename(self._folder)
 
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
-
     def read(self) -> list[dict[str, Any]]:
         older = sorted(self._folder.glob("events.jsonl.*"), key=lambda path: -int(path.suffix[1:]))
         return [json.loads(line) for path in (*older, self.path) for line in path.read_text().splitlines()]
 
-    def stop(self) -> None:
-        """Nothing runs."""
 
-
-class Sqlite:
+class Sqlite(SinkTarget):
     """A file of SQLite, which somebody else may have locked."""
 
     def __init__(self, folder: Path) -> None:
@@ -161,20 +195,14 @@ class Sqlite:
             self._other.close()
             self._other = None
 
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
-
     def read(self) -> list[dict[str, Any]]:
         with sqlite3.connect(self._path) as connection:
             rows = connection.execute("SELECT event FROM fencehold_events ORDER BY position, idx").fetchall()
         connection.close()
         return [json.loads(row[0]) for row in rows]
 
-    def stop(self) -> None:
-        """Nothing runs."""
 
-
-class PostgresTarget:
+class PostgresTarget(ServedTarget[Postgres]):
     """A database."""
 
     def __init__(self, parent: Path = Path("/var/tmp")) -> None:
@@ -194,26 +222,17 @@ class PostgresTarget:
     def url(self) -> str:
         return f"{self._where}?table={self._table}"
 
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
-
     def read(self) -> list[dict[str, Any]]:
         with psycopg.connect(self._where) as connection:
             rows = connection.execute(f"SELECT event FROM {self._table} ORDER BY position, idx").fetchall()
         return [row[0] for row in rows]
 
-    def down(self) -> None:
-        self._server.kill()
-
-    def up(self) -> None:
-        self._server.start()
-
     def stop(self) -> None:
-        self._server.stop()
+        super().stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class RedisTarget:
+class RedisTarget(ServedTarget[Redis]):
     """A stream of Redis, which keeps what it was told."""
 
     def __init__(self, folder: Path) -> None:
@@ -228,9 +247,6 @@ class RedisTarget:
     def url(self) -> str:
         return f"{self._server.url}?stream={self._stream}"
 
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
-
     def read(self) -> list[dict[str, Any]]:
         with redis.Redis(port=self._server.port, decode_responses=True) as client:
             streams: Any = sorted(client.scan_iter(f"{self._stream}*"))
@@ -244,17 +260,8 @@ class RedisTarget:
         """Lose all, as a Redis without a disk does."""
         self._server.ask("FLUSHALL")
 
-    def down(self) -> None:
-        self._server.kill()
 
-    def up(self) -> None:
-        self._server.start()
-
-    def stop(self) -> None:
-        self._server.stop()
-
-
-class NatsTarget:
+class NatsTarget(ServedTarget[Nats]):
     """A stream of JetStream."""
 
     def __init__(self, folder: Path) -> None:
@@ -268,9 +275,6 @@ class NatsTarget:
     @property
     def url(self) -> str:
         return f"{self._server.url}/{self._stream}?subject={self._stream.lower()}"
-
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -290,17 +294,8 @@ class NatsTarget:
         finally:
             await client.close()
 
-    def down(self) -> None:
-        self._server.kill()
 
-    def up(self) -> None:
-        self._server.start()
-
-    def stop(self) -> None:
-        self._server.stop()
-
-
-class Receiver:
+class Receiver(SinkTarget):
     """A URL that takes events, and drops those it knows by their ids, as who takes them should."""
 
     def __init__(self, folder: Path) -> None:
@@ -324,9 +319,6 @@ class Receiver:
     def url(self) -> str:
         files = f"secret_file={self._folder}/secret&cursor={self._folder}/cursor"
         return f"webhook://127.0.0.1:{self._port}/locks/events?{files}"
-
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         return list(self.came.values())
@@ -387,9 +379,6 @@ class KafkaTarget:
     @property
     def url(self) -> str:
         return f"kafka://{self._bootstrap}/{self._topic}"
-
-    def sink(self) -> Sink:
-        return sink_of(self.url, CLUSTER)
 
     def read(self) -> list[dict[str, Any]]:
         return sorted(read_topic(self._bootstrap, self._topic), key=lambda event: event["sequence"])

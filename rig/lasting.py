@@ -1,6 +1,10 @@
 """What is started and stopped, as a context: stopped at the end, and also when it did not start whole."""
 
-from typing import Self
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
 
 
 class Lasting:
@@ -24,3 +28,25 @@ class Lasting:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class Startable(Protocol):
+    """What can be started and stopped."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=Startable)
+
+
+@contextmanager
+def running_in(folder: Path, kind: Callable[[Path], S]) -> Iterator[S]:
+    """A server of that kind, running in a folder that goes with it."""
+    made = kind(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -7,13 +7,12 @@ be one that this user can reach. A folder that holds data is taken up again, wit
 import contextlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
-from rig.processes import Process, free_port, leash
+from rig.processes import Process, free_port, output_of
 
 DATABASE = "locks"
 USER = "fencehold"
@@ -124,18 +123,11 @@ class MariaDB:
         command += [f"--tmpdir={self.folder}"]
         # Loopback is as safe as the socket here: its owner needs no password.
         command += ["--auth-root-authentication-method=normal", "--skip-name-resolve"]
-        done = subprocess.run(
-            [*leash(self._user), *command],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_S,
-            check=False,
-        )
-        if done.returncode:
+        try:
+            output_of(command, self.folder, user=self._user, timeout_s=_INSTALL_S)
+        except RuntimeError:
             shutil.rmtree(self.data, ignore_errors=True)
-            raise RuntimeError(f"{command[0]} failed: {done.stdout.strip()} {done.stderr.strip()}")
+            raise
 
     def _make_users(self) -> None:
         self.sql(f"CREATE DATABASE {DATABASE}")

@@ -12,13 +12,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from rig.processes import Process, await_true, free_port, leash
+from rig.lasting import running_in
+from rig.processes import Process, await_true, free_port, output_of
 
 _OWNER = "owner"
 _ROLE = "fencehold"
@@ -36,6 +38,13 @@ _SETTINGS = {
     "dynamic_shared_memory_type": "mmap",
     "log_min_messages": "warning",
 }
+
+
+@contextlib.contextmanager
+def temporary_postgres(**settings: str) -> Iterator["Postgres"]:
+    """A server that runs meanwhile, with these settings."""
+    with running_in(reachable_folder(), partial(Postgres, settings=settings)) as server:
+        yield server
 
 
 def reachable_folder(parent: Path = Path("/var/tmp")) -> Path:
@@ -176,18 +185,7 @@ class Postgres:
         access.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
 
     def _run(self, command: list[str]) -> str:
-        done = subprocess.run(
-            [*leash(self._user), *command],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PROGRAMS_MAX_S,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        return output_of(command, self.folder, user=self._user, timeout_s=_PROGRAMS_MAX_S)
 
     def _answers(self) -> bool:
         # It accepts connections, and refuses them, while it still recovers.

@@ -150,6 +150,26 @@ class Process:
             self._process.wait(STOP_S)
 
 
+def output_of(command: Sequence[str], folder: Path, *, user: str | None, timeout_s: float) -> str:
+    """What a program says that is run as that user, in a folder.
+
+    Raises:
+        RuntimeError: it failed; with what it said.
+    """
+    done = subprocess.run(
+        [*leash(user), *command],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stdout.strip()} {done.stderr.strip()}")
+    return done.stdout
+
+
 def leash(user: str | None) -> list[str]:
     """A command before the command: it ends when this process does, and runs as that user.
 

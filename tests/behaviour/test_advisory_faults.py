@@ -1,7 +1,6 @@
 """`postgresql+advisory://` while sessions end, replies are lost, and the server dies or hangs."""
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from fencehold import EFFICIENCY, HoldLost, PermissionDenied, Unavailable, Unsupported, aio
 from fencehold.backends.advisory.store import key_of
 from fencehold.client.aio.client import Connecting
-from rig.postgres import GUARDED, Postgres, reachable_folder
+from rig.postgres import GUARDED, Postgres, temporary_postgres
 from tests.behaviour.asking import until
 from tests.behaviour.proxy import Proxy, as_a_pooler
 
@@ -19,14 +18,8 @@ SOON_S = 10.0
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Postgres]:
-    folder = reachable_folder()
-    server = Postgres(folder)
-    try:
-        server.start()
+    with temporary_postgres() as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 hangs, rights that are missing, settings that lose data."""
 
 import asyncio
-import shutil
 import time
 from collections.abc import Iterator
 
@@ -24,6 +23,7 @@ from fencehold.backends.mysql.store import MysqlStore
 from fencehold.backends.port import Ask, Settings
 from fencehold.drivers.mysql.address import MysqlAddress
 from fencehold.locks.terms import Terms
+from rig.lasting import running_in
 from rig.mariadb import DATABASE, READER, MariaDB
 from rig.postgres import reachable_folder
 from tests.behaviour.asking import until
@@ -35,14 +35,8 @@ _TABLES = ("fencehold_fences", "fencehold_holds", "fencehold_queue")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[MariaDB]:
-    folder = reachable_folder()
-    made = MariaDB(folder)
-    try:
-        made.start()
+    with running_in(reachable_folder(), MariaDB) as made:
         yield made
-    finally:
-        made.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

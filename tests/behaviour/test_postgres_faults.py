@@ -11,7 +11,7 @@ import pytest
 from fencehold import HoldLost, OutcomeUnknown, PermissionDenied, Unavailable, UsageError, aio
 from fencehold.backends.postgres.tables import script
 from fencehold.client.aio.client import Connecting
-from rig.postgres import GUARDED, Postgres, reachable_folder
+from rig.postgres import GUARDED, Postgres, reachable_folder, temporary_postgres
 from tests.behaviour.asking import until
 from tests.behaviour.proxy import Proxy, as_a_pooler
 
@@ -20,15 +20,9 @@ SOON_S = 10.0
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Postgres]:
-    folder = reachable_folder()
     # Whatever the server's default is, what is granted is on disk.
-    server = Postgres(folder, settings={"synchronous_commit": "off", "wal_writer_delay": "10s"})
-    try:
-        server.start()
+    with temporary_postgres(synchronous_commit="off", wal_writer_delay="10s") as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

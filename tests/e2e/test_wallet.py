@@ -1,7 +1,6 @@
 """The example with the wallet does what its page says, in each form."""
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rig.postgres import Postgres, reachable_folder
+from rig.postgres import temporary_postgres
 from tests.docs.pages import ROOT
 
 SECONDS_MAX = 90
@@ -50,15 +49,9 @@ def test_unfenced_it_loses_what_was_paid_out_meanwhile() -> None:
 @pytest.mark.slow
 def test_the_wallet_may_be_in_a_postgres() -> None:
     """The same story, guarded by the database's own transactions."""
-    folder = reachable_folder()
-    server = Postgres(folder)
-    try:
-        server.start()
+    with temporary_postgres() as server:
         server.sql("CREATE DATABASE wallet")
         code, said = played("--postgres", f"postgresql://owner@127.0.0.1:{server.port}/wallet")
-    finally:
-        server.stop()
-        shutil.rmtree(folder)
     assert code == 0, said
     assert re.search(r"\d stale writes? refused\. The books are right\.$", said)
 

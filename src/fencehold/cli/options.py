@@ -92,6 +92,12 @@ ClientName = Annotated[
     str,
     typer.Option("--name", metavar="TEXT", parser=client_name, help="What others see as the holder."),
 ]
+Expires = Annotated[
+    float | None,
+    typer.Option(
+        "--expires", parser=lasting, metavar="DURATION", help="For how long it is valid.", show_default="for good"
+    ),
+]
 Try = Annotated[bool, typer.Option("--try", help="Do not wait at all.")]
 Shared = Annotated[bool, typer.Option("--shared", help="A shared lock: several can hold it at once.")]
 Limit = Annotated[

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fencehold.cli.options import Json, lasting
+from fencehold.cli.options import Expires, Json
 from fencehold.cli.output import note, say, say_json, tell
 from fencehold.security.certificates import check_principal
 from fencehold.security.issuer import DAYS, Issuer, Pair
@@ -156,16 +156,7 @@ def token(
             "--tokens", envvar="FENCEHOLD_TOKENS", metavar="FILE", help="The file that `serve --tokens` reads."
         ),
     ],
-    expires: Annotated[
-        float | None,
-        typer.Option(
-            "--expires",
-            parser=lasting,
-            metavar="DURATION",
-            help="For how long it is valid.",
-            show_default="for good",
-        ),
-    ] = None,
+    expires: Expires = None,
     as_json: Json = False,
 ) -> None:
     """Make a token for a service. It is shown once; its hash goes to a file that servers read by themselves."""

@@ -15,7 +15,7 @@ import typer
 from fencehold.cli import policy_wire
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
-from fencehold.cli.options import URL, Json, Url, lasting
+from fencehold.cli.options import URL, Expires, Json, Url
 from fencehold.cli.output import clean, note, say, say_json, say_rows, tell
 from fencehold.cli.policy_wire import Current, ListedToken
 from fencehold.cli.wire import wired
@@ -31,16 +31,7 @@ TokenId = Annotated[
 
 def create(
     user: UserName,
-    expires: Annotated[
-        float | None,
-        typer.Option(
-            "--expires",
-            parser=lasting,
-            metavar="DURATION",
-            help="For how long it is valid.",
-            show_default="for good",
-        ),
-    ] = None,
+    expires: Expires = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE", help="Write it there, for its owner alone, and do not show it."),

@@ -5,6 +5,7 @@ from io import BytesIO
 from typing import TypeVar
 
 from fencehold.backup import export
+from fencehold.backup.frames import Head, Writer, framed_entry
 from fencehold.core import commands as c
 from fencehold.core.machine import Machine
 from fencehold.engines.memory import MemoryJournal, MemoryStore
@@ -65,3 +66,15 @@ async def machine_in(journal: Journal) -> Machine:
     assert [record async for record in journal.read(Position(machine.position))] == []
     await journal.close()
     return machine
+
+
+def frames_of(head: Head, records: Iterable[Record], snapshot: bytes = b"") -> bytes:
+    """A backup that is whole, whatever its head says of it."""
+    sink = BytesIO()
+    writer = Writer(sink)
+    writer.begin(head)
+    writer.snapshot(snapshot)
+    for record in records:
+        writer.frame(framed_entry(record))
+    writer.end()
+    return sink.getvalue()

@@ -8,11 +8,11 @@ from zlib import crc32
 import pytest
 
 from fencehold.backup import load
-from fencehold.backup.frames import Head, Reader, Writer, framed_entry
+from fencehold.backup.frames import Head, Reader, framed_entry
 from fencehold.errors import Damaged
 from fencehold.journal.port import Record
 from fencehold.types import Epoch, Position
-from tests.unit.backup.samples import ENTRIES, backup_of, machine_of, store_of
+from tests.unit.backup.samples import ENTRIES, backup_of, frames_of, machine_of, store_of
 
 HEAD = Head("file", 3, 40, 42, 5_000, 17, 1_800_000_000_000_000, "1.2.3")
 RECORDS = [Record(Position(41), Epoch(2), b"one"), Record(Position(42), Epoch(3), bytes(5_000))]
@@ -20,14 +20,7 @@ SNAPSHOT = random.Random(4).randbytes(2_500_000)
 
 
 def written(head: Head = HEAD, snapshot: bytes = SNAPSHOT, records: list[Record] = RECORDS) -> bytes:
-    sink = BytesIO()
-    writer = Writer(sink)
-    writer.begin(head)
-    writer.snapshot(snapshot)
-    for record in records:
-        writer.frame(framed_entry(record))
-    writer.end()
-    return sink.getvalue()
+    return frames_of(head, records, snapshot)
 
 
 def read(data: bytes) -> tuple[Head, bytes, list[Record]]:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from fencehold.backup import Loaded, export, fence_after, load, restore
-from fencehold.backup.frames import Head, Writer, framed_entry
+from fencehold.backup.frames import Head
 from fencehold.core import commands as c
 from fencehold.core.outcomes import Granted
 from fencehold.engines.file import FileJournal
@@ -17,7 +17,7 @@ from fencehold.errors import Damaged, OutcomeUnknown, UsageError
 from fencehold.journal.port import Record
 from fencehold.types import Epoch, Position
 from tests.loops import run
-from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, machine_in, machine_of, store_of
+from tests.unit.backup.samples import ENTRIES, NOW_US, backup_of, frames_of, machine_in, machine_of, store_of
 
 MARGIN = 1 << 20
 HOUR_US = 3_600_000_000
@@ -98,18 +98,6 @@ def test_an_unknown_outcome_stays_one() -> None:
         run(restore(MemoryJournal(store), loaded(), 200))
 
 
-def written(head: Head, records: Iterable[Record], snapshot: bytes = b"") -> bytes:
-    """A backup that is whole, and says something else than it holds."""
-    sink = BytesIO()
-    writer = Writer(sink)
-    writer.begin(head)
-    writer.snapshot(snapshot)
-    for record in records:
-        writer.frame(framed_entry(record))
-    writer.end()
-    return sink.getvalue()
-
-
 def test_a_backup_that_is_whole_and_wrong_is_refused() -> None:
     """What it holds must lead to what its head says: position, fence and logical time."""
     store = store_of()
@@ -117,17 +105,17 @@ def test_a_backup_that_is_whole_and_wrong_is_refused() -> None:
     for field in ("position", "fence", "logical_ms"):
         wrong = replace(head, **{field: getattr(head, field) + 1})
         with pytest.raises(Damaged, match="its head says"):
-            loaded(written(wrong, records))
+            loaded(frames_of(wrong, records))
     with pytest.raises(Damaged, match="position 3 stands where 2 belongs"):
-        loaded(written(head, records[:1] + records[2:]))
+        loaded(frames_of(head, records[:1] + records[2:]))
     with pytest.raises(Damaged, match="its head says"):
-        loaded(written(head, records[:-1]))
+        loaded(frames_of(head, records[:-1]))
     with pytest.raises(Damaged, match="its snapshot, of position 3, is missing"):
-        loaded(written(replace(head, snapshot_position=3), records[3:]))
+        loaded(frames_of(replace(head, snapshot_position=3), records[3:]))
     with pytest.raises(Damaged, match="the snapshot at position 3"):
-        loaded(written(replace(head, snapshot_position=3), records[3:], b"no snapshot"))
+        loaded(frames_of(replace(head, snapshot_position=3), records[3:], b"no snapshot"))
     with pytest.raises(Damaged, match="backup: position 2"):
-        loaded(written(head, [records[0], Record(Position(2), Epoch(3), b"\x01nothing")]))
+        loaded(frames_of(head, [records[0], Record(Position(2), Epoch(3), b"\x01nothing")]))
 
 
 # The fence

@@ -1,12 +1,15 @@
 """What every test of the clients begins with, and where it may be run."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import fencehold
+from fencehold import Client
 from fencehold.locks.log import TELLERS
-from tests.unit.client.service import service_on_a_thread
+from tests.unit.client.service import service_on_a_thread, until_true
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +27,19 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         return
     with service_on_a_thread() as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A service that the tests of a module share."""
+    with service_on_a_thread() as url:
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    """A blocking client, which leaves no thread behind."""
+    threads = threading.active_count()
+    with fencehold.connect(url, name="tests") as client:
+        yield client
+    until_true(lambda: threading.active_count() <= threads)

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,18 @@ from fencehold import State, aio
 from fencehold.errors import HoldLost, OutcomeUnknown, SessionExpired, Unavailable
 from fencehold.server import Config, Server
 from tests.unit.client.service import Cable, service, until
+
+
+@asynccontextmanager
+async def cabled(grace: float) -> AsyncIterator[tuple[Cable, aio.Client, aio.Client]]:
+    """A client at the end of a cable, and another with a line of its own."""
+    async with (
+        service() as url,
+        Cable(url) as cable,
+        aio.connect(cable.url, grace=grace) as client,
+        aio.connect(url) as other,
+    ):
+        yield cable, client, other
 
 
 async def test_a_hold_survives_a_broken_line() -> None:
@@ -50,12 +64,7 @@ async def test_requests_cut_off_are_repeated_and_done_once() -> None:
 
 async def test_a_waiter_keeps_its_place_over_a_broken_line() -> None:
     """An acquire that was queued is still queued after a reconnect, and granted in its turn."""
-    async with (
-        service() as url,
-        Cable(url) as cable,
-        aio.connect(cable.url, grace=5) as client,
-        aio.connect(url) as other,
-    ):
+    async with cabled(grace=5) as (cable, client, other):
         async with other.lock("a"):
             waiting = asyncio.create_task(client.lock("a").acquire())
             await until(lambda: _queue(other, 1))
@@ -73,12 +82,7 @@ async def _queue(client: aio.Client, length: int) -> bool:
 
 async def test_a_grant_pushed_into_a_broken_line_is_heard_again() -> None:
     """If the name came free while the line was down, the repeated acquire brings the grant."""
-    async with (
-        service() as url,
-        Cable(url) as cable,
-        aio.connect(cable.url, grace=5) as client,
-        aio.connect(url) as other,
-    ):
+    async with cabled(grace=5) as (cable, client, other):
         async with other.lock("a"):
             waiting = asyncio.create_task(client.lock("a").acquire())
             await until(lambda: _queue(other, 1))
@@ -117,12 +121,7 @@ async def _held(client: aio.Client) -> bool:
 
 async def test_a_session_that_ended_meanwhile_is_replaced() -> None:
     """A line that is down for longer than the grace costs the holds, and the client goes on with a new session."""
-    async with (
-        service() as url,
-        Cable(url) as cable,
-        aio.connect(cable.url, grace=0) as client,
-        aio.connect(url) as other,
-    ):
+    async with cabled(grace=0) as (cable, client, other):
         with pytest.raises(HoldLost):
             async with client.lock("a"):
                 cable.refuses = True
@@ -140,12 +139,7 @@ async def _free(client: aio.Client) -> bool:
 
 async def test_a_waiter_whose_session_ended_is_told() -> None:
     """An acquire queued in a session that ended is refused; asked anew, it works."""
-    async with (
-        service() as url,
-        Cable(url) as cable,
-        aio.connect(cable.url, grace=0) as client,
-        aio.connect(url) as other,
-    ):
+    async with cabled(grace=0) as (cable, client, other):
         async with other.lock("a"):
             waiting = asyncio.create_task(client.lock("a").acquire())
             await until(lambda: _queue(other, 1))

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -20,20 +19,6 @@ from fencehold.client.config import configured
 from fencehold.durations import Duration
 from fencehold.errors import Deadlock, HoldLost, NotOwner, SessionExpired, Unavailable, UsageError
 from tests.unit.client.service import service_on_a_thread, until_true
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with service_on_a_thread() as url:
-        yield url
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    threads = threading.active_count()
-    with fencehold.connect(url, name="tests") as client:
-        yield client
-    until_true(lambda: threading.active_count() <= threads)
 
 
 def test_release_by_the_lock_is_of_this_threads_hold(client: Client) -> None:

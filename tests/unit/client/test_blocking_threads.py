@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,21 +9,6 @@ import pytest
 import fencehold
 from fencehold import Client, State
 from fencehold.errors import LockTimeout, NotOwner, Unavailable, UsageError
-from tests.unit.client.service import service_on_a_thread, until_true
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with service_on_a_thread() as url:
-        yield url
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    threads = threading.active_count()
-    with fencehold.connect(url, name="tests") as client:
-        yield client
-    until_true(lambda: threading.active_count() <= threads)
 
 
 def test_a_hold_has_a_fence_that_grows(client: Client) -> None:

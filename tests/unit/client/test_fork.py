@@ -2,40 +2,17 @@
 
 import asyncio
 import multiprocessing
-import os
-import sys
-import traceback
 import warnings
-from collections.abc import Callable
 
 import pytest
 
 import fencehold
 from fencehold import State, aio
 from fencehold.errors import HoldLost, UsageError
+from tests.forks import in_a_child
 from tests.unit.client.service import run, service, service_on_a_thread, until_true
 
 fork = multiprocessing.get_context("fork")
-
-
-def in_a_child(check: Callable[[], None]) -> int:
-    """Run a check in a forked child; says its exit status, 0 if it held."""
-    # Later Pythons warn of forks in a process with threads: that is what is tested here.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            check()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 def test_a_forked_child_gets_a_session_of_its_own() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import fencehold
 from fencehold import EFFICIENCY, State, UsageError, aio
+from tests.forks import in_a_child
 from tests.unit.client.service import PATIENCE_S, run, service, service_on_a_thread
-from tests.unit.client.test_fork import in_a_child
 
 
 @pytest.fixture

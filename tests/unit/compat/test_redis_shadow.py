@@ -21,6 +21,7 @@ from fencehold.compat import shadow as shadows
 from fencehold.compat.redis import Report, Shadow, ShadowLock
 from fencehold.errors import UsageError
 from tests.e2e.served import ended, serving
+from tests.threads import at_once
 from tests.unit.client.service import PATIENCE_S, until_true
 from tests.unit.compat.redises import RedisServer
 from tests.unit.compat.scenarios import SCENARIOS, Scenario, Stage, play
@@ -86,11 +87,7 @@ def test_normal_use_is_not_reported(shadow: Shadow, reports: list[Report]) -> No
                 lock.extend(5)
                 lock.reacquire()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(4, work)
     assert shadow.flush()
     assert reports == []
     summary = shadow.summary()

@@ -14,8 +14,8 @@ from redis.exceptions import LockError, LockNotOwnedError
 from fencehold.compat.redis import Report, Shadow, recorder
 from rig.processes import free_port
 from tests.e2e.served import serving
+from tests.forks import in_a_child
 from tests.unit.client.service import until_true
-from tests.unit.client.test_fork import in_a_child
 from tests.unit.compat.test_redis_shadow import MEMORY, NOTHING
 
 

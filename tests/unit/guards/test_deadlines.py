@@ -1,6 +1,5 @@
 """Calls that end before the trust does, against real servers."""
 
-import shutil
 import socket
 import threading
 import time
@@ -23,7 +22,7 @@ from fencehold.guards import deadlines
 from fencehold.locks.hold import Claiming, Holding
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
-from rig.postgres import Postgres, reachable_folder
+from rig.postgres import Postgres, temporary_postgres
 from rig.redis import Redis
 from tests.stopwatch import Stopwatch
 
@@ -53,14 +52,8 @@ def frozen() -> float:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    folder = reachable_folder()
-    server = Postgres(folder)
-    try:
-        server.start()
+    with temporary_postgres() as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

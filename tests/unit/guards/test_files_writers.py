@@ -15,6 +15,7 @@ import pytest
 from fencehold.errors import StaleFence
 from fencehold.guards import Offer
 from fencehold.guards.files import Guard
+from tests.threads import at_once
 
 PROCESSES, THREADS, WRITES = 4, 8, 10_000
 KILLS = 150
@@ -47,11 +48,7 @@ def write(folder: Path, seed: int) -> None:
             else:
                 accepted.append(fence)
 
-    threads = [threading.Thread(target=work) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(THREADS, work)
     print(json.dumps(accepted))  # noqa: T201
 
 

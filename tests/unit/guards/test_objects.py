@@ -36,6 +36,7 @@ from fencehold.locks.hold import Claiming
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, Trust
 from rig.processes import Process, accepts, free_port
+from tests.threads import at_once
 from tests.unit.guards import amounts
 
 NAME, BUCKET, KEY = "manifest/ü", "bucket", "folder/manifest.json"
@@ -486,11 +487,7 @@ def test_of_many_writers_the_accepted_never_go_back_and_none_is_lost(client: Any
             else:
                 accepted.append(fence)
 
-    writers = [threading.Thread(target=write) for _ in range(WRITERS)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    at_once(WRITERS, write)
     written = versions(client)
     assert failed == []
     assert written == sorted(accepted)

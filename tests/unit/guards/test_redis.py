@@ -22,6 +22,7 @@ from fencehold.guards.offer import FENCE_MAX
 from fencehold.guards.redis import PREFIX, AsyncGuard, Guard
 from rig.processes import await_true, free_port
 from rig.redis import Redis
+from tests.threads import at_once
 
 NAME = "wallet:7"
 WRITERS, WRITES = 32, 10_000
@@ -430,11 +431,7 @@ def test_of_many_writers_the_accepted_never_go_back_and_none_is_lost(server: Red
                 else:
                     accepted.append(fence)
 
-    writers = [threading.Thread(target=write) for _ in range(WRITERS)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    at_once(WRITERS, write)
     log = [int(fence) for fence in store.lrange("log", 0, -1)]
     assert log == sorted(log)
     assert log == sorted(accepted)

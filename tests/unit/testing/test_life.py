@@ -3,8 +3,7 @@
 import asyncio
 import os
 import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import fencehold
 from fencehold.errors import SessionExpired, UsageError
 from fencehold.testing import Service
+from tests.forks import in_a_child
 
 
 def _threads() -> set[threading.Thread]:
@@ -166,22 +166,6 @@ def test_a_client_whose_loop_is_stuck_is_not_waited_for_without_end(monkeypatch:
         with pytest.raises(TimeoutError, match="does its event loop run"):
             service.advance(1)
         stuck.set()
-
-
-def in_a_child(check: Callable[[], None]) -> int:
-    """Run a check in a forked child; says its exit status, 0 if it held."""
-    with warnings.catch_warnings():
-        # Later Pythons warn of forks in a process with threads: that is what is tested here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            check()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_a_child_process_may_open_a_service_of_its_own() -> None:

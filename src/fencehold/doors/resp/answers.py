@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from fencehold.core.commands import Settle
 from fencehold.core.outcomes import (
@@ -73,6 +74,14 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
         case _:
             # What is remembered under a request id is what it was first used for.
             slot.error("USAGE", "this request id was used before, for another kind of command")
+
+
+def tell_found(slot: Slot, found: Any) -> None:
+    """Answer a question with what was found; or say why nothing was."""
+    if isinstance(found, FenceholdError):
+        refuse(slot, found, 0)
+    else:
+        slot.reply(found)
 
 
 def refuse_moved(slot: Slot, number: int, why: str) -> None:

@@ -8,7 +8,6 @@
 """
 
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -16,7 +15,7 @@ from fencehold.core.cells import newer_records
 from fencehold.core.commands import ApplyCells, CloseHome, Command, OpenHome, SealHome
 from fencehold.core.outcomes import CellsApplied, HomeClosed, HomeClosing, HomeOpened, Outcome
 from fencehold.core.state import State
-from fencehold.doors.resp.answers import refuse
+from fencehold.doors.resp.answers import refuse, tell_found
 from fencehold.doors.resp.arguments import Wrong, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied
@@ -34,9 +33,9 @@ def cell_map(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 0, 1)
     question = partial(_shown, connection.door.spans.value)
     if len(words) == 1:
-        connection.place.ask(question, partial(_told, slot))
+        connection.place.ask(question, partial(tell_found, slot))
     elif words[1].upper() == b"STALE":
-        connection.place.look(question, partial(_told, slot))
+        connection.place.look(question, partial(tell_found, slot))
     else:
         raise Wrong(f"CELL.MAP takes STALE, not {shown(words[1])}")
 
@@ -57,13 +56,6 @@ def _shown(spans: str, state: State) -> dict[str, object]:
         "fence": state.fence,
         "homes": homes,
     }
-
-
-def _told(slot: Slot, found: Any) -> None:
-    if isinstance(found, FenceholdError):
-        refuse(slot, found, 0)
-    else:
-        slot.reply(found)
 
 
 def apply(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -136,7 +128,7 @@ def confirm(connection: Connection, words: list[bytes], slot: Slot) -> None:
         raise Wrong(f"homes are prefixes and versions, as JSON: {error}") from None
     if len(homes) > PREFIXES_MAX:
         raise Wrong(f"a cell has at most {PREFIXES_MAX} homes")
-    connection.door.node.ask(partial(_confirmed, asker, version, homes), partial(_told, slot))
+    connection.door.node.ask(partial(_confirmed, asker, version, homes), partial(tell_found, slot))
 
 
 def _confirmed(asker: str, version: int, homes: list[tuple[str, int]], state: State) -> object:

@@ -15,7 +15,7 @@ from fencehold.core.outcomes import Outcome, PolicyChanged
 from fencehold.core.policy import Policy, PolicyChange, Verb
 from fencehold.core.rulebook import Rights, Rulebook, denied
 from fencehold.core.state import State
-from fencehold.doors.resp.answers import refuse
+from fencehold.doors.resp.answers import refuse, tell_found
 from fencehold.doors.resp.arguments import Wrong, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied, rights_of
@@ -27,7 +27,7 @@ _decode_change = msgspec.json.Decoder(PolicyChange).decode
 def get(connection: Connection, words: list[bytes], slot: Slot) -> None:
     """POLICY.GET: the policy as JSON, how much of the quotas is used, and how often they were met."""
     exactly(words, 0)
-    connection.door.node.ask(partial(_shown, connection.door.node.rates.exceeded), partial(_got, slot))
+    connection.door.node.ask(partial(_shown, connection.door.node.rates.exceeded), partial(tell_found, slot))
 
 
 def _shown(too_fast: dict[str, int], state: State) -> dict[str, object]:
@@ -68,13 +68,6 @@ def plain(policy: Policy) -> dict[str, Any]:
         "roles": msgspec.to_builtins(policy.roles),
         "quotas": msgspec.to_builtins(policy.quotas),
     }
-
-
-def _got(slot: Slot, found: Any) -> None:
-    if isinstance(found, FenceholdError):
-        refuse(slot, found, 0)
-    else:
-        slot.reply(found)
 
 
 def apply(connection: Connection, words: list[bytes], slot: Slot) -> None:

@@ -1,10 +1,7 @@
 """Asking by the thread that asks: what threads, the loop, closing, interrupts and forks do to one another."""
 
 import asyncio
-import os
 import threading
-import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from fencehold.locks.clock import clock
 from fencehold.locks.identity import this_thread
 from fencehold.locks.terms import Terms
 from rig.redis import Redis
+from tests.forks import in_a_child
 from tests.unit.backends.lease.shelf import Scene
 from tests.unit.backends.lease.test_backend import granted, until
 
@@ -84,24 +82,6 @@ async def granted_to_thread(scene: DeskScene, name: str = "a", **terms: Any) -> 
 def server(tmp_path: Path) -> Iterator[Redis]:
     with Redis(tmp_path) as server:
         yield server
-
-
-def in_a_child(check: Callable[[], None]) -> int:
-    """Run a check in a forked child; says its exit status, 0 if it held."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            check()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 async def test_what_a_thread_is_granted_while_the_client_is_closed_is_given_back() -> None:

@@ -1,7 +1,8 @@
 """Calls over a socket: connecting, waiting, giving up, and going on with another connection."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -317,12 +318,9 @@ async def test_who_breaks_the_rules_is_told_and_left(loop_factory: Any) -> None:
         assert await call(channel) == b"hello"
 
 
-async def test_who_breaks_the_rules_and_does_not_listen_is_left_all_the_same(
-    loop_factory: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it does not take is thrown away after a moment."""
-    monkeypatch.setattr(lines, "_FAREWELL_S", 0.05)
-
+@asynccontextmanager
+async def deaf_server() -> AsyncIterator[tuple[Any, Any, "asyncio.Task[bytes]"]]:
+    """A server that reads no more, a line to it that is full, and a call that waits there."""
     async with serving() as (server, channel):
         server.is_mute = True
         waiting = asyncio.create_task(call(channel))
@@ -331,6 +329,16 @@ async def test_who_breaks_the_rules_and_does_not_listen_is_left_all_the_same(
         assert line is not None
         server.writers[0].transport.pause_reading()
         line._transport.write(bytes(64 << 20))
+        yield server, line, waiting
+
+
+async def test_who_breaks_the_rules_and_does_not_listen_is_left_all_the_same(
+    loop_factory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does not take is thrown away after a moment."""
+    monkeypatch.setattr(lines, "_FAREWELL_S", 0.05)
+
+    async with deaf_server() as (server, line, waiting):
         server.writers[0].write(frames.frame(frames.DATA, 0, 99, b"x"))
         with pytest.raises(CallFailed, match="never began"):
             await asyncio.wait_for(waiting, 20)
@@ -343,14 +351,7 @@ async def test_who_asks_and_does_not_listen_is_left(loop_factory: Any, monkeypat
     monkeypatch.setattr(lines, "_UNTAKEN_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(lines, "_FAREWELL_S", 0.05)
 
-    async with serving() as (server, channel):
-        server.is_mute = True
-        waiting = asyncio.create_task(call(channel))
-        await server.until(lambda: server.of(DataReceived))
-        line = channel._line
-        assert line is not None
-        server.writers[0].transport.pause_reading()
-        line._transport.write(bytes(64 << 20))
+    async with deaf_server() as (server, line, waiting):
         server.writers[0].write(frames.frame(frames.PING, payload=bytes(8)))
         with pytest.raises(CallFailed, match="does not listen") as caught:
             await asyncio.wait_for(waiting, 20)
