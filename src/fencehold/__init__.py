@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fencehold.guarantees import Guarantees
+    from fencehold.locks.history import History, PastHold, PastWait, Remark
     from fencehold.locks.hold import Holding, current_hold
-    from fencehold.locks.past import History, PastHold, PastWait, Remark
     from fencehold.locks.traces import disable_traces, enable_traces
     from fencehold.locks.trust import State
     from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
@@ -52,7 +52,7 @@ _HOMES = {
     "fencehold.client.blocking.recipes": ("RLock", "RWLock", "UntimedRLock", "UntimedRWLock"),
     "fencehold.client.blocking.watch": ("Watch",),
     "fencehold.locks.hold": ("Holding", "current_hold"),
-    "fencehold.locks.past": ("History", "PastHold", "PastWait", "Remark"),
+    "fencehold.locks.history": ("History", "PastHold", "PastWait", "Remark"),
     "fencehold.locks.traces": ("disable_traces", "enable_traces"),
     "fencehold.locks.trust": ("State",),
     "fencehold.locks.views": ("Event", "Explanation", "Holder", "Kept", "Party", "Waiting"),

@@ -17,11 +17,11 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from fencehold.cli.demo_worker import balance, open_wallet
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
 from fencehold.cli.output import console, hanging, say_json, to_person
-from fencehold.cli.teller import balance, open_wallet
 from fencehold.errors import Unavailable
 
 _START, _FIRST, _SECOND = 100, 50, 70
@@ -167,7 +167,7 @@ class Worker:
     def __init__(self, url: str, wallet: Path, ttl_s: float, fenced: bool, amount: int) -> None:
         words = [url, str(wallet), str(ttl_s), str(int(fenced)), str(amount)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fencehold.cli.teller", *words],
+            [sys.executable, "-m", "fencehold.cli.demo_worker", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

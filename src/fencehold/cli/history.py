@@ -14,7 +14,7 @@ from fencehold.cli.options import URL, Json, Name, Url
 from fencehold.cli.output import ago, clean, console, field_of_time, note, say, say_json, say_rows, to_person
 from fencehold.cli.wire import wired
 from fencehold.errors import UsageError
-from fencehold.locks.past import LIMIT, LIMIT_MAX, unix_ms_of, words_of
+from fencehold.locks.history import LIMIT, LIMIT_MAX, unix_ms_of, words_of
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 

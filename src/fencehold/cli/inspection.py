@@ -10,6 +10,7 @@ import typer
 from fencehold.cli import shapes
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
+from fencehold.cli.holders import began, holder, owner, unheld, who
 from fencehold.cli.options import URL, Json, Name, Prefix, Tier, Url
 from fencehold.cli.output import (
     ago,
@@ -25,7 +26,6 @@ from fencehold.cli.output import (
     tell,
     to_person,
 )
-from fencehold.cli.people import began, holder, owner, unheld, who
 from fencehold.cli.shard_wires import ShardWires, wired_all
 from fencehold.cli.tables import cells_of, shortened
 from fencehold.cli.wire import Wire, wired

@@ -19,6 +19,7 @@ from fencehold.cli import shapes
 from fencehold.cli.caller import in_passing
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
+from fencehold.cli.holders import holding
 from fencehold.cli.options import (
     URL,
     ClientName,
@@ -34,7 +35,6 @@ from fencehold.cli.options import (
     wait_of,
 )
 from fencehold.cli.output import ago, clean, clock_time, note, say, say_json, to_person
-from fencehold.cli.people import holding
 from fencehold.cli.tokens import Token, decode
 from fencehold.cli.wire import Wire, connect, patiently, wired
 from fencehold.errors import (

@@ -6,7 +6,7 @@
    that named none.
 3. Counts end in `_count`; a holder, a waiter or a connected party is a `client`.
 
-The shapes are documented in docs/reference/cli.md; `people` says the same in words.
+The shapes are documented in docs/reference/cli.md; `holders` says the same in words.
 """
 
 import json

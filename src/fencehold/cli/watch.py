@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from fencehold.cli import shapes
+from fencehold.cli.holders import called, owner, who
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url
 from fencehold.cli.output import clean, columns, console, field_of_time, hanging, note, say, say_json, to_person
-from fencehold.cli.people import called, owner, who
 from fencehold.cli.shard_events import followed
 from fencehold.cli.tables import cells_of, shares, shortened
 from fencehold.cli.wire import CannotConnect, Wire, connect

@@ -36,6 +36,6 @@ def fencehold_client(fencehold_service: "Service") -> "Iterator[Client]":
 @pytest.fixture
 def fencehold_aio_client(fencehold_service: "Service") -> "AsyncClient":
     """An async client of `fencehold_service`: it connects on the loop of the test, and is closed with it."""
-    from fencehold.testing.looped import client_of  # noqa: PLC0415
+    from fencehold.testing.loop_client import client_of  # noqa: PLC0415
 
     return client_of(fencehold_service.url)

@@ -3,7 +3,7 @@
 import json
 
 from fencehold.cli import shapes
-from fencehold.cli.people import holding
+from fencehold.cli.holders import holding
 
 _LOCK = {
     "name": "jobs",

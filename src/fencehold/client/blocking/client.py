@@ -23,8 +23,8 @@ from fencehold.client.rules import tier_of
 from fencehold.drivers.resp.wire import command
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
-from fencehold.locks import past, views
-from fencehold.locks.past import History, When
+from fencehold.locks import history, views
+from fencehold.locks.history import History, When
 from fencehold.locks.terms import one
 from fencehold.types import Tier
 
@@ -104,8 +104,8 @@ class Client(BlockingOnly, Verbs):
         channel = channel_of(portal.channel)
         if channel is None:
             raise Unsupported(f"{self.guarantees.backend}:// keeps no history; the Fencehold service does")
-        words = past.words_of(one(name)[0], at, since, until, limit, time())
-        return past.history(portal.run(channel.read(command(*words))))
+        words = history.words_of(one(name)[0], at, since, until, limit, time())
+        return history.history_of(portal.run(channel.read(command(*words))))
 
     def break_hold(self, name: str, *, fence: int = 0, tier: Tier | str | None = None) -> int:
         """Force-release a name: take it from its holders. Returns a fence above every holder's, or 0.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fencehold.client.blocking.portal import Portal
-from fencehold.client.threads.kinds import Gate
+from fencehold.client.threads.gates import Gate
 from fencehold.durations import Duration
 from fencehold.errors import FenceholdError
 from fencehold.locks import meter as metering

@@ -15,7 +15,7 @@ from math import inf
 from fencehold.client.direct.line import Line, dial
 from fencehold.client.direct.turns import CLAIMED, RECEIVED, RECEIVING, SENDING, Call, SharedProtocol
 from fencehold.client.driver import Connection, Driver
-from fencehold.client.protocol import lone
+from fencehold.client.protocol import single_request
 from fencehold.client.protocol.requests import DONE
 from fencehold.drivers import connect_errors as troubles
 from fencehold.drivers.address import Endpoint
@@ -98,9 +98,9 @@ class LineDriver(Driver):
         elif request.stage == DONE:
             protocol.session.acknowledge(request.id, request.number)
         else:
-            lone.adopt(protocol, request, now)
+            single_request.adopt(protocol, request, now)
             if call.stage in (SENDING, RECEIVING):
-                lone.doubt(protocol, now)
+                single_request.doubt(protocol, now)
             elif call.stage == RECEIVED:
                 protocol.on_data(call.data, now)
             elif call.unsent:

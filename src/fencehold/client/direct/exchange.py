@@ -12,7 +12,7 @@ from hiredis import ProtocolError
 from fencehold.client.direct.driver import TICK_S, LineDriver
 from fencehold.client.direct.line import NOW
 from fencehold.client.direct.turns import RECEIVED, RECEIVING, SENDING, SENT, Call
-from fencehold.client.protocol import lone
+from fencehold.client.protocol import single_request
 from fencehold.client.protocol.session import NOTHING
 
 REPLY_BYTES = 4_096
@@ -47,14 +47,14 @@ class Exchange:
             self._post(driver.submit, call)
             return
         line = driver.line()
-        if line is None or not lone.is_quiet(protocol, now):
+        if line is None or not single_request.is_quiet(protocol, now):
             if turns.end(call):
                 self._post(driver.submit, call)
             return
         call.line = line
         if line.is_heard:
             line.deafen()
-        words = lone.encode(protocol, request, now)
+        words = single_request.encode(protocol, request, now)
         tls = line.tls
         if call.is_left:
             return
@@ -96,7 +96,7 @@ class Exchange:
                 return  # type: ignore[unreachable]  # Others set it.
         call.data = data
         call.stage = RECEIVED
-        if not lone.finish(protocol, request, _reply(line, data), call, driver.clock()):
+        if not single_request.finish(protocol, request, _reply(line, data), call, driver.clock()):
             self._leave(call)
             return
         if not driver.is_ticking or protocol.session.waiting:

@@ -26,10 +26,10 @@ from functools import wraps
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from fencehold.client.protocol import lone
+from fencehold.client.protocol import single_request
 from fencehold.client.protocol.requests import Acquire, Release
 from fencehold.client.protocol.session import SessionProtocol
-from fencehold.client.threads.kinds import LockGate
+from fencehold.client.threads.gates import LockGate
 from fencehold.client.threads.loop import Slip
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class SharedProtocol(SessionProtocol):
     extend = _in_turn(SessionProtocol.extend)
     read = _in_turn(SessionProtocol.read)
     close = _in_turn(SessionProtocol.close)
-    submit = _in_turn(lone.submit)
+    submit = _in_turn(single_request.submit)
     on_connected = _in_turn(SessionProtocol.on_connected)
     on_disconnected = _in_turn(SessionProtocol.on_disconnected)
     on_connection_closed = _in_turn(SessionProtocol.on_connection_closed)

@@ -22,8 +22,8 @@ The shell calls `on_…` for what happened, the verbs for what it wants, and aft
 pipeline's `outbox`, carries out the `orders` of the connection, and sets its timer to `wake_at`.
 
 Of this object, `requests` are what is sent and to be answered (laws 4, 5, 6), `connection` is which node is talked
-to, and what is on the wire (5, 7, 9), `ledger` what one session holds and waits for (5, 8), `lone` what a caller
-may do by itself. They are parts of it, and reach into it; nothing else does.
+to, and what is on the wire (5, 7, 9), `ledger` what one session holds and waits for (5, 8), `single_request` what
+a caller may do by itself. They are parts of it, and reach into it; nothing else does.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
-from fencehold.locks.past import History, PastHold, PastWait
+from fencehold.locks.history import History, PastHold, PastWait
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 from fencehold.wire import messages as m
 

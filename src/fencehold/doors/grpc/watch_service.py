@@ -7,7 +7,7 @@ from fencehold.doors.grpc import translation
 from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.questions import Questions
-from fencehold.locks import past
+from fencehold.locks import history
 from fencehold.types import CORRECTNESS
 from fencehold.wire import messages as m
 
@@ -37,6 +37,6 @@ class WatchServicer:
         words: list[str | int] = ["LOCK.HISTORY", request.name]
         for option, field in _TIMES:
             words += [option, getattr(request, field)] if request.HasField(field) else []
-        words += ["COUNT", min(request.limit, past.LIMIT_MAX) or past.LIMIT]
+        words += ["COUNT", min(request.limit, history.LIMIT_MAX) or history.LIMIT]
         found = await self._questions.ask(call.credentials(), CORRECTNESS, *words)
-        return translation.history(past.history(found))
+        return translation.history(history.history_of(found))

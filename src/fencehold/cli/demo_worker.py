@@ -1,4 +1,4 @@
-"""A worker of the demo: `python -m fencehold.cli.teller URL WALLET TTL FENCED AMOUNT`.
+"""A worker of the demo: `python -m fencehold.cli.demo_worker URL WALLET TTL FENCED AMOUNT`.
 
 It says on stdout what it has done, one line of JSON each, and waits for a line on stdin between reading and
 writing, which is where it is stopped. It writes without checking again, as most code does: a check of the clock

@@ -123,7 +123,7 @@ def _read(text: str, now: float) -> int:
     return max(0, round(moment.timestamp() * 1000))
 
 
-def history(reply: bytes | str) -> History:
+def history_of(reply: bytes | str) -> History:
     """Read the answer to LOCK.HISTORY."""
     found = json.loads(reply)
     return History(

@@ -13,10 +13,10 @@ import fencehold
 from fencehold import HoldLost, NotOwner, StaleFence, UsageError
 from fencehold.guards import Offer
 from fencehold.guards.http import FenceMiddleware, Receive, Scope, Send
+from fencehold.guards.http_client import FenceAuth, fence_headers, raise_for_stale
 from fencehold.guards.http_headers import read, written
 from fencehold.guards.http_problems import STALE, malformed, stale
 from fencehold.guards.marks import MemoryMarks
-from fencehold.guards.sending import FenceAuth, fence_headers, raise_for_stale
 
 PROBLEM = {"content-type": "application/problem+json"}
 
