@@ -110,7 +110,7 @@ class CircuitBreaker:
         self._change(Circuit.OPEN)
         return True
 
-    def on_abandoned(self, permit: Permit) -> None:
+    def on_withdrawn(self, permit: Permit) -> None:
         """Nobody waited for what might have been heard."""
         if permit.is_probe and permit.term == self._term:
             self._probe_until = -inf

@@ -19,7 +19,7 @@ Entering = TypeVar("Entering", bound=Claiming)
 
 
 class Holds(Generic[Held]):
-    """The holds of each task or thread, oldest first. Those that were given back are pruned on the next add."""
+    """The holds of each task or thread, oldest first. Those that were released are pruned on the next add."""
 
     __slots__ = ("_made",)
 
@@ -34,11 +34,11 @@ class Holds(Generic[Held]):
         self._made[who] = holds
 
     def of(self, who: Any) -> list[Held]:
-        """What this task or thread has not given back; it may be lost."""
+        """What this task or thread has not released; it may be lost."""
         return [hold for hold in self._made.get(who, ()) if hold._grant.ending != "released"]
 
     def last(self, who: Any) -> Held | None:
-        """What this task or thread got last and has not given back."""
+        """What this task or thread acquired last and has not released."""
         holds = self.of(who)
         return holds[-1] if holds else None
 

@@ -171,7 +171,7 @@ class Extended(Struct, frozen=True, gc=False, array_like=True, tag="extended"):
 
 
 class Broken(Struct, frozen=True, gc=False, array_like=True, tag="broken"):
-    """The fences that were ended, and the new one that no holder has: raise the guards' marks to it."""
+    """The fences that were ended, and the new one that no holder has: the minimum fence for guards."""
 
     name: str
     fence: int

@@ -88,7 +88,7 @@ def why_not(state: State, session: Session, name: str, fence: int) -> Reason:
 
 
 def break_holds(state: State, command: Break) -> Broken | Refused:
-    """End holds by an operator's word. The fence moves on in any case: the new one outranks every holder."""
+    """Force-release holds, for an operator. The fence moves on in any case: the new one outranks every holder."""
     refusal = refuse_break(state, command) or refuse_breaker(state.limits, command)
     if state.cells is not None:
         refusal = refusal or refuse_unknown_here(state.cells, command.name)

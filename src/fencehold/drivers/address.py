@@ -409,7 +409,8 @@ def wrong_scheme(url: str, schemes: Iterable[str]) -> UsageError:
         meant, rest = next(iter(difflib.get_close_matches(scheme.lower(), known, 1)), ""), _without_login(rest)
     told = repr(f"{scheme}://{rest}" if separator else rest)
     if meant and rest:
-        return UsageError(f"a URL begins with a scheme, not {told}: did you mean {meant}://{rest}?")
+        wrong = f"unknown scheme {scheme!r} in {told}" if separator else f"a URL begins with a scheme, not {told}"
+        return UsageError(f"{wrong}: did you mean {meant}://{rest}?")
     return UsageError(f"a URL begins with one of {', '.join(f'{each}://' for each in known)}, not {told}")
 
 

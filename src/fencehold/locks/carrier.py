@@ -1,6 +1,6 @@
 """The carrier: what carries the verbs of a client to whatever grants locks, a service or a backend used directly.
 
-1. A grant that was made by a carrier is given back and extended through the same one.
+1. A grant that was made by a carrier is released and extended through the same one.
 2. Whatever ends the waiting for an acquire, nothing stays behind of it.
 """
 
@@ -39,7 +39,7 @@ class AtOnce(Protocol):
             HoldLost: it was gone already.
         """
 
-    def abandon(self, grant: Grant) -> None:
+    def release_unclaimed(self, grant: Grant) -> None:
         """Have a grant released that nobody has: its caller was interrupted. It does not wait."""
 
 

@@ -107,8 +107,8 @@ class Thread:
         self.calls.append("release")
         return True
 
-    def abandon(self, grant: Grant) -> None:
-        self.calls.append("abandon")
+    def release_unclaimed(self, grant: Grant) -> None:
+        self.calls.append("release_unclaimed")
 
 
 def granted(terms: Terms) -> Grant:
@@ -350,7 +350,7 @@ def test_a_thread_that_is_interrupted_when_it_was_granted_has_nothing(monkeypatc
         monkeypatch.setattr(CircuitBreaker, "on_heard", interrupt)
         with pytest.raises(KeyboardInterrupt):
             way.acquire(TERMS, current_task())
-        assert thread.calls == ["acquire", "abandon"]
+        assert thread.calls == ["acquire", "release_unclaimed"]
 
     case(test)
 

@@ -92,7 +92,7 @@ def test_pauses_are_drawn_by_lot(drawn: float, pause: float) -> None:
 def test_a_probe_that_was_given_up_leaves_its_place() -> None:
     """The next one who asks probes, at once."""
     tried = opened(breaker())
-    tried.on_abandoned(permit(tried, 1.0))
+    tried.on_withdrawn(permit(tried, 1.0))
     assert permit(tried, 1.0).is_probe
 
 
@@ -113,23 +113,23 @@ def test_what_began_before_it_opened_says_nothing_after() -> None:
     opened(tried)
     assert not tried.on_unreached(late[0], 0.5)
     assert not tried.on_reached(late[1])
-    tried.on_abandoned(late[2])
+    tried.on_withdrawn(late[2])
     assert tried.next_try_in(0.0) == 1.0
 
 
-def test_an_abandoned_call_says_nothing() -> None:
+def test_a_withdrawn_call_says_nothing() -> None:
     """It ends no count of failures, and is none."""
     tried = breaker()
     for now in (0.0, 1.0):
         tried.on_unreached(permit(tried, now), now)
-        tried.on_abandoned(permit(tried, now))
+        tried.on_withdrawn(permit(tried, now))
     assert tried.on_unreached(permit(tried, 2.0), 2.0)
 
 
 STEPS = st.lists(
     st.tuples(
         st.floats(0, 3),
-        st.sampled_from(["ask", "reached", "unreached", "abandoned"]),
+        st.sampled_from(["ask", "reached", "unreached", "withdrawn"]),
         st.integers(0, 5),
         st.floats(0, 1),
     ),
@@ -160,7 +160,7 @@ def test_whatever_happens_it_is_asked_again_in_bounded_time_by_one(
             elif step == "reached":
                 tried.on_reached(ended)
             else:
-                tried.on_abandoned(ended)
+                tried.on_withdrawn(ended)
         assert 0 <= tried.next_try_in(now) <= max(PACE.pause_s_max, PACE.probe_s_max)
         assert (tried.circuit is Circuit.CLOSED) <= (tried.next_try_in(now) == 0)
         probes = [each for each in open_permits if each.is_probe]

@@ -220,7 +220,7 @@ def test_waiting_for_a_service_that_is_away_is_not_busy() -> None:
         assert talk.protocol.wake_at > talk.now - 1e-9
 
 
-def test_abandoned_before_it_was_sent() -> None:
+def test_withdrawn_before_it_was_sent() -> None:
     """An acquire that was given up before a connection stood is never sent."""
     talk = Talk()
     request, _ = talk.ask()
@@ -230,7 +230,7 @@ def test_abandoned_before_it_was_sent() -> None:
     assert talk.sent() == []
 
 
-def test_abandoned_before_its_reply() -> None:
+def test_withdrawn_before_its_reply() -> None:
     """An acquire given up on the wire is cancelled, and the grant that crosses the cancel is not kept."""
     talk = Talk()
     talk.open()
@@ -242,7 +242,7 @@ def test_abandoned_before_its_reply() -> None:
     assert talk.protocol.session.holds == {}
 
 
-def test_abandoned_while_queued() -> None:
+def test_withdrawn_while_queued() -> None:
     """A queued acquire given up is cancelled; the push that crosses the cancel is not settled before its reply."""
     talk = Talk()
     talk.open()
@@ -259,7 +259,7 @@ def test_abandoned_while_queued() -> None:
     assert talk.protocol.session.holds == {}
 
 
-def test_abandoned_after_it_was_granted() -> None:
+def test_withdrawn_after_it_was_granted() -> None:
     """An acquire given up after its grant arrived is released by its fence."""
     talk = Talk()
     talk.open()

@@ -80,7 +80,7 @@ class ThreadPath:
             self._later(self._backend.wake, lease.ask.name)
         return True
 
-    def abandon(self, grant: Grant) -> None:
+    def release_unclaimed(self, grant: Grant) -> None:
         """Have a grant released, by the loop."""
         lease = cast(Lease, grant)
         self._later(self._backend.drop, lease.ask, lease.ttl)

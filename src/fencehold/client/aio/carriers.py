@@ -200,7 +200,7 @@ class BreakerCarrier(OuterCarrier):
             self._on_reached(permit)
             raise
         except BaseException:
-            self._breaker.on_abandoned(permit)
+            self._breaker.on_withdrawn(permit)
             raise
         self._on_reached(permit)
         return result
@@ -213,7 +213,7 @@ class BreakerCarrier(OuterCarrier):
         channel = channel_of(self.within)
         if channel is not None and channel.shards is not None:
             # One shard is away, and the others are asked as before.
-            self._breaker.on_abandoned(permit)
+            self._breaker.on_withdrawn(permit)
             return
         self._why = why
         if self._breaker.on_unreached(permit, self.clock()):
@@ -223,7 +223,7 @@ class BreakerCarrier(OuterCarrier):
 
     def _turn_away(self, permit: Permit | None) -> NoReturn:
         if permit is not None:
-            self._breaker.on_abandoned(permit)
+            self._breaker.on_withdrawn(permit)
         in_s = self._breaker.next_try_in(self.clock())
         raise Unavailable(f"{self.guarantees.backend}:// is not reached; next try in {in_s:.1f} s: {self._why}")
 
@@ -244,12 +244,12 @@ class _HeardAtOnce:
                 self._breaker.on_heard()
         except BaseException:
             if answer.grant is not None:
-                self._within.abandon(answer.grant)
+                self._within.release_unclaimed(answer.grant)
             raise
         return answer
 
-    def abandon(self, grant: Grant) -> None:
-        self._within.abandon(grant)
+    def release_unclaimed(self, grant: Grant) -> None:
+        self._within.release_unclaimed(grant)
 
     def release(self, grant: Grant) -> bool:
         return self._within.release(grant)
@@ -355,5 +355,5 @@ class _Protected:
     def release(self, grant: Grant) -> bool:
         return grant.is_protected and self._within.release(grant)
 
-    def abandon(self, grant: Grant) -> None:
-        self._within.abandon(grant)
+    def release_unclaimed(self, grant: Grant) -> None:
+        self._within.release_unclaimed(grant)

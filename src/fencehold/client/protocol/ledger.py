@@ -61,7 +61,7 @@ class Session:
         """Ids that must not be acknowledged yet, in order."""
         self.holds: dict[int, Grant] = {}
         self.returning: set[int] = set()
-        """Fences of what is given back, and the server had no time to take."""
+        """Fences whose release the server had no time to take."""
         self.waiting: dict[int, Acquire] = {}
         """Acquires that were queued, and whose answer will be pushed."""
         self.cancels: dict[int, Grant | None] = {}

@@ -410,7 +410,7 @@ class Extend(Numbered):
         protocol._lose_due()
         self.grant.on_extended(self.end)
         if self.grant.ending:
-            # Lost or given back while this was on its way: what was lost stays lost, whatever the server says.
+            # Lost or released while this was on its way: what was lost stays lost, whatever the server says.
             self.fail(self.grant.why())
             return
         protocol.session.trust.on_answer(self.sent_at, reply[b"at"])
@@ -641,7 +641,7 @@ class Ready(Request):
 
 
 def _is_with_itself(deadlock: Deadlock, session: Session) -> bool:
-    """Whether an acquire waits for nothing but what its own task or thread has given back."""
+    """Whether an acquire waits for nothing but what its own task or thread has released."""
     return len(deadlock.circle) == 1 and deadlock.circle[0].fence in session.returning
 
 

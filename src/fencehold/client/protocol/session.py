@@ -10,7 +10,7 @@
     server acts on it once. An answer that says "elsewhere" or "unknown" is none. Nor is BUSY: what was told so
     rests, and is asked again for as long as its caller waits.
 6.  *Nothing is left behind.* An acquire that nobody waits for is withdrawn at whatever moment it was left; a hold
-    that was lost for want of trust is given back if the session turns out to live; one whose own time is over,
+    that was lost for want of trust is released if the session turns out to live; one whose own time is over,
     before the next acquire.
 7.  *A connection that may carry the session is not closed until another does*: the server would count the grace.
     It is parked. One that has to be closed all the same costs trust.
@@ -420,7 +420,7 @@ class SessionProtocol:
             self._cancel(Cancel(request.id))
 
     def _lose(self, grant: Grant, reason: str) -> None:
-        """The server has ended a hold. What is left of it, if it had several names, is given back."""
+        """The server has ended a hold. What is left of it, if it had several names, is released."""
         if self.session.holds.pop(grant.fence, None) is not None:
             grant.lose(reason)
             if len(grant.terms.names) > 1:
@@ -457,7 +457,7 @@ class SessionProtocol:
         self.wake_at = min(self.wake_at, instant)
 
     def _distrust(self) -> None:
-        """Trust has ended. Should the session live on at the server, what it holds there is given back."""
+        """Trust has ended. Should the session live on at the server, what it holds there is released."""
         for grant in self.session.lose_all("no keep-alive was answered in time"):
             self._submit(Release(grant, None, self._now))
 

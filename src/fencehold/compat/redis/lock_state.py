@@ -169,7 +169,7 @@ def _task() -> "asyncio.Task[Any] | None":
 
 
 def on_not_released(lock: LockState, failure: RedisError, error: BaseException | None) -> None:
-    """A body is over, and what it ran under could not be given back."""
+    """A body is over, and what it ran under could not be released."""
     if error is not None:
         # The body's own exception is what its caller must see first.
         error.add_note(str(failure))

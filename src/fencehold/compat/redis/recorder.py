@@ -268,7 +268,7 @@ class Recorder(LoopThread):
             if hold is not None or record.over.is_set():
                 return hold
             holder = await self._holder(record)
-        # Nobody, if it was given back this very moment.
+        # Nobody, if it was released this very moment.
         return await (self._take_meanwhile(record, None) if holder is None else self._overlap(record, holder))
 
     async def _overlap(self, record: Record, holder: Holder) -> Claim | None:

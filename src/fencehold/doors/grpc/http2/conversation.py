@@ -220,7 +220,7 @@ class Conversation:
         """The connection is no more: all who serve its calls are told."""
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            self._abandon(stream)
+            self._end_early(stream)
 
     def late(self, since: float) -> None:
         """End calls whose request was begun before that time, and is not whole."""
@@ -470,7 +470,7 @@ class Conversation:
         stream = self._stream(number)
         if stream is not None:
             del self._streams[number]
-            self._abandon(stream)
+            self._end_early(stream)
         elif cause == Cause.CANCEL and (undelivered := self._undelivered.pop(number, None)) is not None:
             # A client that has the whole answer knows of nothing to cancel.
             undelivered()
@@ -590,9 +590,9 @@ class Conversation:
     def _reset(self, stream: Stream, cause: Cause) -> None:
         if self._streams.pop(stream.number, None) is not None:
             self._out.append(frames.numbered(frames.RST_STREAM, stream.number, cause))
-            self._abandon(stream)
+            self._end_early(stream)
 
-    def _abandon(self, stream: Stream) -> None:
+    def _end_early(self, stream: Stream) -> None:
         """It is over before its answer was sent whole."""
         self._drop(stream)
         self._cancel(stream)
