@@ -362,7 +362,7 @@ class Receiver(SinkTarget):
     stop = down
 
 
-class KafkaTarget:
+class KafkaTarget(SinkTarget):
     """A topic of librdkafka's own cluster, which speaks the protocol on real ports."""
 
     def __init__(self) -> None:
