@@ -10,5 +10,6 @@
    stored, each with the one true time. The checks are pure functions over it (`checking`).
 5. *A run without traffic or without faults proves nothing* and says so: it is void.
 
-`python -m tests.simulation --seeds 1000` runs many, `--seed 4711 --trace` replays one and tells what happens.
+`python -m tests.simulation --seeds 1000` runs many, `--moves` only those in which slots move
+between shards, `--seed 4711 --trace` replays one and tells what happens.
 """

@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count, islice, takewhile
+from itertools import islice, takewhile
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.simulation.bugs import BUGS, Bug
-from tests.simulation.runs import Run, run, run_many
+from tests.simulation.runs import Run, run, run_many, seeds_from
+from tests.simulation.world import CHAOS_S
 
 LINE_EVERY_S = 15.0
 BUG_SEEDS_MAX = 500
@@ -42,6 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="processes to run them in (1)")
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
+    parser.add_argument("--moves", action="store_true", help="only those in which slots move between shards")
+    parser.add_argument("--length", type=float, default=CHAOS_S, help=f"seconds of faults in each ({CHAOS_S:.0f})")
     parser.add_argument("--bug", default="", help="with one of the planted bugs in place, by its name")
     return parser
 
@@ -51,7 +54,8 @@ def _say(console: Console, text: str) -> None:
 
 
 def _replay(arguments: argparse.Namespace, out: Console) -> int:
-    told = run(arguments.seed, arguments.bug, (lambda text: _say(out, text)) if arguments.trace else None)
+    say = (lambda text: _say(out, text)) if arguments.trace else None
+    told = run(arguments.seed, arguments.bug, say, chaos_s=arguments.length)
     _say(out, str(told))
     _tell(told, out)
     return 1 if told.violations else 0
@@ -88,24 +92,27 @@ class Sums:
             f"{len(runs) / max(elapsed_s, 0.001):.2f} seeds/s: {hours:.1f} simulated hours, "
             f"{sum(each.faults for each in runs)} faults, {sum(each.leads for each in runs)} epochs, "
             f"{sum(each.grants for each in runs)} grants of {sum(each.asks for each in runs)} acquires, "
-            f"{sum(each.answers for each in runs)} answers checked"
+            f"{sum(each.answers for each in runs)} answers checked; {sum(each.shards > 1 for each in runs)} with "
+            f"several shards: {sum(each.moves for each in runs)} moves of slots, "
+            f"{sum(each.struck for each in runs)} of them with faults in the middle"
         )
 
 
 def _run_many(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     sums = Sums()
-    seeds: Iterator[int] = iter(range(arguments.first, arguments.first + arguments.seeds))
+    seeds = islice(seeds_from(arguments.first, of_moves=arguments.moves), arguments.seeds)
     if arguments.minutes is not None:
         until_s = sums.began_s + 60 * arguments.minutes
-        seeds = takewhile(lambda _: time.monotonic() < until_s, seeds)
+        seeds = takewhile(lambda _: time.monotonic() < until_s, seeds)  # type: ignore[assignment]
     with _shown(err, arguments.seeds) as show:
-        for told in run_many(seeds, arguments.jobs, arguments.bug):
+        for told in run_many(seeds, arguments.jobs, arguments.bug, arguments.length):
             sums.add(told)
             if told.violations or told.void:
                 _say(out, f"seed {told.seed}")
                 _tell(told, out)
                 if told.violations:
-                    _say(out, f"  replay: python -m tests.simulation --seed {told.seed} --trace")
+                    length = "" if arguments.length == CHAOS_S else f" --length {arguments.length:g}"
+                    _say(out, f"  replay: python -m tests.simulation --seed {told.seed}{length} --trace")
             show(sums)
     _say(out, str(sums))
     if sums.failed:
@@ -149,8 +156,8 @@ def _find_bugs(arguments: argparse.Namespace, out: Console) -> int:
 
 
 def _find_bug(bug: Bug, arguments: argparse.Namespace, out: Console) -> bool:
-    seeds = islice(count(arguments.first), BUG_SEEDS_MAX)
-    for tried, told in enumerate(run_many(seeds, arguments.jobs, bug.name), start=1):
+    seeds = islice(seeds_from(arguments.first, of_moves=bug.of_moves), BUG_SEEDS_MAX)
+    for tried, told in enumerate(run_many(seeds, arguments.jobs, bug.name, arguments.length), start=1):
         named = [each for each in told.violations if each.guarantee in bug.guarantees]
         if named:
             _say(out, f"{bug.name}: found by seed {told.seed}, after {tried}: {named[0]}")

@@ -39,8 +39,8 @@ ROLES: dict[str, Any] = {
 }
 
 
-class _Line(asyncio.Protocol):
-    """A connection whose replies come in order."""
+class CallLine(asyncio.Protocol):
+    """A connection of somebody who runs the service. Its replies come in order."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -113,8 +113,8 @@ class Administrator:
     async def _rule(self) -> None:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(ANSWER_S):
-            line: _Line
-            _, line = await loop.create_connection(_Line, self._random.choice(self._nodes), PORT)
+            line: CallLine
+            _, line = await loop.create_connection(CallLine, self._random.choice(self._nodes), PORT)
         try:
             await line.call("HELLO", 3)
             while True:

@@ -11,14 +11,17 @@ from math import inf
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from fencehold.client.protocol import ledger
 from fencehold.client.protocol.session import SessionProtocol
-from fencehold.core import acquire, commands, machine, policy_change, requests
-from fencehold.core.outcomes import Cancelled, Refused, Renewed
-from fencehold.core.state import Session, State
+from fencehold.core import acquire, commands, machine, policy_change, requests, slot_moves
+from fencehold.core.outcomes import Cancelled, Refused, Renewed, SlotsSealed
+from fencehold.core.state import Home, Session, SlotMove, Stage, State
 from fencehold.errors import Sealed
+from fencehold.node import slot_mover
 from fencehold.node.leader import Leader
+from fencehold.placement.map import ShardMap
 from fencehold.types import Position
 from tests.mistakes import guess_the_fence_after_a_restart, let_waiters_outlive_their_session
 
@@ -35,6 +38,8 @@ class Bug(NamedTuple):
     seed: int
     """One that shows it in the short run of a push. As the code changes, so does what a seed brings about: then it
     is one of the next few."""
+    of_moves: bool = False
+    """Only where there are several shards can it be found."""
 
 
 # What the issue asks for.
@@ -182,6 +187,90 @@ def _keep_alives_wait_for_a_quiet_moment(patch: Patch) -> None:
     patch.setattr(Leader, "renew", renew_later)
 
 
+# Of slots that move.
+
+
+def _open_before_closed(patch: Patch) -> None:
+    """A slot is opened where it goes as soon as it is closing where it was: something of it may still be held."""
+
+    def is_for(move: SlotMove, shard: int, version: int) -> bool:
+        return move.stage in (Stage.CLOSING, Stage.CLOSED) and move.to == shard and move.version == version
+
+    patch.setattr(slot_mover, "_is_for", is_for)
+
+
+def _the_fence_taken_before_the_last_grant(patch: Patch) -> None:
+    """The fence above which a slot is opened is that of when it began to drain: its waiters are granted later."""
+    place, seal = slot_moves._place, slot_moves._seal
+
+    def place_and_note(state: State, home: Home, slot: int, shard: int, version: int) -> None:
+        place(state, home, slot, shard, version)
+        move = state.slots.get(slot)
+        if move is not None and move.stage is Stage.CLOSING and not move.fence:
+            state.slots[slot] = replace(move, fence=state.fence)
+
+    def seal_as_noted(state: State) -> SlotsSealed:
+        noted = {slot: state.slots[slot].fence for slot in state.draining}
+        sealed = seal(state)
+        for slot, fence in noted.items():
+            if state.slots[slot].stage is Stage.CLOSED:
+                state.slots[slot] = replace(state.slots[slot], fence=fence)
+        return sealed
+
+    patch.setattr(slot_moves, "_place", place_and_note)
+    patch.setattr(slot_moves, "_seal", seal_as_noted)
+
+
+def _maps_applied_out_of_order(patch: Patch) -> None:
+    """A map that comes late, after the one that replaced it, is believed."""
+    due = slot_mover.SlotMover._due
+    late: dict[slot_mover.SlotMover, dict[int, ShardMap]] = {}
+
+    def due_late(mover: slot_mover.SlotMover, shard: int, state: State) -> Any:
+        own = mover.standings[shard]
+        maps = late.setdefault(mover, {})
+        maps[own.placed.version] = own.placed
+        older = maps.get(own.placed.version - 1)
+        if own.is_settled and older is not None and state.fence % 3 == 0:
+            return commands.FollowMap(older)
+        return due(mover, shard, state)
+
+    patch.setattr(slot_mover.SlotMover, "_due", due_late)
+    patch.setattr(slot_moves, "_is_newer", lambda *_: True)
+
+
+def _a_map_taken_before_the_last_one_is_done(patch: Patch) -> None:
+    """The next map is taken while slots are on their way by the one before, and told as soon as it is seen."""
+    take, due = slot_moves._take, slot_mover.SlotMover._due
+
+    def take_at_once(state: State, placed: ShardMap) -> Any:
+        draining, arriving = dict(state.draining), dict(state.arriving)
+        state.draining.clear()
+        state.arriving.clear()
+        taken = take(state, placed)
+        state.draining.update(draining)
+        state.arriving.update(arriving)
+        return taken
+
+    def due_at_once(mover: slot_mover.SlotMover, shard: int, state: State) -> Any:
+        if mover._newest.version > mover.standings[shard].placed.version:
+            return commands.FollowMap(mover._newest)
+        return due(mover, shard, state)
+
+    patch.setattr(slot_moves, "_take", take_at_once)
+    patch.setattr(slot_mover.SlotMover, "_due", due_at_once)
+    patch.setattr(slot_mover.SlotMover, "is_settled", True)
+
+
+def _a_slot_opened_by_an_older_map(patch: Patch) -> None:
+    """That a slot was closed once, for whomever and by whichever map, is enough to open it."""
+
+    def is_for(move: SlotMove, shard: int, version: int) -> bool:
+        return move.stage is Stage.CLOSED
+
+    patch.setattr(slot_mover, "_is_for", is_for)
+
+
 BUGS = (
     Bug("a grant to an ended session", _a_grant_to_an_ended_session, ("G6",), 42),
     Bug("a keep-alive answered by a sealed leader", _a_keep_alive_answered_by_a_sealed_leader, ("G10",), 8),
@@ -196,6 +285,19 @@ BUGS = (
     Bug("keep-alives wait for a quiet moment", _keep_alives_wait_for_a_quiet_moment, ("neighbours",), 3),
     Bug("waiters outlive their rights", _waiters_outlive_their_rights, ("G13",), 16),
     Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 93),
+    Bug("open before closed", _open_before_closed, ("G1", "G2"), 5, of_moves=True),
+    Bug(
+        "the fence taken before the last grant", _the_fence_taken_before_the_last_grant, ("G1",), 7, of_moves=True
+    ),
+    Bug("maps applied out of order", _maps_applied_out_of_order, ("G1", "G2", "G9", "moves"), 5, of_moves=True),
+    Bug(
+        "a map taken before the last one is done",
+        _a_map_taken_before_the_last_one_is_done,
+        ("moves", "G9"),
+        5,
+        of_moves=True,
+    ),
+    Bug("a slot opened by an older map", _a_slot_opened_by_an_older_map, ("G1", "G2"), 5, of_moves=True),
 )
 
 

@@ -4,50 +4,106 @@ Every grant has a fence, and fences order all grants, so nothing is searched for
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from heapq import merge
 from itertools import groupby
+from typing import NamedTuple
 
 from fencehold.core.commands import Mode
 from fencehold.core.machine import Machine
 from fencehold.journal.codec import decode
 from tests.simulation.answers import Answers
-from tests.simulation.history import History
+from tests.simulation.history import Ask, History
+from tests.simulation.moves import Moves
 from tests.simulation.readings import Readings
+from tests.simulation.store import Stored
 from tests.simulation.story import Grant, Story, Violation
 
 EACH_MAX = 3
 """Violations told of each guarantee: the others say the same."""
 
 
+class Judged(NamedTuple):
+    """What came of a history."""
+
+    violations: list[Violation]
+    moves: int
+    """How many times slots were moved."""
+    struck: int
+    """In the middle of how many of these something failed."""
+
+
 def check(history: History) -> list[Violation]:
     """All that is wrong with it, the gravest first."""
-    story, readings = Story(), Readings(history.said)
-    hashes = _Hashes(history)
-    quiet = _Quiet(history)
-    for record in history.stored:
-        readings.before(record.at_ns, story.machine)
-        quiet.before(record.at_ns, story)
-        if not story.tell(record):
+    return judged(history).violations
+
+
+def judged(history: History) -> Judged:
+    """The same, and how many moves of slots there were."""
+    shards = [_Shard(part) for part in history.parts()]
+    stories = [shard.story for shard in shards]
+    moves = Moves(history, stories)
+    for at_ns, number, record in merge(*(shard.records(number) for number, shard in enumerate(shards))):
+        if not shards[number].tell(record):
             break
-        readings.after(story.machine)
-        hashes.look(record.at_ns, story.machine)
-    readings.end(story.machine)
-    quiet.before(1 << 62, story)
-    answers = Answers(story, history.leads)
+        moves.look(at_ns, number)
+    else:
+        moves.end(history.closed_ns)
+    for shard in shards:
+        shard.end()
     found = [
         *fences_grow(history),
-        *story.violations,
-        *the_client_lets_go_first(history, story),
-        *time_is_not_hurried(history),
-        *(wrong for said in history.said if (wrong := answers.judge(said)) is not None),
-        *(readings.violation(wrong, answers.is_sealed(wrong.node, wrong.at_ns)) for wrong in readings.wrong),
+        *moves.violations,
+        *(wrong for story in stories for wrong in story.violations),
+        *the_client_lets_go_first(history, *stories),
+        *(wrong for shard in shards for wrong in shard.violations()),
         *every_request_ends(history),
-        *quiet.violations,
-        *nothing_is_left(history, story),
-        *neighbours_are_unharmed(history, story),
-        *hashes.violations,
+        *(wrong for shard in shards for wrong in shard.quiet.violations),
+        *(wrong for shard in shards for wrong in nothing_is_left(shard.history, shard.story)),
+        *(wrong for shard in shards for wrong in neighbours_are_unharmed(shard.history, shard.story)),
+        *(wrong for shard in shards for wrong in shard.hashes.violations),
         *(Violation("code", 0, complaint) for complaint in history.complaints),
     ]
-    return _few(found)
+    return Judged(_few(found), moves.count, moves.struck)
+
+
+class _Shard:
+    """The journal of one shard, told entry by entry to all who want to see it."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.story, self._readings = Story(), Readings(history.said)
+        self.hashes, self.quiet = _Hashes(history), _Quiet(history)
+
+    def records(self, number: int) -> Iterator[tuple[int, int, Stored]]:
+        """When each was durable, which shard this is, and the entry."""
+        # By the place in the list, too: no two entries are compared.
+        return ((record.at_ns, number, record) for record in self.history.stored)
+
+    def tell(self, record: Stored) -> bool:
+        """The next entry; False if the machine cannot apply it."""
+        story = self.story
+        self._readings.before(record.at_ns, story.machine)
+        self.quiet.before(record.at_ns, story)
+        if not story.tell(record):
+            return False
+        self._readings.after(story.machine)
+        self.hashes.look(record.at_ns, story.machine)
+        return True
+
+    def end(self) -> None:
+        """No entry follows."""
+        self._readings.end(self.story.machine)
+        self.quiet.before(1 << 62, self.story)
+
+    def violations(self) -> list[Violation]:
+        """What is wrong with its time, answers and readings."""
+        answers, readings = Answers(self.story, self.history.leads), self._readings
+        return [
+            *time_is_not_hurried(self.history),
+            *(wrong for said in self.history.said if (wrong := answers.judge(said)) is not None),
+            *(readings.violation(wrong, answers.is_sealed(wrong.node, wrong.at_ns)) for wrong in readings.wrong),
+        ]
 
 
 def _few(violations: list[Violation]) -> list[Violation]:
@@ -64,9 +120,22 @@ def _few(violations: list[Violation]) -> list[Violation]:
 
 
 def fences_grow(history: History) -> list[Violation]:
-    """G1: no fence is seen twice, and who asked after another was granted gets a greater one."""
-    found: list[Violation] = []
+    """G1: no fence is seen twice, and who asked after another was granted gets a greater one.
+
+    Where there are several shards this is so of each name; a fence says nothing of other names then.
+    """
     granted = [ask for ask in history.asks if ask.outcome == "granted"]
+    if not history.beside:
+        return _fences_grow(granted)
+    by_name: dict[str, list[Ask]] = defaultdict(list)
+    for ask in granted:
+        for name in ask.names:
+            by_name[name].append(ask)
+    return [wrong for _, asks in sorted(by_name.items()) for wrong in _fences_grow(asks)]
+
+
+def _fences_grow(granted: Iterable[Ask]) -> list[Violation]:
+    found: list[Violation] = []
     returned = sorted(granted, key=lambda ask: ask.ended_ns)
     greatest = index = 0
     seen: set[int] = set()
@@ -85,12 +154,13 @@ def fences_grow(history: History) -> list[Violation]:
     return found
 
 
-def the_client_lets_go_first(history: History, story: Story) -> list[Violation]:
+def the_client_lets_go_first(history: History, *stories: Story) -> list[Violation]:
     """G7: when a name is given away, nobody trusts a hold that this conflicts with; what was lost stays lost."""
     grants: dict[str, list[Grant]] = defaultdict(list)
-    for fence in sorted(story.grants):
-        for name in story.grants[fence].granted.names:
-            grants[name].append(story.grants[fence])
+    for grant in sorted((each for story in stories for each in story.grants.values()), key=_fence):
+        for name in grant.granted.names:
+            grants[name].append(grant)
+    broken = set().union(*(story.broken for story in stories))
     found = [
         Violation("G7", held.relapsed_ns, f"{held.client} trusts fence {held.fence} again after it was lost")
         for held in history.holds
@@ -102,7 +172,7 @@ def the_client_lets_go_first(history: History, story: Story) -> list[Violation]:
             for grant in grants[name]:
                 if grant.at_ns > held.trusted_ns:
                     break
-                if grant.granted.fence <= held.fence or (name, held.fence) in story.broken:
+                if grant.granted.fence <= held.fence or (name, held.fence) in broken:
                     continue
                 trusting[name, grant.granted.fence] += 1
                 if _conflicts(held.mode, grant, trusting[name, grant.granted.fence]):
@@ -112,6 +182,10 @@ def the_client_lets_go_first(history: History, story: Story) -> list[Violation]:
                     )
                     found.append(Violation("G7", grant.at_ns, what))
     return found
+
+
+def _fence(grant: Grant) -> int:
+    return grant.granted.fence
 
 
 def _conflicts(mode: Mode, grant: Grant, trusting: int) -> bool:

@@ -5,15 +5,17 @@ it got it gives back, and when it is told to stop it comes to an end soon.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
 from fencehold.client.aio.client import Client, Connecting
 from fencehold.client.aio.hold import Hold
 from fencehold.client.aio.lock import Lock
+from fencehold.client.aio.shards import ShardChannels
 from fencehold.client.config import Config
 from fencehold.client.connect import plan_of
+from fencehold.client.protocol.session import SessionProtocol
 from fencehold.core.commands import Mode
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
 from fencehold.locks.terms import Terms
@@ -49,6 +51,8 @@ class Habits(NamedTuple):
     reopened: float
     slammed: float
     """How often a client is closed while its other workers go on."""
+    groups: int = 0
+    """Where there are several shards: how many tags names have, and so how many slots there are of them."""
 
 
 class Wanted(NamedTuple):
@@ -160,6 +164,13 @@ class Program:
             draw=random.random,
         )
 
+    def protocols(self) -> Iterator[SessionProtocol]:
+        """Of all clients it ever had, to all shards that they used."""
+        for client in self.kept:
+            shards = client._channel.shards
+            channels = shards._channels.values() if isinstance(shards, ShardChannels) else (client._channel,)
+            yield from (channel.protocol for channel in channels)
+
     # Its life.
 
     async def run(self) -> None:
@@ -250,7 +261,7 @@ class Program:
             else:
                 await self._hold(client, self._wanted())
         except UsageError as error:
-            if not self._is_closed_under(client):
+            if not client._is_closed() and not self._is_closed_under(client):
                 raise AssertionError(f"the program is wrong: {error!r}") from error
         except FenceholdError as error:
             self._note(f"{error!r}")
@@ -355,11 +366,16 @@ class Program:
 
     # What it wants.
 
-    def _some_name(self) -> str:
+    def _some_name(self, group: str = "") -> str:
+        """One that others want, too, more often than not; with a tag, of a group or of any."""
         random, habits = self._random, self._habits
+        tag = group or self._group()
         if random.random() < 0.75:
-            return f"hot-{random.randrange(habits.hot)}"
-        return f"cold-{random.randrange(habits.cold)}"
+            return f"{tag}hot-{random.randrange(habits.hot)}"
+        return f"{tag}cold-{random.randrange(habits.cold)}"
+
+    def _group(self) -> str:
+        return f"{{{self._random.randrange(self._habits.groups)}}}" if self._habits.groups else ""
 
     def _wanted(self) -> Wanted:
         random, habits = self._random, self._habits
@@ -371,7 +387,8 @@ class Program:
         if draw < habits.semaphore:
             return Wanted(("permits",), Mode.PERMIT, 3, ttl_s, timeout_s, 0.0)
         if draw < habits.semaphore + habits.several:
-            names = {self._some_name() for _ in range(random.randint(2, 3))}
+            group = self._group()
+            names = {self._some_name(group) for _ in range(random.randint(2, 3))}
             return Wanted(tuple(sorted(names)), Mode.EXCLUSIVE, 0, ttl_s, timeout_s, 0.0)
         mode = Mode.SHARED if random.random() < habits.shared else Mode.EXCLUSIVE
         return Wanted((self._some_name(),), mode, 0, ttl_s, timeout_s, delay_s)

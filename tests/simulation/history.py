@@ -3,7 +3,7 @@
 Every instant is true time, in nanoseconds since the run began, which nobody inside the run can know.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -102,6 +102,23 @@ class History:
     calm_until_ns: int = NEVER
     busy: tuple[str, ...] = ()
     """Clients that did not come to an end in time."""
+    beside: "list[History]" = field(default_factory=list)
+    """Of each shard after the first, where there are several: what was stored, led, saved, replicated and said."""
+
+    def parts(self) -> "list[History]":
+        """The history of each shard: its own journal and answers, and what clients saw of all of them."""
+        return [self] + [
+            replace(
+                self,
+                said=each.said,
+                stored=each.stored,
+                leads=each.leads,
+                snapshots=each.snapshots,
+                replicas=each.replicas,
+                beside=[],
+            )
+            for each in self.beside
+        ]
 
     def digest(self) -> str:
         """The same for the same history."""
@@ -110,4 +127,6 @@ class History:
             digest.update(repr(part).encode())
         for said in self.said:
             digest.update(repr((said.at_ns, said.node, said.session, said.words, said.heard_ns)).encode())
+        for each in self.beside:
+            digest.update(each.digest().encode())
         return digest.hexdigest()

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+MOVES_STRUCK = 0.6
+"""How often something happens to a node just when slots begin to move."""
+
+
 class Taste(NamedTuple):
     """How often what happens."""
 
@@ -52,6 +56,16 @@ class Nemesis:
         kind()
         self.begin()
 
+    def strike_soon(self) -> None:
+        """Now and then do something to a node, or to its network, a moment from now: slots begin to move."""
+        if self._random.random() < MOVES_STRUCK:
+            self._world.scheduler.after(self._some_s(0.0005, 0.5), self._strike_node)
+
+    def _strike_node(self) -> None:
+        if not self._over:
+            kind = self._random.choice(NODE_KINDS)
+            getattr(self, kind)()
+
     def _until(self, seconds: float, undo: Callable[[], None]) -> None:
         self._numbers += 1
         self._undo[self._numbers] = undo
@@ -68,10 +82,15 @@ class Nemesis:
 
     def _node(self) -> str:
         """A victim: the leader, if there is one, more often than not."""
-        leader = self._world.leader()
+        leader = self._world.leader(self._shard())
         if leader and self._random.random() < 0.65:
             return leader
         return self._random.choice(self._world.nodes)
+
+    def _shard(self) -> int:
+        """Whose leader; where there is one shard, nothing is drawn."""
+        shards = self._world.shards
+        return self._random.randrange(shards) if shards > 1 else 0
 
     def _client(self) -> str:
         return self._random.choice(self._world.clients)
@@ -181,23 +200,23 @@ class Nemesis:
     # The store.
 
     def lose_quorum(self) -> None:
-        store = self._world.store
-        if store.has_quorum:
+        condition = self._world.condition
+        if condition.has_quorum:
             seconds = self._some_s(0.2, 8)
             self._world.tell_fault("quorum", f"lost for {seconds:.3f} s")
-            store.lose_quorum()
-            self._until(seconds, store.find_quorum)
+            condition.lose_quorum()
+            self._until(seconds, condition.find_quorum)
 
     def trouble_store(self) -> None:
-        store = self._world.store
-        if store.mood == Mood():
+        condition = self._world.condition
+        if condition.mood == Mood():
             share = self._random.choice((0.02, 0.1, 0.4))
-            store.mood = Mood(*(share * self._random.random() for _ in range(3)))
+            condition.mood = Mood(*(share * self._random.random() for _ in range(3)))
             seconds = self._some_s(1, 20)
-            self._world.tell_fault("mood", f"{store.mood} for {seconds:.3f} s")
+            self._world.tell_fault("mood", f"{condition.mood} for {seconds:.3f} s")
 
             def calm() -> None:
-                store.mood = Mood()
+                condition.mood = Mood()
 
             self._until(seconds, calm)
 
@@ -219,4 +238,16 @@ KINDS = (
     "cut_lines",
     "lose_quorum",
     "trouble_store",
+)
+
+NODE_KINDS = (
+    "kill_node",
+    "kill_node",
+    "lose_node",
+    "stop_node",
+    "pause_node",
+    "pause_node",
+    "part_node_from_store",
+    "isolate_node",
+    "part_nodes",
 )

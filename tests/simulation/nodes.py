@@ -1,11 +1,12 @@
 """Nodes: real servers in simulated processes, each run by something that starts it again when it ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from fencehold.core.machine import Machine
 from fencehold.doors.resp.connection import Connection
 from fencehold.node.leader import Bounds
+from fencehold.node.node import Node
 from fencehold.node.saver import Saver
 from fencehold.node.suspicion import Patience
 from fencehold.security.admission import How, Known
@@ -22,7 +23,7 @@ class Making:
 
     def __init__(
         self,
-        store: Store,
+        stores: Sequence[Store],
         calendars: Calendars,
         tick_s: float,
         patience: Patience,
@@ -31,7 +32,8 @@ class Making:
         has_policy: bool = False,
     ) -> None:
         self._has_policy = has_policy
-        self._store = store
+        self._stores = tuple(stores)
+        """One for each shard."""
         self._calendars = calendars
         self._tick_s = tick_s
         self._patience = patience
@@ -40,7 +42,7 @@ class Making:
         self._secrets = count(1)
 
     def server(self, process: Process) -> Server:
-        journal = SimulatedJournal(self._store, process, self._append_s)
+        journals = [SimulatedJournal(store, process, self._append_s) for store in self._stores]
         config = Config(
             node=process.host,
             advertise=f"{process.host}:{PORT}",
@@ -48,11 +50,13 @@ class Making:
             insecure=True,
             leader=Bounds(tick_s=self._tick_s),
             patience=self._patience,
+            shards=len(journals),
         )
         calendar = self._calendars.of(process.host)
-        server = Server(config, journal=journal, clock=process, calendar=calendar)
+        server = Server(config, journals=journals, clock=process, calendar=calendar)
         server.door.new_secret = lambda: f"secret-{next(self._secrets)}"
-        server.node._saver = Saver(journal, self._commands_per_snapshot)
+        for host, journal in zip(server.hosts, journals, strict=True):
+            host.node._saver = Saver(journal, self._commands_per_snapshot)
         if self._has_policy:
             _know_hosts(server)
         return server
@@ -82,13 +86,17 @@ class NodeProcess:
         self._making = making
         self._on_exit = on_exit
 
-    @property
-    def leads(self) -> bool:
-        return self.process.alive and self.server is not None and self.server.node.leads
+    def node(self, shard: int = 0) -> Node | None:
+        """Its node of a shard, if it has come to that."""
+        return None if self.server is None else self.server.hosts[shard].node
 
-    @property
-    def machine(self) -> Machine | None:
-        return None if self.server is None else self.server.node.replica.machine
+    def leads(self, shard: int = 0) -> bool:
+        node = self.node(shard)
+        return self.process.alive and node is not None and node.leads
+
+    def machine(self, shard: int = 0) -> Machine | None:
+        node = self.node(shard)
+        return None if node is None else node.replica.machine
 
     async def run(self) -> None:
         """As `fencehold serve` does it."""

@@ -74,14 +74,39 @@ def step(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return done.value  # type: ignore[no-any-return]
 
 
-class Store:
-    """What all nodes share."""
+class Condition:
+    """How the engine is doing, in which the stores of all shards are."""
 
-    def __init__(self, network: Network, random: Random) -> None:
-        self.network = network
-        self.random = random
+    def __init__(self) -> None:
         self.mood = Mood()
         self.has_quorum = True
+        self._waiting: list[Callable[[], None]] = []
+
+    def lose_quorum(self) -> None:
+        """Let nothing be asked until it is back."""
+        self.has_quorum = False
+
+    def find_quorum(self) -> None:
+        self.has_quorum = True
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+    def when_asked(self, call: Callable[[], None]) -> None:
+        """Call when it has a quorum."""
+        if self.has_quorum:
+            call()
+        else:
+            self._waiting.append(call)
+
+
+class Store:
+    """What all nodes share, of one shard."""
+
+    def __init__(self, network: Network, random: Random, condition: Condition | None = None) -> None:
+        self.network = network
+        self.random = random
+        self.condition = condition or Condition()
         self.memory = MemoryStore()
         self.log: list[Stored] = []
         self.leads: list[Led] = []
@@ -91,7 +116,6 @@ class Store:
         self.before_stored: Callable[[], None] = _nothing
         """Called when an entry is about to be durable."""
         self._engine = MemoryJournal(self.memory)
-        self._waiting: list[Callable[[], None]] = []
         self._tails: dict[Tail, None] = {}
         step(self._engine.open())
 
@@ -137,23 +161,6 @@ class Store:
     def unwatch(self, tail: "Tail") -> None:
         self._tails.pop(tail, None)
 
-    def lose_quorum(self) -> None:
-        """Let nothing be asked until it is back."""
-        self.has_quorum = False
-
-    def find_quorum(self) -> None:
-        self.has_quorum = True
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            call()
-
-    def when_asked(self, call: Callable[[], None]) -> None:
-        """Call when it has a quorum."""
-        if self.has_quorum:
-            call()
-        else:
-            self._waiting.append(call)
-
 
 def _nothing() -> None:
     """Nobody wants to know."""
@@ -175,7 +182,7 @@ class Call:
 
     def send(self, give_up: Callable[[], FenceholdError]) -> None:
         store, network = self._store, self._store.network
-        mood, draw = store.mood, store.random.random()
+        mood, draw = store.condition.mood, store.random.random()
         delay_ns = network.latency_ns()
         self._give_up = give_up
         self._until_s = self._process.seconds() + self._timeout_s
@@ -202,7 +209,7 @@ class Call:
 
     def _is_refused(self) -> bool:
         """The way is closed, and the caller's own driver notices."""
-        is_cut = self._store.network.is_blocked(self._process.host, HOST) or not self._store.has_quorum
+        is_cut = self._store.network.is_blocked(self._process.host, HOST) or not self._store.condition.has_quorum
         return is_cut and self._store.random.random() < 0.7
 
     def _arrive(self) -> None:
@@ -211,9 +218,9 @@ class Call:
             self._may_be_late()
             network.when_open(host, HOST, self._arrive)
         else:
-            if not self._store.has_quorum:
+            if not self._store.condition.has_quorum:
                 self._may_be_late()
-            self._store.when_asked(self._carry_out)
+            self._store.condition.when_asked(self._carry_out)
 
     def _carry_out(self) -> None:
         result: Any = None
@@ -270,8 +277,8 @@ class Tail:
         network, host = self._store.network, self._process.host
         if network.is_blocked(HOST, host):
             network.when_open(HOST, host, self._arrive)
-        elif not self._store.has_quorum:
-            self._store.when_asked(self._arrive)
+        elif not self._store.condition.has_quorum:
+            self._store.condition.when_asked(self._arrive)
         else:
             self._process.do(self.wake)
 

@@ -69,11 +69,14 @@ class Story:
     clients: dict[int, str] = field(default_factory=dict)
     """What the client of each session calls itself."""
     asks: dict[tuple[int, int], c.Acquire] = field(default_factory=dict)
+    latest: list[Grant] = field(default_factory=list)
+    """What the last entry gave away."""
     _history: judged.History | None = field(default_factory=lambda: judged.History(LAPSED_MAX))
 
     def tell(self, record: Stored) -> bool:
         """Apply the next entry; False if the machine cannot."""
         entry = decode(record.data)
+        self.latest = []
         try:
             applied = self.machine.apply(record.position, entry)
         except Exception as error:
@@ -153,7 +156,8 @@ class Story:
         mode, limit = (ask.mode, ask.limit) if ask is not None else (c.Mode.EXCLUSIVE, 0)
         if granted.fence in self.grants:
             self._break("G1", at_ns, f"fence {granted.fence} is given away twice in the journal")
-        self.grants[granted.fence] = Grant(at_ns, position, granted, mode, limit)
+        grant = self.grants[granted.fence] = Grant(at_ns, position, granted, mode, limit)
+        self.latest.append(grant)
 
     def _on_ended(self, at_ns: int, name: str, fence: int, ending: o.Ending) -> None:
         self.ended.setdefault((name, fence), at_ns)

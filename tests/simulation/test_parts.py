@@ -238,7 +238,7 @@ def test_a_refused_append_is_never_stored() -> None:
     """`Unavailable` is a promise."""
     stored = Stored()
     epoch = stored.lead()
-    stored.store.mood = Mood(refused=1.0)
+    stored.store.condition.mood = Mood(refused=1.0)
     assert isinstance(stored.append(epoch, 1), Unavailable)
     stored.place.go_on(60)
     assert stored.store.log == []
@@ -249,7 +249,7 @@ def test_an_append_whose_answer_is_lost_is_stored() -> None:
     """The caller does not know."""
     stored = Stored()
     epoch = stored.lead()
-    stored.store.mood = Mood(unanswered=1.0)
+    stored.store.condition.mood = Mood(unanswered=1.0)
     assert isinstance(stored.append(epoch, 1), OutcomeUnknown)
     assert len(stored.store.log) == 1
     stored.place.end()

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from fencehold.journal.codec import decode
 from tests.depth import deep
-from tests.simulation.runs import run
+from tests.simulation.runs import run, seeds_from
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
 SEEDS, CHUNK = deep(6, 100), 2
+MOVED_SEEDS, MOVES_S = deep(3, 40), deep(60.0, 300.0)
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
 
@@ -45,6 +46,20 @@ def test_no_seed_breaks_a_guarantee(first: int) -> None:
     """Five minutes of kills, pauses, partitions and lost replies, many times over, break nothing."""
     for seed in range(first, first + CHUNK):
         judge(seed)
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.guarantee("G2")
+@pytest.mark.guarantee("G4")
+def test_slots_that_move_break_no_guarantee() -> None:
+    """Moves drawn by lot, nodes killed, paused and cut off in the middle: one home, greater fences, an end."""
+    told = [run(seed, chaos_s=MOVES_S) for seed in islice(seeds_from(1, of_moves=True), MOVED_SEEDS)]
+    for each in told:
+        replay = f"python -m tests.simulation --seed {each.seed} --length {MOVES_S} --trace"
+        assert not each.violations, f"{replay}\n{each.violations}"
+        assert not each.void, f"seed {each.seed} proves nothing: {each.void}"
+    assert sum(each.moves for each in told) >= 3 * MOVED_SEEDS
+    assert sum(each.struck for each in told) >= MOVED_SEEDS
 
 
 @pytest.mark.parametrize("seed", regressions())

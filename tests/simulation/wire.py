@@ -22,6 +22,8 @@ class Said(NamedTuple):
     heard_ns: int
     """When that was heard; the same as `at_ns` for a push."""
     reply: Any
+    shard: int = 0
+    """That the connection chose."""
 
 
 class Tap:
@@ -35,13 +37,16 @@ class Tap:
         self._replies = hiredis.Reader()
         self._pending: deque[tuple[int, tuple[bytes, ...]]] = deque()
         self._session = 0
+        self._shard = 0
 
     def on_heard(self, data: bytes) -> None:
         """The node is about to read this."""
         self._commands.feed(data)
         while (words := self._commands.gets()) is not False:
             self._pending.append((self._now_ns(), tuple(words)))
-            if words[0] == b"SESSION.RESUME":
+            if words[0] == b"HELLO" and b"SHARD" in words:
+                self._shard = int(words[words.index(b"SHARD") + 1])
+            elif words[0] == b"SESSION.RESUME":
                 # What happened to it meanwhile is pushed before this is answered.
                 self._session = int(words[1])
 
@@ -51,9 +56,9 @@ class Tap:
         now_ns = self._now_ns()
         while (reply := self._replies.gets()) is not False:
             if isinstance(reply, hiredis.PushNotification):
-                self._tell(Said(now_ns, self._node, self._session, (), now_ns, list(reply)))
+                self._tell(Said(now_ns, self._node, self._session, (), now_ns, list(reply), self._shard))
             elif self._pending:
                 heard_ns, words = self._pending.popleft()
                 if words[0] == b"SESSION.OPEN" and isinstance(reply, dict):
                     self._session = reply[b"session"]
-                self._tell(Said(now_ns, self._node, self._session, words, heard_ns, reply))
+                self._tell(Said(now_ns, self._node, self._session, words, heard_ns, reply, self._shard))

@@ -10,13 +10,14 @@ from tests.simulation.administrator import Administrator
 from tests.simulation.calendars import Calendars
 from tests.simulation.clients import Habits, Notes, Program
 from tests.simulation.history import Fault, History, Replicated
+from tests.simulation.movers import Mover
 from tests.simulation.nemesis import KINDS, Nemesis, Taste
 from tests.simulation.network import Network, Way, Weather
 from tests.simulation.nodes import PORT, Making, NodeProcess
 from tests.simulation.process import Drift, Process
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.store import HOST as STORE
-from tests.simulation.store import Store
+from tests.simulation.store import Condition, Store
 from tests.simulation.wild import Babbler, Flooder
 from tests.simulation.wire import Said, Tap
 
@@ -32,6 +33,9 @@ WILD_SHARE = 0.4
 POLICY_SHARE = 0.35
 """Of the runs that have a policy, and somebody who changes it."""
 ADMINISTRATOR = "a"
+SHARDED_SHARE = 0.25
+"""Of the runs whose service has several shards, and somebody who moves slots."""
+MOVER = "m"
 SETTLE_S = 5.0
 """How long what was given up may take to be withdrawn at the server."""
 LOOK_EVERY_S = 0.25
@@ -103,9 +107,26 @@ def _habits(random: Random, ttl_s: float) -> Habits:
     )
 
 
+def _crowded(random: Random, habits: Habits) -> Habits:
+    """Where slots move: names of a few slots, and a line for most of them."""
+    return habits._replace(
+        groups=random.choice((1, 1, 2, 4)),
+        hot=random.choice((1, 2)),
+        idle_s=random.choice((0.5, 2.0)),
+        workers_max=random.choice((2, 3)),
+        semaphore=random.choice((0.0, 0.1)),
+    )
+
+
 def wild(random: Random) -> tuple[str, ...]:
     """Draw which wild clients a run has: `w` floods, `x` babbles."""
     return random.choice((("w",), ("x",), ("w", "x"))) if random.random() < WILD_SHARE else ()
+
+
+def shards_of(seed: int) -> int:
+    """Draw how many shards the service has. Where there are several, nobody is wild, and there is no policy."""
+    random = Random(f"{seed} number of shards")
+    return random.choice((2, 3, 3)) if random.random() < SHARDED_SHARE else 1
 
 
 class World:
@@ -122,17 +143,21 @@ class World:
         self.seed = seed
         self._chaos_s = chaos_s
         self.plan = plan(self._random("plan"))
-        self.wild = wild(self._random("wild"))
+        self.shards = shards_of(seed)
+        self.wild = wild(self._random("wild")) if self.shards == 1 else ()
+        if self.shards > 1:
+            self.plan = self.plan._replace(habits=_crowded(self._random("groups"), self.plan.habits))
         if self.wild:
             # A keep-alive waits for the next tick: a client of little patience takes a longer one for silence.
             self.plan = self.plan._replace(tick_s=TICK_S)
-        self.has_policy = self._random("policy").random() < POLICY_SHARE
+        self.has_policy = self.shards == 1 and self._random("policy").random() < POLICY_SHARE
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, self._random("network"), self.plan.weather, self._tap)
-        self.store = Store(self.network, self._random("store"))
+        self.condition = Condition()
         self.notes = Notes(lambda: self.scheduler.now_ns)
-        self.store.before_stored = self.notes.look
+        self.stores = [self._store(shard) for shard in range(self.shards)]
         self.history = History(seed)
+        self.history.beside = [History(seed) for _ in range(1, self.shards)]
         self.nodes = [f"n{number + 1}" for number in range(self.plan.nodes)]
         self.clients = [f"c{number + 1}" for number in range(self.plan.clients)]
         self.nemesis = Nemesis(self, self._random("nemesis"), self.plan.taste)
@@ -140,7 +165,7 @@ class World:
         self._sets_calendars = sets_calendars
         self._calendars = Calendars(self.scheduler, self._random("calendars"), self.nodes)
         self._making = Making(
-            self.store,
+            self.stores,
             self._calendars,
             self.plan.tick_s,
             self.plan.patience,
@@ -149,6 +174,7 @@ class World:
             self.has_policy,
         )
         self._administrator: Administrator | None = None
+        self._mover: Mover | None = None
         self._drifts = self._drawn_drifts(self._random("clocks"))
         self._servers: dict[str, NodeProcess] = {}
         self._programs: dict[str, Program] = {}
@@ -160,10 +186,16 @@ class World:
     def _random(self, part: str) -> Random:
         return Random(f"{self.seed} {part}")
 
+    def _store(self, shard: int) -> Store:
+        store = Store(self.network, self._random(f"store {shard}" if shard else "store"), self.condition)
+        store.before_stored = self.notes.look
+        return store
+
     def _drawn_drifts(self, random: Random) -> dict[str, Drift]:
+        operators = (*((ADMINISTRATOR,) if self.has_policy else ()), *((MOVER,) if self.shards > 1 else ()))
         return {
             host: Drift(random.uniform(1_000, 100_000), 1 + random.uniform(-RATE_MAX, RATE_MAX))
-            for host in (*self.nodes, *self.clients, *self.wild, *((ADMINISTRATOR,) if self.has_policy else ()))
+            for host in (*self.nodes, *self.clients, *self.wild, *operators)
         }
 
     # One run.
@@ -190,6 +222,8 @@ class World:
             self.scheduler.after(2 + self._random(host).random() * 3, self._start_wild, host)
         if self.has_policy:
             self.scheduler.after(2, self._start_administrator)
+        if self.shards > 1:
+            self.scheduler.after(4, self._start_mover)
         self.scheduler.after(3, self.nemesis.begin)
         if self._sets_calendars:
             self._calendars.begin_setting()
@@ -217,6 +251,8 @@ class World:
         self.nemesis.end()
         if self._administrator is not None:
             self._administrator.process.do(self._administrator.stop)
+        if self._mover is not None:
+            self._mover.process.do(self._mover.stop)
         if self.wild:
             self._stay_calm()
         self.history.healed_ns = self.scheduler.now_ns
@@ -259,28 +295,29 @@ class World:
             self._go_on(0.1)
 
     def _told(self) -> History:
-        history, store = self.history, self.store
+        history = self.history
         history.asks, history.holds = self.notes.asks, self.notes.holds
-        history.stored, history.leads, history.snapshots = store.log, store.leads, store.snapshots
         history.rates = {node: self._drifts[node].rate for node in self.nodes}
-        for node, server in self._servers.items():
-            machine = server.machine
-            if machine is not None and server.process.alive:
-                history.replicas.append(Replicated(node, machine.position, machine.state_hash()))
+        for shard, (part, store) in enumerate(zip((history, *history.beside), self.stores, strict=True)):
+            part.stored, part.leads, part.snapshots = store.log, store.leads, store.snapshots
+            for node, server in self._servers.items():
+                machine = server.machine(shard)
+                if machine is not None and server.process.alive:
+                    part.replicas.append(Replicated(node, machine.position, machine.state_hash()))
         return history
 
     def _bury(self) -> None:
         self._is_over = True
         self.scheduler.leave()
-        rogues = [*self._rogues, *((self._administrator,) if self._administrator is not None else ())]
-        lives = [*self._dead, *self._servers.values(), *self._programs.values(), *rogues]
+        operators = [each for each in (self._administrator, self._mover) if each is not None]
+        lives = [*self._dead, *self._servers.values(), *self._programs.values(), *self._rogues, *operators]
         for life in lives:
             life.process.kill()
         for life in lives:
             if isinstance(life, Program):
-                for client in life.kept:
-                    client._channel.protocol.unusable = "the run is over"
-                    for grant in client._channel.protocol.session.holds.values():
+                for protocol in life.protocols():
+                    protocol.unusable = "the run is over"
+                    for grant in protocol.session.holds.values():
                         grant.ending = "the run is over"
             life.process.bury()
 
@@ -352,6 +389,26 @@ class World:
 
         process.do(begin)
 
+    def _start_mover(self) -> None:
+        process, random = self._process(MOVER), self._random("mover")
+
+        def begin() -> None:
+            mover = self._mover = Mover(
+                process,
+                self.nodes,
+                self.plan.habits.groups,
+                random,
+                self._on_move,
+                lambda text: self.say(MOVER, text),
+            )
+            self._spawn(process, mover.run())
+
+        process.do(begin)
+
+    def _on_move(self) -> None:
+        """Slots begin to move: often something happens to a node in the middle of it."""
+        self.nemesis.strike_soon()
+
     def _spawn(self, process: Process, coroutine: object) -> None:
         task = process.spawn(coroutine, "main")  # type: ignore[arg-type]
 
@@ -379,12 +436,12 @@ class World:
         life = self._servers.get(host) or self._programs.get(host)
         return None if life is None or not life.process.alive else life.process
 
-    def leader(self) -> str:
-        """Who takes itself for the leader; the one of the newest epoch, if several do."""
-        leading = [server for server in self._servers.values() if server.leads and server.server is not None]
+    def leader(self, shard: int = 0) -> str:
+        """Who takes itself for the leader of a shard; the one of the newest epoch, if several do."""
+        leading = [server for server in self._servers.values() if server.leads(shard)]
         if not leading:
             return ""
-        return max(leading, key=lambda server: server.server.node.epoch).process.host  # type: ignore[union-attr]
+        return max(leading, key=lambda server: server.node(shard).epoch).process.host  # type: ignore[union-attr]
 
     # What the nemesis does.
 
@@ -443,7 +500,10 @@ class World:
         self.say("nemesis", f"{kind} {what}")
 
     def _as_leader(self, host: str) -> str:
-        return ", the leader" if host == self.leader() else ""
+        led = [shard for shard in range(self.shards) if host == self.leader(shard)]
+        if self.shards == 1:
+            return ", the leader" if led else ""
+        return f", the leader of {' and '.join(map(str, led))}" if led else ""
 
     def _complain(self, what: str) -> None:
         if not self._is_over:
@@ -461,7 +521,8 @@ class World:
         return Tap(server.host, lambda: self.scheduler.now_ns, self._on_said)
 
     def _on_said(self, said: Said) -> None:
-        self.history.said.append(said)
+        part = self.history.beside[said.shard - 1] if said.shard else self.history
+        part.said.append(said)
         if self._say is not None:
             words = b" ".join(said.words).decode(errors="replace") if said.words else "push"
             self.say(said.node, f"s{said.session} {words[:120]} -> {str(said.reply)[:160]}")
