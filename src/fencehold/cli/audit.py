@@ -13,7 +13,7 @@ from fencehold.cli.failures import fail
 from fencehold.cli.options import Json
 from fencehold.cli.output import clean, say, say_json, tell
 from fencehold.errors import UsageError
-from fencehold.security import audit
+from fencehold.security import audit_chain
 
 Folder = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where it is: what `serve --audit-log` says.")]
 _LOOK_S = 0.2
@@ -39,8 +39,8 @@ def verify(
     """
     _existing(directory)
     try:
-        first, end = audit.verify(directory)
-    except audit.BrokenChain as broken:
+        first, end = audit_chain.verify(directory)
+    except audit_chain.BrokenChain as broken:
         raise fail(Exit.DAMAGED, f"the audit log is not whole: {broken}") from None
     if expect and expect != end.hash and not _is_there(directory, expect):
         raise fail(Exit.DAMAGED, "the audit log does not hold the record with that hash: its end was cut off")
@@ -62,13 +62,13 @@ def tail(
 ) -> None:
     """Write the last records: for people in words, with --json as they are."""
     _existing(directory)
-    last = deque(audit.lines(directory), maxlen=count)
+    last = deque(audit_chain.lines(directory), maxlen=count)
     for _, line in last:
         _show(line, as_json)
     seq = msgspec.json.decode(last[-1][1])["seq"] if last else 0
     while follow:
         time.sleep(_LOOK_S)
-        for _, line in audit.lines(directory):
+        for _, line in audit_chain.lines(directory):
             if line.endswith(b"\n") and (here := msgspec.json.decode(line)["seq"]) > seq:
                 seq = here
                 _show(line, as_json)
@@ -80,7 +80,7 @@ def _existing(directory: Path) -> None:
 
 
 def _is_there(directory: Path, wanted: str) -> bool:
-    return any(msgspec.json.decode(line)["prev"] == wanted for _, line in audit.lines(directory))
+    return any(msgspec.json.decode(line)["prev"] == wanted for _, line in audit_chain.lines(directory))
 
 
 def _show(line: bytes, as_json: bool) -> None:

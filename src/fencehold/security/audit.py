@@ -5,7 +5,7 @@
    journal, as far as that goes back. Denials and acts of administrators are added as they happen.
 2. Each record has a number and the hash of the line before (`prev`). A line that was changed, taken out or put in
    between breaks the chain, across rotated files, too. Lines cut off at the end do not: note the last hash
-   elsewhere.
+   elsewhere. `audit_chain` reads and checks it.
 3. Nobody waits for it. Records wait in a buffer with a bound and are written by a thread. What finds no room
    there, or on a full disk, is missed and counted: a record `gap` says how many, as soon as one can be written.
    Serving goes on.
@@ -13,10 +13,8 @@
 5. Of a command there is written what is listed here, and never its secret.
 """
 
-import hashlib
 import logging
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -30,11 +28,8 @@ import msgspec
 from fencehold.core.commands import Break, Command, Entry, OpenSession, Refuse, Renew, Settle, Suspend
 from fencehold.core.outcomes import Applied, HoldEnded, Notice, Opened, Outcome, Refused, SessionEnded, WaitEnded
 from fencehold.errors import UsageError
+from fencehold.security.audit_chain import CURRENT, End, end_of, files, opened, without_torn_line
 
-FIRST = "0" * 64
-"""The `prev` of the first record there is."""
-CURRENT = "audit.log"
-_ROTATED = re.compile(r"audit-(\d{12})\.log")
 _RETRY_S = 1.0
 _SILENT = (Renew, Settle, Suspend)
 """What keeps sessions alive, and nobody asks about."""
@@ -116,9 +111,9 @@ class AuditLog:
         self._idle.set()
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._end = _end_of(folder)
-            self._file = _opened(folder / CURRENT)
-            self._size = _without_torn_line(self._file)
+            self._end = end_of(folder)
+            self._file = opened(folder / CURRENT)
+            self._size = without_torn_line(self._file)
         except OSError as error:
             raise UsageError(f"cannot write an audit log in {folder}: {error.strerror}") from None
         self._position, self._there = self._end.position, self._end.there
@@ -210,7 +205,7 @@ class AuditLog:
             self._unwritten -= missed
         return True
 
-    def _line(self, lines: list[bytes], end: "End", record: dict[str, Any]) -> "End":
+    def _line(self, lines: list[bytes], end: End, record: dict[str, Any]) -> End:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self._now())) + "Z"
         whole = {"seq": end.seq + 1, "time": at, "node": self.node, **record, "prev": end.hash}
         line = msgspec.json.encode(whole)
@@ -233,7 +228,7 @@ class AuditLog:
     def _rotate(self) -> None:
         os.replace(self.folder / CURRENT, self.folder / f"audit-{self._end.seq:012d}.log")
         os.close(self._file)
-        self._file = _opened(self.folder / CURRENT)
+        self._file = opened(self.folder / CURRENT)
         self._size = 0
         for old in files(self.folder)[: -self.bounds.files_max]:
             old.unlink(missing_ok=True)
@@ -396,98 +391,3 @@ class Denials:
             self._log.tell(Told("denied", Who(peer=address), f"{count} more"))
         if rest := sum(count for _, count in worst[self._per_round_max :]):
             self._log.tell(Told("denied", Who(peer="elsewhere"), f"{rest} more"))
-
-
-class End(NamedTuple):
-    """Where a log ends."""
-
-    seq: int = 0
-    hash: str = FIRST
-    position: int = 0
-    """The last position of the journal that a record is about, and how many there are about it."""
-    there: int = 0
-
-    def after(self, record: dict[str, Any], line: bytes) -> "End":
-        """Where it ends when this record follows."""
-        position = 0 if record.get("tier") == "EFFICIENCY" else record.get("position", 0)
-        there = self.there + 1 if position == self.position else 1
-        held = (position, there) if position >= self.position and position else (self.position, self.there)
-        return End(record["seq"], hashlib.sha256(line).hexdigest(), *held)
-
-
-class BrokenChain(UsageError):
-    """A record that is not what was written; the message says which."""
-
-
-def files(folder: Path) -> list[Path]:
-    """The files of a log, oldest first."""
-    rotated = sorted(path for path in folder.glob("audit-*.log") if _ROTATED.fullmatch(path.name))
-    return [*rotated, *([folder / CURRENT] if (folder / CURRENT).exists() else [])]
-
-
-def lines(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """All lines of a log, each with where it stands."""
-    for path in files(folder):
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                yield f"{path.name}, line {number}", line
-
-
-def verify(folder: Path) -> tuple[End, End]:
-    """See that the chain is whole; says where it begins, which is before the oldest record, and where it ends.
-
-    Raises:
-        BrokenChain: it is not; the message says where.
-    """
-    first = end = None
-    for where, line in lines(folder):
-        try:
-            record = msgspec.json.decode(line)
-            seq, prev = record["seq"], record["prev"]
-        except (msgspec.DecodeError, KeyError, TypeError):
-            raise BrokenChain(f"{where} is no record") from None
-        if not line.endswith(b"\n"):
-            raise BrokenChain(f"{where} is cut off")
-        if end is None:
-            first = end = End(seq - 1, prev)
-        if seq != end.seq + 1:
-            raise BrokenChain(f"{where}: record {seq} follows record {end.seq}")
-        if prev != end.hash:
-            raise BrokenChain(f"{where}: record {end.seq} is not what it was when record {seq} was written")
-        end = end.after(record, line.removesuffix(b"\n"))
-    return first or End(), end or End()
-
-
-def _end_of(folder: Path) -> End:
-    """Where a log ends; what is broken before that is for `verify` to say."""
-    end = End()
-    for path in files(folder)[-2:]:
-        with path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    end = end.after(msgspec.json.decode(line), line.removesuffix(b"\n"))
-                except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
-                    raise UsageError(f"{path} is no audit log: move it away, and see what wrote it") from None
-    return end
-
-
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-
-
-def _without_torn_line(file: int) -> int:
-    """Cut off what a crash left of a last line; says how large the file is then."""
-    size = os.fstat(file).st_size
-    at = size
-    while at:
-        start = max(0, at - 65_536)
-        newline = os.pread(file, at - start, start).rfind(b"\n")
-        if newline >= 0:
-            at = start + newline + 1
-            break
-        at = start
-    if at < size:
-        os.ftruncate(file, at)
-    return at

@@ -24,8 +24,9 @@ from fencehold.core.commands import (
 )
 from fencehold.core.machine import Machine
 from fencehold.core.policy import PolicyChange, Role, Rule, User, Verb
-from fencehold.security import audit
-from fencehold.security.audit import AuditLog, Bounds, BrokenChain, Denials, Told, Who, files, verify
+from fencehold.security import audit, audit_chain
+from fencehold.security.audit import AuditLog, Bounds, Denials, Told, Who
+from fencehold.security.audit_chain import BrokenChain, files, verify
 from fencehold.security.tls import Clients
 from fencehold.server import Config, Server
 from fencehold.types import Position
@@ -37,7 +38,7 @@ ALICE = Who("alice", "certificate", "10.0.0.1:5", "orders-worker", "redis-py 6")
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for _, line in audit.lines(folder)]
+    return [json.loads(line) for _, line in audit_chain.lines(folder)]
 
 
 class Story:
@@ -89,7 +90,7 @@ def test_a_record_says_who_from_where_with_what_and_what_came_of_it(tmp_path: Pa
     assert ("command", "break", "broken") in told
     assert ("notice", "hold", "broken") in told
     assert ("notice", "session", "expired") in told
-    assert "hush" not in (tmp_path / audit.CURRENT).read_text()
+    assert "hush" not in (tmp_path / audit_chain.CURRENT).read_text()
     assert verify(tmp_path)[1].seq == len(found)
 
 
@@ -111,7 +112,7 @@ def test_whose_a_session_is_is_known_without_its_connection(tmp_path: Path) -> N
         ("hold", "ann", "broken"),
     ]
     assert told[0][:2] == ("policy", "ann")
-    assert "of-a-secret" not in (tmp_path / audit.CURRENT).read_text()
+    assert "of-a-secret" not in (tmp_path / audit_chain.CURRENT).read_text()
 
 
 @pytest.mark.parametrize("harm", ["change", "take out", "put in", "swap", "cut a line"])
@@ -162,7 +163,7 @@ def test_it_goes_on_where_it_ended(tmp_path: Path) -> None:
         log = AuditLog(tmp_path)
         log.tell(Told("denied", ALICE, f"LOCK.BREAK {number}"))
         log.close()
-        with (tmp_path / audit.CURRENT).open("ab") as file:
+        with (tmp_path / audit_chain.CURRENT).open("ab") as file:
             file.write(b'{"seq": 99, "torn')
     AuditLog(tmp_path).close()
     assert verify(tmp_path)[1].seq == 2
@@ -276,7 +277,7 @@ def test_denials_and_acts_of_administrators_are_always_there(tmp_path: Path) -> 
         ("denied", None, "login as 'root'"),
         ("act", "root", "LOCK.BREAK"),
     ]
-    text = (tmp_path / audit.CURRENT).read_text()
+    text = (tmp_path / audit_chain.CURRENT).read_text()
     assert "wr0ng-guess" not in text
     assert '"library":"redis-py"' in text
 
@@ -292,7 +293,7 @@ def test_what_a_log_missed_is_taken_from_the_journal(tmp_path: Path) -> None:
                     pass
 
     asyncio.run(scenario())
-    file = tmp_path / "audit" / audit.CURRENT
+    file = tmp_path / "audit" / audit_chain.CURRENT
     whole = _told(tmp_path / "audit")
     for kept in (4, 3, 1):
         file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:kept]))
