@@ -26,6 +26,8 @@ class Bounds(NamedTuple):
     bytes_max: int = 64 << 20
     batch_max: int = 500
     batch_bytes_max: int = 1 << 20
+    gather_s: float = 0.02
+    """How long the first event waits for others to travel with: a delivery of one costs as much as one of many."""
     pause_s_first: float = 0.1
     pause_s_max: float = 15.0
 
@@ -55,6 +57,12 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def gather_s(self) -> float:
+        """How long to wait for more before the next delivery: not at all if there is a batch, or one failed."""
+        is_ready = len(self._records) >= self._bounds.batch_max or self._failures > 0
+        return 0.0 if is_ready else self._bounds.gather_s
 
     @property
     def is_full(self) -> bool:

@@ -138,10 +138,14 @@ class Runner:
 
     async def _deliver(self) -> None:
         while True:
-            batch = self.outbox.batch()
-            if not batch:
+            if not self.outbox:
                 self._news.clear()
                 await self._news.wait()
+            if self.outbox.gather_s:
+                await asyncio.sleep(self.outbox.gather_s)
+            batch = self.outbox.batch()
+            if not batch:
+                # It is read anew.
                 continue
             try:
                 await self._sink.deliver(batch)

@@ -194,6 +194,19 @@ async def test_a_target_that_is_killed_gets_all_of_it_when_it_is_back(target: An
     assert (facts["delivered"], facts["dropped"], facts["gaps"]) == (60, 0, 0)
 
 
+@pytest.mark.parametrize("target", ["sqlite"], indirect=True)
+async def test_events_that_come_one_by_one_travel_together(target: Any) -> None:
+    """A delivery costs the target, and the processor, as much for one event as for many."""
+    events = story(60)
+    told = Told(events[:1])
+    async with carrying(target, told, QUICK._replace(batch_max=500, gather_s=0.3)) as runner:
+        for event in events[1:]:
+            told.add(event)
+            await asyncio.sleep(0)
+        await _is_there(target, events, runner)
+        assert runner.outbox.counters.batches < 10
+
+
 @pytest.mark.parametrize("target", ["redis"], indirect=True)
 async def test_a_target_that_has_lost_something_gets_it_again(target: Any) -> None:
     """It says that it has less than before: so it is read again, as far as the service has it."""

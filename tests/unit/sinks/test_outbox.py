@@ -37,6 +37,17 @@ def test_it_is_bounded_by_records_and_bytes() -> None:
     assert len(_filled(Bounds(batch_bytes_max=10)).batch()) == 1
 
 
+def test_few_events_wait_for_others_to_travel_with() -> None:
+    """But not if there is a whole batch of them, nor after a failure: then the pause was enough."""
+    outbox = _filled(Bounds(batch_max=11, gather_s=0.5))
+    assert outbox.gather_s == 0.5
+    outbox.on_failed(RECORDS, "away")
+    assert outbox.gather_s == 0
+    outbox.on_delivered(RECORDS)
+    assert outbox.gather_s == 0.5
+    assert _filled(Bounds(batch_max=10, gather_s=0.5)).gather_s == 0
+
+
 def test_what_the_target_has_already_is_not_delivered_again() -> None:
     """After a failure it says how far it got."""
     outbox = _filled()
