@@ -81,6 +81,7 @@ class Fact(NamedTuple):
     """What an acquire came with."""
 
 
+_new = tuple.__new__
 _OP_OF: dict[type, str] = {
     Acquire: "acquire",
     Release: "release",
@@ -139,14 +140,15 @@ def _of_command(command: Any, outcome: Any) -> Fact | None:
 
 
 def _of_acquire(what: What, command: Acquire, fence: int, ticket: int, more: Any = None) -> Fact:
-    # All by position, and the mode by what `value` would look up: this is done for every acquire.
+    # By what `Fact` and `value` would call: this is done for every acquire.
     mode = command.mode._value_
-    return Fact(what, command.session, command.names, fence, command.owner, ticket, mode, "", more, command.meta)
+    terms = (what, command.session, command.names, fence, command.owner, ticket, mode, "", more, command.meta)
+    return _new(Fact, terms)
 
 
 def _of_release(command: Release, outcome: Released) -> Fact:
     if outcome.reason is Reason.OK:
-        return Fact(What.RELEASED, command.session, command.names, command.fence)
+        return _new(Fact, (What.RELEASED, command.session, command.names, command.fence, "", 0, "", "", None, ""))
     # Those that carried the fence are free; the others are told why not.
     freed = tuple(name for name in command.names if name not in outcome.refused) if outcome.refused else ()
     refused = outcome.refused or command.names

@@ -16,3 +16,8 @@ class Histogram:
     def add(self, value: float) -> None:
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
+
+    def add_many(self, value: float, count: int) -> None:
+        """The same value, so many times."""
+        self.counts[bisect_left(self._bounds, value)] += count
+        self.total += value * count

@@ -22,6 +22,16 @@ _LISTENERS = frozenset({"grpc", "http"})
 _QUOTA = "quota "
 
 
+class _Row:
+    """What is counted of nearly every command, by template and listener: grants without a wait, and releases."""
+
+    __slots__ = ("granted", "holds", "released")
+
+    def __init__(self, holds: Histogram) -> None:
+        self.granted = self.released = 0
+        self.holds = holds
+
+
 class Tally:
     """Of one machine: of a tier and a shard."""
 
@@ -34,11 +44,27 @@ class Tally:
         """By metric and labels."""
         self.histograms: dict[tuple[str, ...], Histogram] = {}
         self._listeners: dict[int, str] = {}
-        self._held: dict[tuple[str, int], int] = {}
-        """Since when, by name and fence."""
+        self._held: dict[tuple[str, int], tuple[int, _Row]] = {}
+        """Since when, and what its acquire is counted by; by name and fence."""
         self._waiting: dict[int, tuple[int, str]] = {}
         """Since when, and the template, by ticket."""
         self._is_counting = True
+        self._rows: dict[tuple[str, str], _Row] = {}
+        """By template and listener: a number that is added to what `counts` has when that is asked for."""
+
+    def settle(self) -> None:
+        """Have all that was counted in `counts` and `histograms`."""
+        for (template, listener), row in self._rows.items():
+            counted = (("acquire", "granted", row.granted), ("release", "ok", row.released))
+            for operation, outcome, count in counted:
+                if count:
+                    key = ("fencehold_operations_total", operation, outcome, self.tier, listener, template)
+                    self.counts[key] = self.counts.get(key, 0) + count
+            if row.granted:
+                # They waited for nobody.
+                waits = self._histogram(("fencehold_acquire_wait_seconds", self.tier, template))
+                waits.add_many(0.0, row.granted)
+            row.granted = row.released = 0
 
     def on_entry(self, applied: Applied, facts: list[Fact], commands: int, *, is_counted: bool = True) -> None:
         """Count what an entry did; or, where another node counts it, remember what began with it."""
@@ -56,16 +82,28 @@ class Tally:
     def _take(self, fact: Fact, now: int) -> None:
         what = fact.what
         if what is What.GRANTED:
-            template = self._template(fact.names)
-            self._operation("acquire", "granted", fact.session, template)
-            self._measure("fencehold_acquire_wait_seconds", self.tier, template, value=0.0)
-            self._hold(fact, now)
+            row = self._hold(fact, now)
+            if self._is_counting:
+                row.granted += 1
         elif what is What.RELEASED:
-            self._operation("release", "ok", fact.session, self._template(fact.names))
+            if self._is_counting:
+                # Who releases is who was granted it: the same template, the same listener.
+                known = self._held.get((fact.names[0], fact.fence))
+                row = self._row(fact.names[0], fact.session) if known is None else known[1]
+                row.released += 1
             for name in fact.names:
                 self._release(name, fact.fence, now)
         else:
             _RARE[what](self, fact, now)
+
+    def _row(self, name: str, session: int) -> _Row:
+        listener = self._listeners.get(session, "resp") if self._listeners else "resp"
+        key = self._templates.of(name), listener
+        row = self._rows.get(key)
+        if row is None:
+            holds = self._histogram(("fencehold_hold_seconds", self.tier, key[0]))
+            row = self._rows[key] = _Row(holds)
+        return row
 
     # Each kind that is rarer.
 
@@ -152,15 +190,22 @@ class Tally:
 
     # What they have in common.
 
-    def _hold(self, fact: Fact, now: int) -> None:
-        for name in fact.names:
-            self._remember(self._held, (name, fact.fence), now)
+    def _hold(self, fact: Fact, now: int) -> _Row:
+        """Remember it; says what its acquire is counted by."""
+        held, fence, first = self._held, fact.fence, fact.names[0]
+        row = self._row(first, fact.session)
+        held[first, fence] = now, row
+        for name in fact.names[1:]:
+            held[name, fence] = now, self._row(name, fact.session)
+        while len(held) > self._remembered_max:
+            del held[next(iter(held))]
+        return row
 
     def _release(self, name: str, fence: int, now: int) -> None:
-        since = self._held.pop((name, fence), None)
-        if since is not None:
-            template = self._templates.of(name)
-            self._measure("fencehold_hold_seconds", self.tier, template, value=(now - since) / 1000)
+        known = self._held.pop((name, fence), None)
+        if known is not None and self._is_counting:
+            since, row = known
+            row.holds.add((now - since) / 1000)
 
     def _end(self, name: str, fence: int, how: str, now: int) -> None:
         self._release(name, fence, now)
@@ -192,11 +237,14 @@ class Tally:
     def _measure(self, *key: str, value: float) -> None:
         if not self._is_counting:
             return
+        self._histogram(key).add(value)
+
+    def _histogram(self, key: tuple[str, ...]) -> Histogram:
         histogram = self.histograms.get(key)
         if histogram is None:
             bounds = SIZES if key[0] == "fencehold_batch_commands" else SECONDS
             histogram = self.histograms[key] = Histogram(bounds)
-        histogram.add(value)
+        return histogram
 
 
 def figures_of(tallies: Iterable[Tally]) -> dict[str, list[list[Any]]]:
@@ -204,6 +252,7 @@ def figures_of(tallies: Iterable[Tally]) -> dict[str, list[list[Any]]]:
     counts: Counter[tuple[str, ...]] = Counter()
     histograms: dict[tuple[str, ...], tuple[list[int], float]] = {}
     for tally in tallies:
+        tally.settle()
         counts.update(tally.counts)
         for key, histogram in tally.histograms.items():
             buckets, total = histograms.get(key, ([0] * len(histogram.counts), 0.0))

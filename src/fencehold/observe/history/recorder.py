@@ -22,6 +22,7 @@ from fencehold.observe.history.store import HOLD, WAIT, Gap, Span, Store
 ROWS_PER_BATCH = 5_000
 BATCH_S = 0.25
 _SEPARATOR = "\x1f"
+_new = tuple.__new__
 
 
 def who_of(meta: str, principal: str) -> str:
@@ -73,6 +74,7 @@ class Recorder:
         """The time of day of the last entry."""
         self._first = 0
         """Of the first one that was told here."""
+        self._sessions = store.sessions(shard)
 
     # What is told.
 
@@ -179,30 +181,18 @@ class Recorder:
 
     def _begin_holds(self, fact: Fact, now: int, mode: str, waited: int | None) -> None:
         session, fence, who = fact.session, fact.fence, self._who(fact.session)
+        # By what `Span` would call, here and at the end: this is done for every hold.
+        more = (fence, mode, session, who, fact.owner, now, self.position, None, waited, None, None, None, 0)
         for name in fact.names:
-            self._holds[name, fence] = Span(
-                HOLD,
-                name,
-                fence,
-                mode,
-                session,
-                who,
-                fact.owner,
-                now,
-                self.position,
-                None,
-                waited,
-                shard=self.shard,
-            )
+            self._holds[name, fence] = _new(Span, (HOLD, name, *more, self.shard))
 
     def _end_hold(self, name: str, fence: int, now: int, ended: str, by: str | None = None) -> None:
         span = self._holds.pop((name, fence), None)
         if span is None:
             self._ended.append((name, fence, now, ended, by))
         else:
-            # All up to its end, by position: far quicker than `_replace`, and done for every hold.
-            until = max(now, span.since)
-            self._done.append(Span(*span[:9], until, span.waited, ended, by, None, 0, self.shard))
+            until = now if now > span[7] else span[7]
+            self._done.append(_new(Span, (*span[:9], until, span[10], ended, by, None, 0, self.shard)))
 
     def _close_wait(self, ticket: int, now: int, ended: str) -> list[Span]:
         spans = self._waits.pop(ticket, None)
@@ -217,7 +207,7 @@ class Recorder:
         return self.store.waits_of(ticket, self.shard)
 
     def _who(self, session: int) -> str:
-        return self._opened.get(session) or self.store.sessions(self.shard).get(session, "")
+        return self._opened.get(session) or self._sessions.get(session, "")
 
     # What is written.
 
