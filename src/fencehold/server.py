@@ -237,7 +237,10 @@ class Server:
                 if not any(task.done() for task in tasks):
                     for host in self.hosts[1:]:
                         tasks += self._run_host(host)
-                    more = [asyncio.create_task(self.shards.mover.run(), name="fencehold slots")]
+                    more = [
+                        asyncio.create_task(self.shards.mover.run(), name="fencehold slots"),
+                        asyncio.create_task(self.shards.deadlocks.run(), name="fencehold deadlocks"),
+                    ]
                     if self.is_clustered:
                         spread = self.shards.keep_spread(self.config.patience.leader_timeout_s)
                         more.append(asyncio.create_task(spread, name="fencehold spread"))

@@ -41,3 +41,5 @@ class Link(NamedTuple):
     fence: int
     """The fence of the next owner's hold; 0 if that owner waits ahead of this one in the queue."""
     since_ms_ago: int
+    shard: int | None = None
+    """Of a cycle through several shards: where this owner waits. Its session is one of that shard."""

@@ -11,6 +11,7 @@
 """
 
 import asyncio
+import secrets
 import ssl
 from collections.abc import Mapping
 from functools import partial
@@ -57,6 +58,8 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     url: str
     guarantees: Guarantees
     tls: ssl.SSLContext | ClientTls | None = None
+    client: str = ""
+    """Which client its sessions are of; empty: none has been made yet."""
     shard: int | None = None
     """Which of the service's shards to speak to; None: any, and it is found out whether there are several."""
     machine: str = ""
@@ -150,6 +153,8 @@ def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
 def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     config, scheme = source.config, _scheme(source.url)
     if scheme in SERVICE_SCHEMES:
+        # A new one each time: a child process makes carriers of the same source.
+        source = msgspec.structs.replace(source, client=secrets.token_hex(6))
         driver = _driver(source, source.url, is_direct)
         make_cell = None if source.is_far else partial(_cell_carrier, source)
         return Channel(driver, source.guarantees, partial(_shard_channel, source), make_cell)
@@ -185,7 +190,8 @@ def _driver(source: Source, url: str, is_direct: bool) -> Driver:
     # Of memory://, which is the process's own, nobody has to say who they are: a login is for a service.
     login = Login() if _scheme(source.url) == _MEMORY else None
     kind, loop = SharedProtocol if is_direct else SessionProtocol, asyncio.get_running_loop()
-    protocol = session_protocol(source.config, url, source.machine, login, source.shard, kind=kind)
+    place = (source.machine, login, source.shard, source.client)
+    protocol = session_protocol(source.config, url, *place, kind=kind)
     if isinstance(protocol, SharedProtocol):
         return LineDriver(protocol, loop, source.tls, clock=source.config.clock)
     return Driver(protocol, loop, source.tls, clock=source.config.clock)
@@ -197,6 +203,7 @@ def session_protocol(
     machine: str = "",
     login: Login | None = None,
     shard: int | None = None,
+    client: str = "",
     *,
     kind: type[SessionProtocol] = SessionProtocol,
 ) -> SessionProtocol:
@@ -214,7 +221,7 @@ def session_protocol(
         connect_timeout=config.connect_timeout,
         long_wait=config.long_wait_s,
         name=config.name,
-        meta=session_meta(config.name, config.meta, __version__),
+        meta=session_meta(config.name, config.meta, __version__, client),
         user=login.user,
         secret=login.password,
         tier=machine,

@@ -1,14 +1,15 @@
 """Acquiring: grant at once, queue, or refuse; and withdraw.
 
 1. A request is granted at once only if nobody waits for any of its names and all of them admit it (G4).
-2. A try never queues; a request that would close a circle of waiting owners is refused (see `deadlock`).
+2. A try never queues; a request that would close a circle of waiting owners is refused (see `deadlock`). One that
+   was found to be in a circle through several shards is refused while it waits (see `wait_graph`).
 3. What is refused changes nothing.
 4. What is withdrawn was never granted: its names are not kept, either. Nothing was done under a grant that its
    client does not know of.
 """
 
 from fencehold.core.cells import refuse_away
-from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel
+from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel, RefuseWait
 from fencehold.core.deadlock import find_circle
 from fencehold.core.grants import grant, grant_plain
 from fencehold.core.holds import MASK
@@ -26,6 +27,7 @@ from fencehold.core.outcomes import (
     Queued,
     Refused,
     Released,
+    WaitRefused,
 )
 from fencehold.core.queues import ahead, end_wait, hand_on, join, limit_awaited
 from fencehold.core.quotas import refuse_asking, refuse_waiting
@@ -103,6 +105,16 @@ def cancel(state: State, command: Cancel) -> Cancelled | Refused | NoSession:
     if number <= session.answered and number not in session.final_answers:
         return Refused(Code.USAGE, f"request {number} was acknowledged: release what it was granted")
     return _withdraw(state, session, number)
+
+
+def refuse_wait(state: State, command: RefuseWait) -> WaitRefused:
+    """End a wait that is part of a circle through several shards, if it still waits."""
+    waiter = state.waiters.get(command.ticket)
+    if waiter is None:
+        return WaitRefused(command.ticket, False)
+    end_wait(state, waiter, command.answer)
+    hand_on(state, waiter.ask.names)
+    return WaitRefused(command.ticket, True)
 
 
 def _withdraw(state: State, session: Session, number: int) -> Cancelled | Refused:

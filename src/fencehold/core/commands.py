@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from fencehold.core.limits import Limits
-from fencehold.core.outcomes import Busy, Refused
+from fencehold.core.outcomes import Busy, DeadlockAcross, Refused
 from fencehold.core.policy import Policy, PolicyChange
 from fencehold.placement.cells import CellMap
 from fencehold.placement.map import ShardMap
@@ -190,6 +190,16 @@ class Refuse(Struct, frozen=True, gc=False, array_like=True, tag="refuse"):
     answer: Busy | Refused
 
 
+class RefuseWait(Struct, frozen=True, gc=False, array_like=True, tag="refuse_wait"):
+    """End a wait that is part of a circle through several shards. A leader writes it, never a client.
+
+    If it does not wait any more, nothing happens: a ticket is given once.
+    """
+
+    ticket: int
+    answer: DeadlockAcross
+
+
 class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag="limits"):
     """Replace the limits. They decide outcomes, so they are state: each replica must refuse alike."""
 
@@ -306,7 +316,18 @@ Ruling: TypeAlias = SetLimits | ChangePolicy | FollowPolicy
 Placing: TypeAlias = FoundShard | ChangeMap | FollowMap | SealSlots | OpenSlots | ForceSlots
 Homing: TypeAlias = ApplyCells | CloseHome | SealHome | OpenHome | LapseHomes | ResumeHomes
 Command: TypeAlias = (
-    Request | Cancel | Living | Settle | Break | BreakAs | Ruling | RaiseFence | Announce | Placing | Homing
+    Request
+    | Cancel
+    | Living
+    | Settle
+    | Break
+    | BreakAs
+    | RefuseWait
+    | Ruling
+    | RaiseFence
+    | Announce
+    | Placing
+    | Homing
 )
 
 

@@ -29,11 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from fencehold.core.commands import Acquire, Mode
 from fencehold.core.outcomes import Link
 from fencehold.core.state import Hold, OwnerKey, State, Waiter
+
+AnyLink = TypeVar("AnyLink", bound=Link)
 
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
@@ -130,16 +132,16 @@ class _Search:
         edges.reverse()
         while (after := self._behind[edges[-1][1]][1]) is not None:
             edges.append(after)
-        return _told([Link(*waiting, name, fence, since_at) for waiting, _, name, fence, since_at in edges])
+        return told([Link(*waiting, name, fence, since_at) for waiting, _, name, fence, since_at in edges])
 
 
-def _told(links: list[Link]) -> tuple[Link, ...]:
+def told(links: list[AnyLink]) -> tuple[AnyLink, ...]:
     """A circle as it is told: where it begins, and how it comes back."""
     left_out = len(links) - LINKS_MAX
     if left_out <= 0:
         return tuple(links)
     half = LINKS_MAX // 2
-    return (*links[:half], Link(0, f"{left_out} more", "", 0, 0), *links[-half:])
+    return (*links[:half], type(links[0])(0, f"{left_out} more", "", 0, 0), *links[-half:])
 
 
 class _Forward:
@@ -167,9 +169,9 @@ class _Forward:
 
     def _edges(self, owner: OwnerKey, wait: Acquire, ticket: int) -> _Edges:
         for name in wait.names:
-            if name not in self._holds_seen and wait.mode is not _sharing(self._state, name):
+            if name not in self._holds_seen and wait.mode is not sharing_mode(self._state, name):
                 self._holds_seen.add(name)
-                for hold in _holds(self._state, name):
+                for hold in holds_of(self._state, name):
                     key = (hold.session, hold.owner)
                     yield (owner, key, name, hold.fence, hold.since_at) if key[1] else None
             places = self._places.get(name) or self._look_at_places(name)
@@ -257,7 +259,7 @@ class _Backward:
             return
         # Of several that share a name, all are waited for by the same waiters.
         self._holds_seen.add(name)
-        sharing = _sharing(self._state, name)
+        sharing = sharing_mode(self._state, name)
         if name in self._asked and self._ask.mode is not sharing:
             yield self._start, owner, name, hold.fence, hold.since_at
         for other in self._state.queues.get(name, {}).values():
@@ -314,13 +316,13 @@ class _Places:
         self.current = next(waiters, None)
 
 
-def _sharing(state: State, name: str) -> Mode | None:
+def sharing_mode(state: State, name: str) -> Mode | None:
     """In which mode one may wait for the name and yet for none of its holders: they are of that mode, too."""
     crowd = state.crowds.get(name)
     return None if crowd is None or crowd.limit == 1 else crowd.mode
 
 
-def _holds(state: State, name: str) -> Iterable[Hold]:
+def holds_of(state: State, name: str) -> Iterable[Hold]:
     """Who has the name, by fence."""
     hold = state.held.get(name)
     if hold is not None:

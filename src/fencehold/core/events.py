@@ -333,6 +333,8 @@ def _of_notice(notice: Notice) -> Iterator[_Thing]:
             yield _waited(Kind.TIMED_OUT, notice)
         case WaitEnded(answer=Refused()):
             yield _waited(Kind.DENIED, notice)
+        case WaitEnded(answer=Deadlock()):
+            yield _waited(Kind.DEADLOCK, notice)
         case WaitEnded():
             yield _waited(Kind.CANCELLED, notice)
         case HoldEnded():

@@ -26,7 +26,7 @@
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
 `acquire`, `release` (7), `requests` (10), `rights`, `policy_change` (13), `shards`, `slot_moves` (14), `cells`,
-`home_moves` (15), `quotas`, `deadlock`, `state` (the tables, 5), `snapshot`.
+`home_moves` (15), `quotas`, `deadlock`, `wait_graph`, `state` (the tables, 5), `snapshot`.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from fencehold.core.acquire import acquire, cancel
+from fencehold.core.acquire import acquire, cancel, refuse_wait
 from fencehold.core.commands import (
     Acquire,
     AcquireAtLeast,
@@ -61,6 +61,7 @@ from fencehold.core.commands import (
     OpenSlots,
     RaiseFence,
     Refuse,
+    RefuseWait,
     Release,
     Renew,
     ResumeHomes,
@@ -115,6 +116,7 @@ _REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {
 }
 _COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
     Cancel: cancel,
+    RefuseWait: refuse_wait,
     OpenSession: open_session,
     OpenSessionAs: open_session,
     OpenSessionBy: open_session,

@@ -145,6 +145,19 @@ class Deadlock(Struct, frozen=True, gc=False, array_like=True, tag="deadlock"):
     circle: tuple[Link, ...]
 
 
+class ShardLink(Link, frozen=True, gc=False, array_like=True):
+    """One step of a circle that goes through several shards. Its `since_at` is on the clock of who is told."""
+
+    shard: int = 0
+    """Where this owner waits: its session, and the fence, are of that shard."""
+
+
+class DeadlockAcross(Deadlock, frozen=True, gc=False, array_like=True, tag="deadlock_across"):
+    """A circle through several shards, found while the request waited in one of them (see `wait_graph`)."""
+
+    circle: tuple[ShardLink, ...]
+
+
 class Cancelled(Struct, frozen=True, gc=False, array_like=True, tag="cancelled"):
     """The acquire is withdrawn: it holds nothing and never will."""
 
@@ -176,6 +189,13 @@ class Broken(Struct, frozen=True, gc=False, array_like=True, tag="broken"):
     name: str
     fence: int
     ended: tuple[int, ...]
+
+
+class WaitRefused(Struct, frozen=True, gc=False, array_like=True, tag="waitrefused"):
+    """The wait with this ticket was ended with a refusal; or it was over before, and nothing happened."""
+
+    ticket: int
+    waited: bool
 
 
 class LimitsSet(Struct, frozen=True, gc=False, array_like=True, tag="limitsset"):
@@ -292,7 +312,9 @@ class Refused(Struct, frozen=True, gc=False, array_like=True, tag="refused"):
     detail: str
 
 
-Answer: TypeAlias = Granted | Busy | TimedOut | Deadlock | Cancelled | Released | Extended | Refused
+Answer: TypeAlias = (
+    Granted | Busy | TimedOut | Deadlock | DeadlockAcross | Cancelled | Released | Extended | Refused
+)
 """What a request can end with, and what is remembered for its repetition."""
 
 Outcome: TypeAlias = (
@@ -305,6 +327,7 @@ Outcome: TypeAlias = (
     | Suspended
     | Settled
     | Broken
+    | WaitRefused
     | LimitsSet
     | PolicyChanged
     | FenceRaised
@@ -330,7 +353,7 @@ class WaitEnded(Struct, frozen=True, gc=False, array_like=True, tag="waitended")
     session: int
     request: int
     owner: str
-    answer: Granted | TimedOut | Cancelled | Refused
+    answer: Granted | TimedOut | Cancelled | Refused | DeadlockAcross
     names: tuple[str, ...] = ()
     mode: str = ""
     waited_ms: int = 0

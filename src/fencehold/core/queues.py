@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 
 from fencehold.core.commands import Acquire
 from fencehold.core.grants import grant
-from fencehold.core.outcomes import Cancelled, Granted, Refused, TimedOut, WaitEnded
+from fencehold.core.outcomes import Cancelled, DeadlockAcross, Granted, Refused, TimedOut, WaitEnded
 from fencehold.core.quotas import count_waiter
 from fencehold.core.state import OwnerKey, Queue, Session, State, Waiter
 from fencehold.placement.slots import slot_of
@@ -132,7 +132,9 @@ def _enter_holder(state: State, name: str, queue: Queue, holder: OwnerKey | None
     queue.holder = holder
 
 
-def end_wait(state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelled | Refused) -> None:
+def end_wait(
+    state: State, waiter: Waiter, answer: Granted | TimedOut | Cancelled | Refused | DeadlockAcross
+) -> None:
     """Leave with a final answer, remembered until the client says that it has arrived."""
     session = state.sessions[waiter.ask.session]
     state.touch(session)

@@ -95,6 +95,8 @@ class Journal(Protocol):
     def read(self, after: Position) -> AsyncIterator[Record]:
         """The entries after a position, in order, up to what was the end when reading began.
 
+        Whatever any node was told is appended by then is among them: a reading is never of an older state.
+
         Raises:
             Trimmed: entries after `after` are gone; a snapshot stands in their place.
             Damaged: stored bytes are not what was written.

@@ -21,8 +21,11 @@ from fencehold.drivers.resp.wire import bulk
 OWNER_BYTES_MAX = 128
 
 
-def session_meta(name: str, meta: Mapping[str, object] | None, version: str) -> str:
-    """What those who ask who holds a name are told of this process."""
+def session_meta(name: str, meta: Mapping[str, object] | None, version: str, client: str = "") -> str:
+    """What those who ask who holds a name are told of this process.
+
+    `client`: which client a session is of. By that, an owner in one shard is known to be the same in another.
+    """
     known: dict[str, object] = {
         "client": name,
         "host": socket.gethostname(),
@@ -30,7 +33,9 @@ def session_meta(name: str, meta: Mapping[str, object] | None, version: str) -> 
         "python": platform.python_version(),
         "version": version,
     }
-    return json.dumps(known | dict(meta or {}), separators=(",", ":"), default=str)
+    # Last, lest somebody else's word say that two clients are one.
+    own = {"session_of": client} if client else {}
+    return json.dumps(known | dict(meta or {}) | own, separators=(",", ":"), default=str)
 
 
 class ThreadIdentity:

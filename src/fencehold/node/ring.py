@@ -210,6 +210,8 @@ def _bytes_of_notice(notice: Notice) -> int:
             return _NOTICE_BYTES + holds_bytes + said_bytes + _NUMBER_BYTES * len(notice.tickets)
         case WaitEnded():
             said_bytes = _LETTER_BYTES_MAX * (len(notice.owner) + len(notice.meta))
+            if isinstance(notice.answer, Deadlock):
+                said_bytes += sum(_bytes_of_link(link) for link in notice.answer.circle)
             return _NOTICE_BYTES + said_bytes + _bytes_of_names(notice.names)
         case _:
             # A name, an owner, and who broke the hold.

@@ -5,7 +5,8 @@
 2. The first shard is the home of the policy. The leaders of the others follow it: a change holds there an entry of
    their own later, never half, and an older one never replaces a newer one.
 3. The map is the newest that any shard has taken, and the leaders bring slots where it says (`slot_mover`).
-4. Leaders spread themselves over the nodes that are alive, as `placement.spread` decides: a leader lets the node
+4. Deadlocks through several shards are found by a watch (`deadlock_watch`).
+5. Leaders spread themselves over the nodes that are alive, as `placement.spread` decides: a leader lets the node
    that is to take over go first among its standbys, tells them so, answers what it has taken, and steps back.
 """
 
@@ -15,6 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from fencehold.core.commands import FollowPolicy
+from fencehold.node.deadlock_watch import DeadlockWatch
 from fencehold.node.leader_link import BEAT_S
 from fencehold.node.node import Node
 from fencehold.node.slot_mover import Place, SlotMover
@@ -47,6 +49,7 @@ class Shards:
         self.map = placed
         """The newest that is known here. It is durable in some shard."""
         self.mover = SlotMover([Place(*host) for host in self.hosts], placed, self._on_map)
+        self.deadlocks = DeadlockWatch([host.node for host in self.hosts])
         first, *others = self.hosts
         for host in others:
             follow = partial(_follow_policy, first.node, host.node)

@@ -180,8 +180,7 @@ def _of_rare(command: Any, outcome: Any) -> Fact | None:
             meta = command.meta if isinstance(command, Acquire) else ""
             return Fact(What.REFUSED, session, names, detail=outcome.code.value, more=more, meta=meta)
         case Deadlock():
-            circle = [(link.session, link.owner, link.name) for link in outcome.circle]
-            return _of_acquire(What.DEADLOCK, command, 0, 0, circle)
+            return _of_acquire(What.DEADLOCK, command, 0, 0, _circle(outcome))
         case Broken() if isinstance(command, Break):
             return Fact(What.BROKEN, 0, (command.name,), outcome.fence)
         case Suspended():
@@ -218,8 +217,15 @@ def _of_notice(notice: Notice) -> Fact:
     return Fact(What.SESSION_ENDED, notice.session, detail=how, more=(notice.holds, notice.tickets, notice.meta))
 
 
+def _circle(deadlock: Deadlock) -> list[tuple[int, str, str]]:
+    return [(link.session, link.owner, link.name) for link in deadlock.circle]
+
+
 def _of_wait(notice: WaitEnded) -> Fact:
     answer = notice.answer
+    if isinstance(answer, Deadlock):
+        seen = (notice.names, 0, notice.owner, notice.ticket)
+        return Fact(What.WAIT_ENDED, notice.session, *seen, detail="deadlock", more=_circle(answer))
     if isinstance(answer, Granted):
         names, fence, how = answer.names, answer.fence, "acquired"
     elif isinstance(answer, TimedOut):

@@ -79,6 +79,10 @@ class Incidents:
             self._tell("session_lost", level, facts)
         self._sessions.pop(fact.session, None)
 
+    def _wait_ended(self, fact: Fact) -> None:
+        if fact.detail == "deadlock":
+            self._deadlock(fact)
+
     def _deadlock(self, fact: Fact) -> None:
         circle = " → ".join(
             f"{owner or f'session {session}'} waits for {name}" if session else owner
@@ -140,6 +144,7 @@ _HANDLERS = {
     What.HOLD_ENDED: Incidents._hold_ended,
     What.SESSION_ENDED: Incidents._session_ended,
     What.DEADLOCK: Incidents._deadlock,
+    What.WAIT_ENDED: Incidents._wait_ended,
     What.REFUSED: Incidents._refused,
     What.RELEASE_REFUSED: Incidents._release_refused,
 }

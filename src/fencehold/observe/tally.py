@@ -123,6 +123,8 @@ class Tally:
             self._hold(fact, now)
         else:
             self._operation("acquire", fact.detail, fact.session, template)
+            if fact.detail == "deadlock":
+                self._count("fencehold_deadlocks_total", self.tier, template)
 
     def _busy(self, fact: Fact, _: int) -> None:
         self._operation("acquire", "busy", fact.session, self._template(fact.names))

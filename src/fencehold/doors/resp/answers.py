@@ -15,6 +15,7 @@ from fencehold.core.outcomes import (
     Outcome,
     Reason,
     Refused,
+    ShardLink,
     WaitEnded,
 )
 from fencehold.doors.resp import replies
@@ -101,15 +102,17 @@ def refuse_hold(slot: Slot, reason: Reason, names: tuple[str, ...] = ()) -> None
     slot.error(code, f"{message}: {', '.join(names)}" if names else message)
 
 
-def settle(connection: Connection, lasts_ms: Callable[[int], int], ended: WaitEnded, slot: Slot | None) -> None:
+def settle(
+    connection: Connection, lasts_ms: Callable[[int], int], ended: WaitEnded, slot: Slot | None, at_ms: int
+) -> None:
     """Answer an acquire that waited: in its slot if it blocks, else by a push."""
     answer = ended.answer
     version = connection.version
     ttl_ms = lasts_ms(answer.ttl_ms) if isinstance(answer, Granted) else 0
     if slot is not None:
         granted = isinstance(answer, Granted)
-        if isinstance(answer, Refused):
-            refuse(slot, answer, 0)
+        if isinstance(answer, Refused | Deadlock):
+            refuse(slot, answer, at_ms)
         else:
             slot.fill(replies.grant(answer, ttl_ms, version) if granted else replies.NULL[version])  # type: ignore[arg-type]
         if ended.request:
@@ -119,23 +122,28 @@ def settle(connection: Connection, lasts_ms: Callable[[int], int], ended: WaitEn
         connection.push(replies.push_grant(ended.request, answer, ttl_ms))
     elif isinstance(answer, Refused):
         connection.push(replies.push("refused", ended.request, _CODES[answer.code], answer.detail))
+    elif isinstance(answer, Deadlock):
+        circle = _circle(redacted(connection, answer), at_ms)
+        connection.push(replies.push("refused", ended.request, "DEADLOCK", circle))
     else:
         what = "cancelled" if isinstance(answer, Cancelled) else "timeout"
         connection.push(replies.push(what, ended.request))
 
 
 def _circle(circle: tuple[Link, ...], at_ms: int) -> str:
-    links = [
-        {
-            "session": link.session,
-            "owner": link.owner,
-            "name": link.name,
-            "fence": link.fence,
-            "since_ms_ago": at_ms - link.since_at if link.since_at >= 0 else 0,
-        }
-        for link in circle
-    ]
-    return json.dumps({"circle": links}, ensure_ascii=False)
+    return json.dumps({"circle": [_link(link, at_ms) for link in circle]}, ensure_ascii=False)
+
+
+def _link(link: Link, at_ms: int) -> dict[str, str | int]:
+    told: dict[str, str | int] = {
+        "session": link.session,
+        "owner": link.owner,
+        "name": link.name,
+        "fence": link.fence,
+        "since_ms_ago": at_ms - link.since_at if link.since_at >= 0 else 0,
+    }
+    # Only where it matters: clients of before know of no such word.
+    return told | {"shard": link.shard} if isinstance(link, ShardLink) else told
 
 
 def ignore(*_: object) -> None:

@@ -7,7 +7,9 @@ they are decided: in the machine, and in questions.
 
 from typing import TYPE_CHECKING
 
-from fencehold.core.outcomes import Deadlock, Link
+from msgspec.structs import replace
+
+from fencehold.core.outcomes import Deadlock, Link, ShardLink
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import Rights, Rulebook, denied
 from fencehold.doors.resp.arguments import Wrong
@@ -111,11 +113,17 @@ def redacted(connection: "Connection", deadlock: Deadlock) -> tuple[Link, ...]:
             links.append(link)
             continue
         # Who waits here is who has, or stands before it for, the name of the link before.
-        is_own = link.session == own
+        is_own = link.session == own and _is_here(connection, link)
         is_known = is_own or (rights.sees(before.name) and rights.sees(link.name))
         session, owner = (link.session, link.owner) if is_known else (0, "")
+        name, fence, since_at = link.name if is_own else "", 0, -1
         if rights.sees(link.name):
-            links.append(Link(session, owner, link.name, link.fence, link.since_at))
-        else:
-            links.append(Link(session, owner, link.name if is_own else "", 0, -1))
+            name, fence, since_at = link.name, link.fence, link.since_at
+        links.append(replace(link, session=session, owner=owner, name=name, fence=fence, since_at=since_at))
     return tuple(links)
+
+
+def _is_here(connection: "Connection", link: Link) -> bool:
+    """Whether a link is of the shard that the connection belongs to: session numbers of another mean another."""
+    home = connection.node.home
+    return not isinstance(link, ShardLink) or home is None or link.shard == home.shard

@@ -82,7 +82,7 @@ class Member:
         match notice:
             case WaitEnded():
                 for slot in self._blocked.pop(notice.ticket, (None,)):
-                    settle(connection, self.lasts_ms, notice, slot)
+                    settle(connection, self.lasts_ms, notice, slot, at_ms)
             case HoldEnded() if notice.ending in _TOLD:
                 # Who broke it is told to one who might have seen who holds it.
                 by = notice.by if sees(connection, notice.name) else ""

@@ -1,0 +1,146 @@
+"""The deadlock watch: finds circles of owners that wait for one another through several shards, and ends each.
+
+1. Every server follows the journals of all shards, so each sees the waits of all. One that leads a shard looks,
+   now and then; while owners wait in fewer than two shards, or nobody has begun to wait since, that is a look at
+   two numbers of each.
+2. What it finds in one round of readings may never have been at one instant. So it reads every shard of the circle
+   once more, each *after* the first round: of a shard that it leads behind an entry of its own (a barrier), of the
+   others up to where their journals ended when it asked their engine. A circle whose every link is still there was
+   there in between (`core.wait_graph`, rule 3). A node that is behind, or was paused, only finds it later.
+3. The leader of the shard whose request is to be refused does that, and nobody else: by a command that changes
+   nothing if the request does not wait any more. A leader that was sealed cannot write it.
+4. What it cannot read it leaves out: a link that is not seen is no link. Timeouts end what is never found.
+5. It takes a small part of its node's time, however much waits: reading and searching are bounded, and the pause
+   after a look is so many times what it took.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from fencehold.core.state import State
+from fencehold.core.wait_graph import (
+    Circle,
+    Reading,
+    WaitGraph,
+    is_confirmed,
+    may_cross,
+    read,
+    refusal_of,
+    victim_of,
+)
+from fencehold.errors import FenceholdError, Unavailable
+from fencehold.node.node import Node
+from fencehold.types import Position
+
+LOOK_S = 0.5
+"""How often it looks at most."""
+_PAUSE_FACTOR = 50
+"""A look that took long is followed by a pause of so many times that."""
+_CONFIRM_S_MAX = 2.0
+"""How long it waits for the journals of a circle to be read to their ends; then it looks again, later."""
+_FOLLOW_S = 0.01
+"""How often it is seen how far this node has followed."""
+_CIRCLES_MAX = 16
+"""Circles that are ended after one look."""
+
+
+class DeadlockWatch:
+    """Looks for circles through the shards of one server, and ends those that it is to end."""
+
+    def __init__(self, nodes: Sequence[Node], look_s: float = LOOK_S) -> None:
+        self._nodes = tuple(nodes)
+        self._look_s = look_s
+        self._seen: tuple[tuple[int, int], ...] = ()
+        """What there was when it last looked and found nothing: of each shard, the last ticket, and the waits."""
+        self._took_s = 0.0
+        self.looks = self.refused = 0
+        """How often it read what waits; and how many requests it has refused."""
+
+    async def run(self) -> None:
+        """Look, for as long as this server runs."""
+        while True:
+            await asyncio.sleep(max(self._look_s, _PAUSE_FACTOR * self._took_s))
+            self._took_s = 0.0
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once."""
+        states = [node.replica.machine.state for node in self._nodes]
+        seen = tuple((state.ticket, len(state.waiters)) for state in states)
+        if seen == self._seen or not may_cross(states) or not any(node.leads for node in self._nodes):
+            return
+        self.looks += 1
+        waiting = [shard for shard, state in enumerate(states) if state.waiting]
+        readings = [reading for shard in waiting if (reading := await self._read(shard, is_current=False))]
+        circles = self._search(readings)
+        for circle in circles:
+            if self._nodes[victim_of(circle).shard].leads:
+                await self._end(circle)
+        # Whoever is to end one has not done so yet, if there is any.
+        self._seen = () if circles else seen
+
+    def _search(self, readings: list[Reading]) -> list[Circle]:
+        begun = asyncio.get_running_loop().time()
+        found = WaitGraph(readings).circles()
+        circles = [circle for circle, _ in zip(found, range(_CIRCLES_MAX), strict=False)]
+        self._took_s += asyncio.get_running_loop().time() - begun
+        return circles
+
+    async def _end(self, circle: Circle) -> None:
+        """Refuse the request of a circle that is to be refused, if the circle is certain."""
+        shards = sorted({step.wait.shard for step in circle})
+        try:
+            async with asyncio.timeout(_CONFIRM_S_MAX):
+                read_again = await asyncio.gather(*(self._read(shard, is_current=True) for shard in shards))
+        except TimeoutError:
+            return
+        readings = {reading.shard: reading for reading in read_again if reading is not None}
+        if self._is_certain(circle, readings):
+            node = self._nodes[victim_of(circle).shard]
+            refused = asyncio.get_running_loop().create_future()
+            node.submit(refusal_of(circle, readings), partial(_settle, refused))
+            # So that the next circle is looked at when this one is over.
+            await refused
+            self.refused += 1
+
+    def _is_certain(self, circle: Circle, later: dict[int, Reading]) -> bool:
+        return is_confirmed(circle, WaitGraph(later.values()))
+
+    async def _read(self, shard: int, *, is_current: bool) -> Reading | None:
+        """What a shard shows: as far as this node has followed it, or as it was after this was called."""
+        node, found = self._nodes[shard], asyncio.get_running_loop().create_future()
+        try:
+            if is_current and node.leads:
+                node.ask(partial(self._timed, shard), partial(_settle, found))
+            else:
+                if is_current:
+                    await _follow_to_end(node)
+                node.look(partial(self._timed, shard), partial(_settle, found))
+            reading = await found
+        except FenceholdError:
+            return None
+        return reading if isinstance(reading, Reading) else None
+
+    def _timed(self, shard: int, state: State) -> Reading:
+        begun = asyncio.get_running_loop().time()
+        reading = read(state, shard)
+        self._took_s += asyncio.get_running_loop().time() - begun
+        return reading
+
+
+async def _follow_to_end(node: Node) -> None:
+    """Wait until a node has followed its journal to where that ends now, as the engine says."""
+    end = node.position
+    async for record in node.journal.read(after=Position(end)):
+        end = record.position
+    while node.position < end:
+        if node.role == "waiting":
+            raise Unavailable("the journal is not followed")
+        await asyncio.sleep(_FOLLOW_S)
+
+
+def _settle(future: "asyncio.Future[Any]", found: Any, *_: object) -> None:
+    if not future.done():
+        future.set_result(found)
