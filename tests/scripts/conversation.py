@@ -37,6 +37,7 @@ from fencehold.core.commands import (
     OpenSessionBy,
     OpenSlots,
     RaiseFence,
+    RefuseWait,
     Release,
     Renew,
     ResumeHomes,
@@ -49,7 +50,7 @@ from fencehold.core.commands import (
 from fencehold.core.events import NOBODY, Who, events_of
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
-from fencehold.core.outcomes import SessionEnded
+from fencehold.core.outcomes import DeadlockAcross, SessionEnded, ShardLink
 from fencehold.core.policy import PolicyChange, Quota, QuotaMode, Role, Rule, Token, User, Verb, token_id
 from fencehold.placement.cells import Cell, CellMap, PrefixHome, Reach, in_order
 from fencehold.placement.map import ShardMap, even_map
@@ -309,8 +310,18 @@ _COMMANDS: dict[str, Callable[[dict[str, str], list[str]], Command]] = {
         _ints(words), int(options.pop("fence")), int(options.pop("version"))
     ),
     "force": lambda options, _: ForceSlots(options.pop("by", "")),
+    "refuse_wait": lambda options, words: RefuseWait(
+        int(options.pop("ticket")), DeadlockAcross(tuple(map(_shard_link, words)))
+    ),
     "announce": lambda options, _: Announce(options.pop("node"), options.pop("address")),
 }
+
+
+def _shard_link(word: str) -> ShardLink:
+    """`2/t1/a/5@0`: session 2's t1 waits in shard 0 for a, which is held with fence 5."""
+    said, _, shard = word.rpartition("@")
+    session, owner, name, fence = said.split("/")
+    return ShardLink(int(session), owner, name, int(fence), 0, int(shard))
 
 
 def _taken(options: dict[str, str]) -> dict[str, str]:

@@ -36,12 +36,14 @@ from fencehold.core.outcomes import (
     SessionEnded,
     Settled,
     ShardFounded,
+    ShardLink,
     SlotsForced,
     SlotsOpened,
     SlotsSealed,
     Suspended,
     TimedOut,
     WaitEnded,
+    WaitRefused,
 )
 from fencehold.core.state import Hold, Waiter
 from fencehold.core.views import view_name
@@ -145,13 +147,17 @@ def _say_answer(command: Command, outcome: Outcome) -> str:
             return f"policy revision={outcome.revision}: {ended}"
         case Deadlock():
             return "\n".join(["deadlock:", *map(_say_link, outcome.circle)])
+        case WaitRefused():
+            return f"wait refused ticket={outcome.ticket}" if outcome.waited else f"no wait {outcome.ticket}"
         case _:
             raise AssertionError(f"no words for {outcome}")
 
 
 def _say_link(link: Link) -> str:
     why = f"held with fence {link.fence}" if link.fence else "queued before it"
-    return f"  session {link.session} {link.owner} waits for {link.name}, {why} since {_time(link.since_at)}, by"
+    where = f" in shard {link.shard}" if isinstance(link, ShardLink) else ""
+    since = _time(link.since_at)
+    return f"  session {link.session} {link.owner} waits{where} for {link.name}, {why} since {since}, by"
 
 
 def say_notice(notice: Notice) -> str:
@@ -166,6 +172,9 @@ def say_notice(notice: Notice) -> str:
             return (
                 f"refused session={notice.session} ticket={notice.ticket} ({refused.code.value}): {refused.detail}"
             )
+        case WaitEnded(answer=Deadlock() as deadlock):
+            circle = _say_answer(Acquire(notice.session, notice.names), deadlock)
+            return f"refused session={notice.session} ticket={notice.ticket}: {circle}"
         case WaitEnded():
             return f"withdrawn session={notice.session} ticket={notice.ticket}"
         case HoldEnded():

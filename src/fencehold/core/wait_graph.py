@@ -186,13 +186,15 @@ class WaitGraph:
         return before is not None and before.party == step.to
 
     def circles(self) -> Iterator[Circle]:
-        """Circles that have no request in common, each as short as its first owner is in one."""
+        """Circles to be ended, one after another: none has a request that is refused for one before it."""
         refused: set[Party] = set()
         for party in self._knotted():
-            if party not in refused and (circle := self._shortest(party, refused)):
-                # Those that it was in are no circles any more.
-                refused.add(_of(victim_of(circle)))
-                yield circle
+            while party not in refused and (circle := self._shortest(party, refused)):
+                victim = victim_of(circle)
+                # It is told the shortest that it is in, unless another would be refused in that.
+                shorter = self._shortest(_of(victim), refused)
+                refused.add(_of(victim))
+                yield shorter if victim_of(shorter) == victim else circle
 
     def _shortest(self, start: Party, without: set[Party]) -> Circle:
         """The shortest circle that a party is in; empty if it is in none."""

@@ -3,13 +3,14 @@
 1. Every server follows the journals of all shards, so each sees the waits of all. One that leads a shard looks,
    now and then; while owners wait in fewer than two shards, or nobody has begun to wait since, that is a look at
    two numbers of each.
-2. What it finds in one round of readings may never have been at one instant. So it reads every shard of the circle
-   once more, each *after* the first round: of a shard that it leads behind an entry of its own (a barrier), of the
-   others up to where their journals ended when it asked their engine. A circle whose every link is still there was
-   there in between (`core.wait_graph`, rule 3). A node that is behind, or was paused, only finds it later.
+2. What it finds in one round of readings may never have been at one instant. So it reads every shard once more,
+   each *after* the first round: one that it leads behind an entry of its own (a barrier), the others up to where
+   their journals ended when it asked their engine. A circle whose every link is still there was there in between
+   (`core.wait_graph`, rule 3). Shards that are not in the circle are read before those that are: who waits there
+   as well is not one task. A node that is behind, or was paused, only finds it later.
 3. The leader of the shard whose request is to be refused does that, and nobody else: by a command that changes
    nothing if the request does not wait any more. A leader that was sealed cannot write it.
-4. What it cannot read it leaves out: a link that is not seen is no link. Timeouts end what is never found.
+4. What it cannot read it leaves out, and then it refuses nobody. Timeouts end what is never found.
 5. It takes a small part of its node's time, however much waits: reading and searching are bounded, and the pause
    after a look is so many times what it took.
 """
@@ -90,14 +91,12 @@ class DeadlockWatch:
 
     async def _end(self, circle: Circle) -> None:
         """Refuse the request of a circle that is to be refused, if the circle is certain."""
-        shards = sorted({step.wait.shard for step in circle})
         try:
             async with asyncio.timeout(_CONFIRM_S_MAX):
-                read_again = await asyncio.gather(*(self._read(shard, is_current=True) for shard in shards))
+                readings = await self._read_again(circle)
         except TimeoutError:
             return
-        readings = {reading.shard: reading for reading in read_again if reading is not None}
-        if self._is_certain(circle, readings):
+        if len(readings) == len(self._nodes) and is_confirmed(circle, WaitGraph(readings.values())):
             node = self._nodes[victim_of(circle).shard]
             refused = asyncio.get_running_loop().create_future()
             node.submit(refusal_of(circle, readings), partial(_settle, refused))
@@ -105,8 +104,13 @@ class DeadlockWatch:
             await refused
             self.refused += 1
 
-    def _is_certain(self, circle: Circle, later: dict[int, Reading]) -> bool:
-        return is_confirmed(circle, WaitGraph(later.values()))
+    async def _read_again(self, circle: Circle) -> dict[int, Reading]:
+        """What all shards show now: first those that are not in the circle, in which nobody of it may wait."""
+        links = {step.wait.shard for step in circle}
+        readings: list[Reading | None] = []
+        for shards in (set(range(len(self._nodes))) - links, links):
+            readings += await asyncio.gather(*(self._read(shard, is_current=True) for shard in sorted(shards)))
+        return {reading.shard: reading for reading in readings if reading is not None}
 
     async def _read(self, shard: int, *, is_current: bool) -> Reading | None:
         """What a shard shows: as far as this node has followed it, or as it was after this was called."""
