@@ -1,7 +1,7 @@
 """The driver: carries the session protocol over an asyncio loop. It decides nothing.
 
 1. What one turn of the loop asks for is written at once, at the end of the turn.
-2. One timer, for whatever the protocol waits for next.
+2. One timer, for whatever the protocol waits for next; of several drivers of one client, one for all (`heart`).
 3. A connection that was turned away from is heard no more; a parked one stays open until the sweep.
 4. After a fork the child lets go of the parent's sockets without a word on the wire.
 """
@@ -15,6 +15,7 @@ from math import inf
 from typing import cast
 from weakref import WeakSet
 
+from fencehold.client.heart import Heart
 from fencehold.client.protocol.connection import Connect, Drop, NodeConnection
 from fencehold.client.protocol.ledger import Session
 from fencehold.client.protocol.session import SessionProtocol
@@ -137,6 +138,8 @@ class Driver:
         self._outbox = protocol.pipeline.outbox
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self._heart: Heart | None = None
+        """What wakes it, if it is one of several of a client; then it has no timer of its own."""
         self._acting = False
         # Looked up once: they are called in every turn of the loop.
         self._call_soon, self._act = loop.call_soon, self.act
@@ -174,6 +177,18 @@ class Driver:
         if protocol.wake_at < self._timer_at:
             self._arm()
 
+    def beat_with(self, heart: Heart) -> None:
+        """Be woken by a heart from here on."""
+        self._heart = heart
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            heart.expect(self._timer_at, self.clock())
+
+    def due_at(self) -> float:
+        """When it is to be woken; -inf: never, until `wake`."""
+        return self._timer_at
+
     def wake(self) -> None:
         """Look at the clock now: it was moved, or a `sleep` is over."""
         if self._timer is not None:
@@ -198,6 +213,8 @@ class Driver:
         """Wait until nothing is left of a protocol that was closed: no socket, no task, no timer."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._heart is not None:
+            self._heart.leave(self)
         await asyncio.gather(*self._attempts, return_exceptions=True)
         while self._open:
             self._idle.clear()
@@ -306,9 +323,12 @@ class Driver:
     # The timer.
 
     def _arm(self) -> None:
+        self._timer_at = self.protocol.wake_at
+        if self._heart is not None:
+            self._heart.expect(self._timer_at, self.clock())
+            return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = self.protocol.wake_at
         self._timer = self.loop.call_later(max(0.0, self._timer_at - self.clock()), self._on_timer)
 
     def _on_timer(self) -> None:

@@ -116,7 +116,7 @@ def _soonest(logical_ms: float) -> float:
 class Grant:
     """What was granted, and how long it is trusted."""
 
-    __slots__ = ("_known_end", "ending", "extensions", "fence", "on_lost", "own_end", "terms", "trust")
+    __slots__ = ("_known_end", "ending", "extensions", "fence", "on_lost", "own_end", "owner", "terms", "trust")
 
     is_protected = True
     """Whether a lock is behind it."""
@@ -131,6 +131,8 @@ class Grant:
         """The ends of extensions that were asked for and not answered: the server may count by any of them."""
         self.ending = ""
         """Why it is no longer held; empty while it is."""
+        self.owner = b""
+        """Who asked for it, where it matters: of a service with several shards."""
         self.on_lost: Callable[[Grant], None] | None = None
         """Called once, when it is lost."""
 

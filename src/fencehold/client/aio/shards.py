@@ -3,10 +3,11 @@
 1. A name goes to its home by the map. At first that is the map any service is made with; who is told that a name
    is another shard's reads the newest, and asks there. While its slot is on the way, it is asked for again and
    again, in ever longer pauses, within the timeout; a try, for a few seconds.
-2. A session is opened in a shard when it is first needed, and kept alive like any other. A shard that is away is
-   an `Unavailable` for its own names, and no concern of the others.
-3. What was granted is released and extended where it was granted, wherever its names are by now.
-4. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
+2. A session is opened in a shard when it is first needed, and kept alive like any other; one heart is for all
+   (`client.heart`). A shard that is away is an `Unavailable` for its own names, and no concern of the others.
+3. A task or thread is the same owner in all shards, by which deadlocks through several are found (see `returns`).
+4. What was granted is released and extended where it was granted, wherever its names are by now.
+5. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
    says `across_shards`. Then they are taken shard by shard in one order, all or nothing within one timeout, and
    what is held is joint (`client.joint_grant`): to lose a part is to lose all.
 """
@@ -16,7 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from fencehold.client.heart import Heart
 from fencehold.client.joint_grant import JointGrant
+from fencehold.client.returns import Returns
 from fencehold.drivers.resp.wire import Arriving, Elsewhere, Moved, Moving, command
 from fencehold.errors import Unavailable, UsageError
 from fencehold.locks.identity import Who
@@ -39,6 +42,9 @@ class ShardChannels:
 
     def __init__(self, first: "Channel", make: "Callable[[int], Channel]", shards: int) -> None:
         self._channels = {0: first}
+        self._returns = Returns(first.clock)
+        self._heart = Heart(first.loop)
+        self._heart.join(first.driver)
         self._make = make
         self.map = even_map(shards)
 
@@ -75,7 +81,7 @@ class ShardChannels:
         while True:
             channel = self.of(terms.names)
             try:
-                return await channel.acquire_here(asked, who, owner)
+                return await self._acquire_at(channel, asked, who, owner)
             except (Elsewhere, Moving):
                 # Of another cell: no map of shards knows that.
                 raise
@@ -94,6 +100,16 @@ class ShardChannels:
             if terms.timeout:
                 asked = terms.waiting(max(0.0, asked_at + terms.timeout - clock()))
 
+    async def _acquire_at(self, channel: "Channel", terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
+        """Acquire in one shard, as who asks; or as a stranger, while something of its own is on its way back."""
+        owner = owner or channel.owners.of(who)
+        if self._returns.has_elsewhere(owner, channel.protocol.session.trust):
+            owner = channel.owners.anew(who)
+        grant = await channel.acquire_here(terms, who, owner)
+        if grant is not None:
+            grant.owner = owner
+        return grant
+
     async def _read_map(self, channel: "Channel") -> None:
         """Take over a newer map, if the node at the other end knows one."""
         self.map = self.map.newest(_read(await channel.read(_MAP)))
@@ -101,7 +117,9 @@ class ShardChannels:
     def release(self, grant: Grant) -> "asyncio.Future[None]":
         """Release a grant, or all its parts. It is done whether or not the future is awaited."""
         if not isinstance(grant, JointGrant):
-            return self._granted_by(grant).release_here(grant)
+            released = self._granted_by(grant).release_here(grant)
+            self._returns.begin(grant, released)
+            return released
         grant.on_releasing()
         return asyncio.ensure_future(_done([self.release(part) for part in grant.parts if not part.ending]))
 
@@ -161,6 +179,7 @@ class ShardChannels:
         channel = self._channels.get(shard)
         if channel is None:
             channel = self._channels[shard] = self._make(shard)
+            self._heart.join(channel.driver)
             # One for all: a task is the same owner wherever it asks.
             channel.owners = self._channels[0].owners
         return channel

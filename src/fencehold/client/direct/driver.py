@@ -72,10 +72,6 @@ class LineDriver(Driver):
         self._company_times = min(2 * self._company_times, COMPANY_TIMES_MAX) if is_again else 1
         self.company, self.alone = calls * self._company_times, 0
 
-    def due_at(self) -> float:
-        """When the timer goes off."""
-        return self._timer_at
-
     async def _attempt(self, connection: Connection, endpoint: Endpoint) -> None:
         tls = self._tls() if isinstance(self._tls, ClientTls) else self._tls
         try:

@@ -76,6 +76,8 @@ from fencehold.locks.views import party
 
 KEEP_ALIVE_S_MIN = 1.0
 """No more keep-alives than one in that time, however short a ttl somebody waits with."""
+HASTE = 1 / 12
+"""A keep-alive that is due so soon, as a part of the ttl, goes with another: a quarter of the time between two."""
 LATE_S = 1.0
 """How much later than its timeout a queued acquire gives up by itself, should the server not say so."""
 SETTLE_AT = 64
@@ -289,6 +291,17 @@ class SessionProtocol:
             self._distrust()
         self._do_due()
         self.wake_at = self._next_deadline()
+
+    def is_keep_alive_due(self, now: float) -> bool:
+        """Whether the next keep-alive is to be sent now."""
+        return self.attached and now >= self._keep_alive_at
+
+    def hasten(self, now: float) -> bool:
+        """Let the next keep-alive be due now, if it would be soon; says so. Others are about to be sent."""
+        if not self.attached or self._keep_alive_at - now > HASTE * self.session.trust.ttl:
+            return False
+        self._keep_alive_at = min(self._keep_alive_at, now)
+        return True
 
     def on_forked(self) -> None:
         """This is a child process: nothing here is its own, and nothing is said to the server."""
