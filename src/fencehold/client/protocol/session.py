@@ -76,8 +76,9 @@ from fencehold.locks.views import party
 
 KEEP_ALIVE_S_MIN = 1.0
 """No more keep-alives than one in that time, however short a ttl somebody waits with."""
-HASTE = 1 / 12
-"""A keep-alive that is due so soon, as a part of the ttl, goes with another: a quarter of the time between two."""
+HASTE = 1 / 6
+"""A keep-alive that is due so soon, as a part of the ttl, goes with another. That is half of the time between two:
+of any two sessions one is that close behind the other, so all come together."""
 LATE_S = 1.0
 """How much later than its timeout a queued acquire gives up by itself, should the server not say so."""
 SETTLE_AT = 64
