@@ -15,7 +15,8 @@ shards no machine sees. It is found from readings of all of them, one after anot
    still, then all links were there at one instant: when the last of the first readings was taken. That is a
    deadlock, and stays one until a request of it is refused or given up, or a hold in it runs out or is broken.
 4. *A reading is of what is durable*, and shows no more than so many waits: what is left out is a link that is not
-   seen, never one that is not there.
+   seen, never one that is not there. The oldest are shown, and those in a circle grow old. What confirms a circle
+   shows all waits of its owners.
 5. *One request is refused*: one that asked against the order of the shards, in which locks over several of them
    are taken; if there are more, that in the lowest shard, and there the one that came last. Everybody who looks at
    the same circle chooses the same, and who keeps to the order is refused only in a circle within one shard.
@@ -23,7 +24,7 @@ shards no machine sees. It is found from readings of all of them, one after anot
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
@@ -121,19 +122,24 @@ _Node: TypeAlias = "Party | tuple[int, str, int]"
 """Of the graph: a party; a place in the queue of a name, by shard; or, at -1, the holds of that name."""
 
 
-def read(state: State, shard: int) -> Reading:
-    """What a shard shows. It must not be ahead of its journal."""
+def read(state: State, shard: int, waits_max: int = WAITS_MAX, of: Container[Party] = ()) -> Reading:
+    """What a shard shows: so many waits, the oldest first, and all of these parties.
+
+    It must not be ahead of its journal.
+    """
     waits: dict[int, Wait] = {}
-    for waiter in islice(state.waiters.values(), WAITS_MAX):
+    for number, waiter in enumerate(state.waiters.values()):
         ask = waiter.ask
+        if number >= waits_max and not of:
+            break
         party = _party(state, shard, ask.session, ask.owner)
-        seen = (ask.session, ask.owner, ask.names, ask.mode, waiter.since_at)
-        waits[waiter.ticket] = Wait(shard, waiter.ticket, party, *seen)
+        if number < waits_max or party in of:
+            seen = (ask.session, ask.owner, ask.names, ask.mode, waiter.since_at)
+            waits[waiter.ticket] = Wait(shard, waiter.ticket, party, *seen)
     names: dict[str, Awaited] = {}
     room = HOLDS_MAX
     for name in dict.fromkeys(chain.from_iterable(wait.names for wait in waits.values())):
-        mode, queue = sharing_mode(state, name), tuple(islice(state.queues[name], WAITS_MAX))
-        shown = tuple(ticket for ticket in queue if ticket in waits)
+        mode, shown = sharing_mode(state, name), tuple(ticket for ticket in state.queues[name] if ticket in waits)
         holds: tuple[Held, ...] = ()
         if any(waits[ticket].mode is not mode for ticket in shown):
             holds = tuple(

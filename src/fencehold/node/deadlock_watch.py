@@ -16,12 +16,14 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from fencehold.core.state import State
 from fencehold.core.wait_graph import (
+    WAITS_MAX,
     Circle,
     Reading,
     WaitGraph,
@@ -45,6 +47,10 @@ _FOLLOW_S = 0.01
 """How often it is seen how far this node has followed."""
 _CIRCLES_MAX = 16
 """Circles that are ended after one look."""
+_SHARE_MIN = 64
+"""Waits that are read of each shard in any case; together they are `WAITS_MAX`."""
+_AT_ONCE_MAX = 256
+"""Waits that are searched at once, in a millisecond or two; more in a thread."""
 
 
 class DeadlockWatch:
@@ -74,26 +80,30 @@ class DeadlockWatch:
             return
         self.looks += 1
         waiting = [shard for shard, state in enumerate(states) if state.waiting]
-        readings = [reading for shard in waiting if (reading := await self._read(shard, is_current=False))]
-        circles = self._search(readings)
+        share = max(_SHARE_MIN, WAITS_MAX // len(waiting))
+        shown = [await self._read(shard, partial(read, shard=shard, waits_max=share)) for shard in waiting]
+        circles = await self._search([reading for reading in shown if reading is not None])
         for circle in circles:
             if self._nodes[victim_of(circle).shard].leads:
-                await self._end(circle)
+                await self._end(circle, share)
         # Whoever is to end one has not done so yet, if there is any.
         self._seen = () if circles else seen
 
-    def _search(self, readings: list[Reading]) -> list[Circle]:
+    async def _search(self, readings: list[Reading]) -> list[Circle]:
         begun = asyncio.get_running_loop().time()
-        found = WaitGraph(readings).circles()
-        circles = [circle for circle, _ in zip(found, range(_CIRCLES_MAX), strict=False)]
+        if sum(len(reading.waits) for reading in readings) > _AT_ONCE_MAX:
+            # Aside: the node goes on meanwhile.
+            circles = await asyncio.to_thread(_search, readings)
+        else:
+            circles = _search(readings)
         self._took_s += asyncio.get_running_loop().time() - begun
         return circles
 
-    async def _end(self, circle: Circle) -> None:
+    async def _end(self, circle: Circle, share: int) -> None:
         """Refuse the request of a circle that is to be refused, if the circle is certain."""
         try:
             async with asyncio.timeout(_CONFIRM_S_MAX):
-                readings = await self._read_again(circle)
+                readings = await self._read_again(circle, share)
         except TimeoutError:
             return
         if len(readings) == len(self._nodes) and is_confirmed(circle, WaitGraph(readings.values())):
@@ -104,34 +114,45 @@ class DeadlockWatch:
             await refused
             self.refused += 1
 
-    async def _read_again(self, circle: Circle) -> dict[int, Reading]:
+    async def _read_again(self, circle: Circle, share: int) -> dict[int, Reading]:
         """What all shards show now: first those that are not in the circle, in which nobody of it may wait."""
-        links = {step.wait.shard for step in circle}
+        links, parties = {step.wait.shard for step in circle}, {step.to for step in circle}
         readings: list[Reading | None] = []
         for shards in (set(range(len(self._nodes))) - links, links):
-            readings += await asyncio.gather(*(self._read(shard, is_current=True) for shard in sorted(shards)))
+            asked = [
+                self._read(shard, partial(read, shard=shard, waits_max=share, of=parties), is_current=True)
+                for shard in sorted(shards)
+            ]
+            readings += await asyncio.gather(*asked)
         return {reading.shard: reading for reading in readings if reading is not None}
 
-    async def _read(self, shard: int, *, is_current: bool) -> Reading | None:
-        """What a shard shows: as far as this node has followed it, or as it was after this was called."""
+    async def _read(
+        self, shard: int, question: Callable[[State], Reading], *, is_current: bool = False
+    ) -> Reading | None:
+        """What a shard shows: as far as this node has followed it, or as it is after this was called."""
         node, found = self._nodes[shard], asyncio.get_running_loop().create_future()
+        timed = partial(self._timed, question)
         try:
             if is_current and node.leads:
-                node.ask(partial(self._timed, shard), partial(_settle, found))
+                node.ask(timed, partial(_settle, found))
             else:
                 if is_current:
                     await _follow_to_end(node)
-                node.look(partial(self._timed, shard), partial(_settle, found))
+                node.look(timed, partial(_settle, found))
             reading = await found
         except FenceholdError:
             return None
         return reading if isinstance(reading, Reading) else None
 
-    def _timed(self, shard: int, state: State) -> Reading:
+    def _timed(self, question: Callable[[State], Reading], state: State) -> Reading:
         begun = asyncio.get_running_loop().time()
-        reading = read(state, shard)
+        reading = question(state)
         self._took_s += asyncio.get_running_loop().time() - begun
         return reading
+
+
+def _search(readings: list[Reading]) -> list[Circle]:
+    return list(islice(WaitGraph(readings).circles(), _CIRCLES_MAX))
 
 
 async def _follow_to_end(node: Node) -> None:

@@ -230,6 +230,17 @@ def test_crowds_behind_a_name_are_no_circle(monkeypatch: pytest.MonkeyPatch) -> 
     assert not service.circles()
 
 
+def test_waits_of_some_are_shown_however_many_wait_before_them() -> None:
+    """What confirms a circle must not overlook that somebody in it waits for something else, too."""
+    service = Service(2, "A", "B")
+    for owner in ("t", "u", "v"):
+        service.ask("A", 0, "a", owner=owner)
+    service.ask("B", 0, "a")
+    state, last = service.machines[0].state, ("", "B", "t")
+    shown = [wait.party for wait in wait_graph.read(state, 0, 1, {last}).waits.values()]
+    assert shown == [("", "A", "u"), last]
+
+
 @pytest.mark.parametrize("meta", ["", "plain words", '{"session_of":5}', '"session_of"', '{"session_of":'])
 def test_what_is_said_otherwise_says_nothing(meta: str) -> None:
     assert not client_of(meta)
