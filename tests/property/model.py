@@ -208,6 +208,8 @@ class Model:
                 return self.set(command)
             case c.ApplyCells() | c.CloseHome() | c.SealHome() | c.OpenHome() | c.LapseHomes() | c.ResumeHomes():
                 raise NotImplementedError("cells have a model of their own: test_home_moves")
+            case c.RefuseWait():
+                raise NotImplementedError("circles through several shards have a test of their own")
             case c.FoundShard() | c.ChangeMap() | c.FollowMap() | c.SealSlots() | c.OpenSlots() | c.ForceSlots():
                 return self.place(command)
             case c.ChangePolicy():

@@ -102,8 +102,8 @@ def a_permit_counts_as_certain(patch: Patch) -> None:
         mode = real(state, name)
         return None if mode is Mode.PERMIT else mode
 
-    real = deadlock._sharing
-    patch.setattr(deadlock, "_sharing", sharing)
+    real = deadlock.sharing_mode
+    patch.setattr(deadlock, "sharing_mode", sharing)
 
 
 def a_reader_waits_for_readers(patch: Patch) -> None:
@@ -111,15 +111,15 @@ def a_reader_waits_for_readers(patch: Patch) -> None:
         mode = real(state, name)
         return None if mode is Mode.SHARED else mode
 
-    real = deadlock._sharing
-    patch.setattr(deadlock, "_sharing", sharing)
+    real = deadlock.sharing_mode
+    patch.setattr(deadlock, "sharing_mode", sharing)
 
 
 def the_only_permit_counts_as_one_of_several(patch: Patch) -> None:
     def sharing(state: State, name: str) -> Mode | None:
         return state.crowds[name].mode if name in state.crowds else None
 
-    patch.setattr(deadlock, "_sharing", sharing)
+    patch.setattr(deadlock, "sharing_mode", sharing)
 
 
 def who_waits_twice_counts_as_one_task(patch: Patch) -> None:

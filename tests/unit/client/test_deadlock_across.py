@@ -65,7 +65,8 @@ async def test_blocking_clients_are_told() -> None:
 
 
 def _cross_with_threads(url: str) -> Deadlock:
-    both_have_one, told = threading.Barrier(2), []
+    both_have_one = threading.Barrier(2)
+    told: list[Deadlock] = []
 
     def take(*names: str) -> None:
         with client.lock(names[0], timeout=PATIENCE_S):

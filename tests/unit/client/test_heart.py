@@ -151,7 +151,7 @@ async def test_a_release_on_its_way_is_no_part_of_a_circle() -> None:
             itself = high.held["a"].owner
             mute = shards_of(client).of(("a",))
             unheard: list[bytes] = []
-            mute.protocol.on_data = lambda data, _: unheard.append(data)  # type: ignore[method-assign]
+            mute.protocol.on_data = lambda data, now: unheard.append(data)  # type: ignore[method-assign]
             release = asyncio.create_task(first.release())
             await until(lambda: "a" not in high.held)
 

@@ -1,5 +1,7 @@
 """Circles of owners through several shards: what is one, what is none, and whose request is refused."""
 
+from typing import Any
+
 import pytest
 
 from fencehold.core import wait_graph
@@ -26,8 +28,8 @@ class Service:
         machine = self.machines[shard]
         return machine.apply(machine.position + 1, Entry(100, commands)).outcomes
 
-    def ask(self, client: str, shard: int, *names: str, owner: str = "t", **more: object) -> Outcome:
-        (outcome,) = self.tell(shard, Acquire(self.sessions[client], names, owner=owner, **more))  # type: ignore[arg-type]
+    def ask(self, client: str, shard: int, *names: str, owner: str = "t", **more: Any) -> Outcome:
+        (outcome,) = self.tell(shard, Acquire(self.sessions[client], names, owner=owner, **more))
         return outcome
 
     def readings(self) -> dict[int, Reading]:
@@ -166,7 +168,7 @@ def test_readers_wait_for_no_reader_and_writers_for_all() -> None:
 @pytest.mark.parametrize(("limit", "found"), [(1, 1), (2, 0)])
 def test_permits_count_only_if_there_is_one(limit: int, found: int) -> None:
     service = Service(2, "A", "B", "C")
-    permit = {"mode": Mode.PERMIT, "limit": limit}
+    permit: dict[str, Any] = {"mode": Mode.PERMIT, "limit": limit}
     service.ask("A", 0, "a", **permit)
     service.ask("C", 0, "a", **permit, wait_ms=0)
     service.ask("B", 1, "b")
