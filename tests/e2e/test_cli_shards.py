@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -52,6 +54,26 @@ def test_a_watch_shows_events_of_all_shards(served: Served) -> None:
     said = ended(watching)
     assert {name for line in said.out.splitlines() for name in json.loads(line)["names"]} <= set(NAMES)
     assert served.call("watch", "--from", "1").code == 2
+
+
+def test_a_deadlock_through_two_shards_is_refused(served: Served) -> None:
+    """Two programs that take two names in opposite order do not wait for their timeouts."""
+    both_have_one = Barrier(2)
+
+    def take(names: tuple[str, str]) -> tuple[fencehold.Link, ...]:
+        with fencehold.connect(served.url) as client, client.lock(names[0], timeout=60):
+            both_have_one.wait(60)
+            try:
+                with client.lock(names[1], timeout=60):
+                    return ()
+            except fencehold.Deadlock as deadlock:
+                return deadlock.circle
+
+    with ThreadPoolExecutor() as threads:
+        kept, against = threads.map(take, (("b", "a"), ("a", "b")))
+    assert not kept
+    assert [(link.name, link.shard) for link in against] == [("b", 0), ("a", 3)]
+    assert served.call("ls").out == ""
 
 
 def test_each_shard_has_its_backup(served: Served, tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from redis.cluster import RedisCluster
 
 from fencehold import aio
+from fencehold.core.outcomes import DeadlockAcross, ShardLink
+from fencehold.doors.resp import guard
+from fencehold.node.node import HomeShard
 from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
 from fencehold.server import Config, Server
@@ -197,3 +201,16 @@ def _locked_by_redis_cluster(port: int) -> dict[str, int]:
         return fences
     finally:
         client.close()
+
+
+def test_a_circle_is_told_without_what_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session of another shard is not one's own for having the same number."""
+    seen = SimpleNamespace(sees=lambda name: name == "mine")
+    monkeypatch.setattr(guard, "rights_of", lambda _: seen)
+    connection: Any = SimpleNamespace(
+        member=SimpleNamespace(session=7), node=SimpleNamespace(home=HomeShard(0, 2))
+    )
+    circle = (ShardLink(7, "me", "theirs", 3, 10, 0), ShardLink(7, "another", "mine", 4, 20, 1))
+    mine, other = guard.redacted(connection, DeadlockAcross(circle))
+    assert mine == ShardLink(7, "me", "theirs", 0, -1, 0)
+    assert other == ShardLink(0, "", "mine", 4, 20, 1)
