@@ -57,7 +57,7 @@ async def test_async_clients_are_told() -> None:
 
 
 async def test_blocking_clients_are_told() -> None:
-    """The same with threads, of one client and of two."""
+    """The same with two threads of one client: each is an owner."""
     async with Server(Config(port=0, shards=SHARDS)) as server:
         url = f"fencehold://127.0.0.1:{server.port}"
         deadlock = await asyncio.to_thread(_cross_with_threads, url)

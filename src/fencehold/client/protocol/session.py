@@ -551,7 +551,7 @@ class SessionProtocol:
         )
 
     def _on_withheld(self, request_id: int, code: str, detail: str) -> None:
-        """Its wait was ended by a change of the policy."""
+        """Its wait was ended by a change of the policy, or as it was in a circle through several shards."""
         request = self._asked(request_id)
         if request is not None:
             self._settle(request_id)
