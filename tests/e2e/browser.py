@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 ROOT = Path(__file__).parent.parent.parent
 ARTEFACTS = Path(os.environ.get("FENCEHOLD_ARTEFACTS", ROOT / ".artefacts")) / "dashboard"
 """Where pictures of pages are kept, to be looked at."""
 AXE = Path(__file__).parent / "node/node_modules/axe-core/axe.min.js"
 PATIENCE_MS = int(os.environ.get("FENCEHOLD_BROWSER_PATIENCE_MS", "60000"))
+_NETWORKS_MAX = 20
+"""How often a page is opened again because the network is another."""
 DESK = {"viewport": {"width": 1360, "height": 860}}
 PHONE = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
 
@@ -59,9 +62,20 @@ class Visitor:
 
     def go(self, path: str = "") -> Page:
         """Open a page, and wait until it is live."""
-        self.page.goto(self.base + path)
+        self._open(self.base + path)
         self.page.locator(".live.is-live").wait_for()
         return self.page
+
+    def _open(self, address: str) -> None:
+        for _ in range(_NETWORKS_MAX):
+            try:
+                self.page.goto(address)
+                return
+            except PlaywrightError as error:
+                # Another test made a network namespace meanwhile: Chromium drops what it was loading.
+                if "ERR_NETWORK_CHANGED" not in str(error):
+                    raise
+        self.page.goto(address)
 
     def picture(self, name: str) -> None:
         """Keep a picture of the page."""

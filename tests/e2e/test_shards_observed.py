@@ -1,18 +1,20 @@
 """What operators see of a service with several shards: its past, its figures, its events in a file."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 
 import fencehold
 from rig.etcd import EtcdCluster
 from rig.nodes import FenceholdNode
-from tests.e2e.grpc_client import door
+from tests.e2e.grpc_client import Client, Compiled, door
 from tests.e2e.served import Served, ended, serving, start, until
 
 NAMES = ("a", "b", "c", "d")
@@ -84,6 +86,100 @@ def test_a_sink_carries_the_events_of_all_shards(served: Served) -> None:
     assert "of 4 shards" in out
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    return Compiled(tmp_path_factory.mktemp("compiled"))
+
+
+def _streamed(port: int, count: int, last: str = "") -> Generator[dict[str, Any], None, None]:
+    """So many events of `/v1/events`, each with its id; first of all, where it begins."""
+    url, headers = f"http://127.0.0.1:{port}/v1/events", {"last-event-id": last} if last else {}
+    with httpx.stream("GET", url, headers=headers, timeout=60) as stream:
+        assert stream.status_code == 200, stream.read()
+        id_ = ""
+        for line in stream.iter_lines():
+            key, _, value = line.partition(": ")
+            if not key and value:
+                yield {"from": value.removeprefix("from ")}
+            elif key == "id":
+                id_ = value
+            elif key == "data" and id_:
+                yield {**json.loads(value), "id": id_}
+                count, id_ = count - 1, ""
+            if not count:
+                return
+
+
+def test_events_over_http_are_of_all_shards_and_resumed_in_each(served: Served, tmp_path: Path) -> None:
+    """The id of any of them has the place of each shard: what comes after it comes once."""
+    with door(tmp_path, "http", served.url) as port, fencehold.connect(served.url, name="eve") as client:
+        stream = _streamed(port, 12)
+        begun = next(stream)["from"]
+        assert begun.count(",") == 3
+        for name in NAMES:
+            with client.lock(name):
+                pass
+        named = (event for event in stream if event["names"])
+        # Acquired and released; a session is opened, too, in those shards that have none yet.
+        events = [next(named) for _ in range(2 * len(NAMES))]
+        assert {event["shard"] for event in events} == {0, 1, 2, 3}
+        first = events[0]
+        again = list(islice(_streamed(port, 3, first["id"]), 4))
+        assert again[0] == {"from": first["id"]}
+        later = [(event["shard"], event["position"], event["index"]) for event in again[1:]]
+        assert (first["shard"], first["position"], first["index"]) not in later
+        refused = httpx.get(f"http://127.0.0.1:{port}/v1/events", headers={"last-event-id": "17-0"})
+        assert (refused.status_code, refused.json()["reason"]) == (400, "USAGE")
+        cluster = httpx.get(f"http://127.0.0.1:{port}/v1/cluster").json()["by_shard"]
+        assert [(each["shard"], each["away"]) for each in cluster] == [(shard, None) for shard in range(4)]
+
+
+def _named(watch: Any, count: int) -> list[Any]:
+    """So many events of names: a session that is opened has none."""
+    found: list[Any] = []
+    while len(found) < count:
+        event = next(watch).event
+        found += [event] if event.names else []
+    return found
+
+
+def test_a_watch_over_grpc_is_of_all_shards_and_resumed_in_each(
+    served: Served, compiled: Compiled, tmp_path: Path
+) -> None:
+    """From a place for each shard; a position alone is refused."""
+    with door(tmp_path, "grpc", served.url) as port, fencehold.connect(served.url, name="gil") as worker:
+        client = Client(compiled, port)
+        m = client.m
+        watch = client.watches.Watch(m.WatchRequest(), timeout=60)
+        begun = list(next(watch).watching.places)
+        assert [each.shard for each in begun] == [0, 1, 2, 3]
+        holds = [worker.lock(name).acquire() for name in NAMES]
+        events = _named(watch, len(NAMES))
+        watch.cancel()
+        assert sorted(name for each in events for name in each.names) == sorted(NAMES)
+        places = {each.shard: each for each in begun}
+        last = events[-1]
+        places[last.shard] = m.ShardPlace(shard=last.shard, position=last.position, index=last.index)
+        again = client.watches.Watch(m.WatchRequest(from_places=places.values()), timeout=60)
+        assert {(each.shard, each.position) for each in next(again).watching.places} == {
+            (each.shard, each.position) for each in places.values()
+        }
+        named = _named(again, len(NAMES) - 1)
+        assert sorted(name for each in named for name in each.names) == sorted(
+            name for each in events[:-1] for name in each.names
+        )
+        again.cancel()
+        with pytest.raises(grpc.RpcError) as refused:
+            next(client.watches.Watch(m.WatchRequest(from_position=1), timeout=60))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        listed = client.locks.List(m.ListRequest())
+        assert not listed.next_page_token
+        assert sorted(each.name for each in listed.locks) == sorted(NAMES)
+        for hold in holds:
+            hold.release()
+        client.close()
+
+
 def test_nodes_that_share_shards_each_know_the_past_of_all(tmp_path: Path) -> None:
     """Whoever leads a shard, any node answers; a sink reads each shard where it can, also when a node is gone."""
     etcd = EtcdCluster(tmp_path / "etcd", 1)
@@ -92,6 +188,7 @@ def test_nodes_that_share_shards_each_know_the_past_of_all(tmp_path: Path) -> No
         stack.callback(etcd.stop)
         nodes = [_node(name, etcd.url("observed"), tmp_path, stack) for name in ("a", "b")]
         url = "fencehold://" + ",".join(node.address for node in nodes)
+        port = stack.enter_context(door(tmp_path, "http", url))
         file = tmp_path / "events.jsonl"
         sink = start("sink", "run", f"jsonl://{file}", "--status", str(tmp_path / "s"), FENCEHOLD_URL=url)
         stack.callback(ended, sink)
@@ -103,9 +200,20 @@ def test_nodes_that_share_shards_each_know_the_past_of_all(tmp_path: Path) -> No
                     for name in NAMES:
                         until(lambda: len(other.history(name).holds) == 1)  # noqa: B023
             until(lambda: _acquired(file) == sorted(NAMES))
+            stream = _streamed(port, 1_000)
+            stack.callback(stream.close)
+            next(stream)
             nodes[0].kill()
             _lock_each(client)
             until(lambda: _acquired(file) == sorted(2 * NAMES))
+            told = list[str]()
+            # A watch that is open goes on, whoever leads now, and tells each once.
+            while sorted(told) != sorted(NAMES):
+                event = next(stream)
+                told += event["names"] if event["kind"] == "acquired" else []
+                assert len(told) <= len(NAMES)
+            listed = httpx.get(f"http://127.0.0.1:{port}/v1/sessions", timeout=60).json()["sessions"]
+            assert {each["shard"] for each in listed} == {0, 1, 2, 3}
             assert [len(client.history(name).holds) for name in NAMES] == [2] * 4
 
 

@@ -25,8 +25,8 @@ from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
 from fencehold.errors import UsageError
 from fencehold.gateway.credentials import KEY_VARIABLE, Voucher, forget_own_logins
+from fencehold.gateway.lines import place_of
 from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
-from fencehold.gateway.questions import place_of
 
 GRPC_PORT, HTTP_PORT = 7421, 7422
 NICE = 5

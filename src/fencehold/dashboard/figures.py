@@ -10,7 +10,8 @@ import contextlib
 import time
 
 from fencehold.dashboard.rates import Rates
-from fencehold.errors import FenceholdError
+from fencehold.dashboard.shard_facts import Facts, facts_in, together
+from fencehold.errors import FenceholdError, Unavailable
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.types import CORRECTNESS
@@ -35,26 +36,39 @@ class Figures:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _sample(self) -> None:
+        known: dict[int, Facts] = {}
         while True:
             with contextlib.suppress(FenceholdError):
                 try:
-                    info = (await self._questions.ask(None, CORRECTNESS, "INFO")).decode()
+                    await self._read(known)
                 except Unauthenticated:
                     return
-                self._take(info, int(time.time()))
+                self._take(together(known.values()), int(time.time()))
             await asyncio.sleep(EVERY_S)
 
-    def _take(self, info: str, second: int) -> None:
-        levels, fence = levels_in(info)
+    async def _read(self, known: dict[int, Facts]) -> None:
+        """What INFO says of each shard now; of one that is away, what it said last."""
+        shards = await self._questions.shards(None)
+        if shards == 1:
+            known[0] = facts_in((await self._questions.ask(None, CORRECTNESS, "INFO")).decode())
+            return
+        for shard in range(shards):
+            with contextlib.suppress(Unavailable):
+                if shard not in known:
+                    self.rates.begin_grants()
+                info = await self._questions.ask(None, CORRECTNESS, "INFO", shard=shard, within_s=1.0)
+                known[shard] = facts_in(info.decode())
+
+    def _take(self, facts: Facts, second: int) -> None:
+        levels, fence = levels_in(facts)
         self.rates.level(second, levels, fence)
         for back in range(int(EVERY_S)):
             # So many a second, since the last look.
             self.rates.sampled(second - back)
 
 
-def levels_in(info: str) -> tuple[dict[str, int], int]:
-    """How much there is of what, by INFO; and the newest fence."""
-    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+def levels_in(facts: Facts) -> tuple[dict[str, int], int]:
+    """How much there is of what, by INFO; and the newest fence, of several shards all of these added up."""
     number = {key: int(value) for key, value in facts.items() if value.isdecimal()}
     names = {"held": "names_held", "waiting": "waiters", "sessions": "sessions"}
     return {key: number.get(fact, 0) for key, fact in names.items()}, number.get("fence", 0)

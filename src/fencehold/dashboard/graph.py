@@ -3,6 +3,9 @@
 A node is somebody inside a client, a task or a thread; an arrow goes from one who waits to one who holds what it
 waits for. The service refuses a wait that would close a circle of these. A circle between whole *processes* is not
 one, as other tasks of them go on; it is pointed out all the same, as it is where deadlocks come from.
+
+A client of several shards is one here, though it has a session in each: a circle over several shards is seen,
+which no single shard knows of.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +38,7 @@ def graph(picture: Picture) -> dict[str, Any]:
     for seen in sorted(picture.looks.values(), key=lambda each: -each.waiter_count):
         for waiting in seen.queue:
             for holder in seen.holders[:3]:
-                ends = _key(waiting.party), _key(holder.party)
+                ends = _key(picture, waiting.party), _key(picture, holder.party)
                 if len(arrows) >= ARROWS_MAX or len({*parties, *ends}) > NODES_MAX:
                     hidden += 1
                     continue
@@ -66,8 +69,8 @@ def graph(picture: Picture) -> dict[str, Any]:
 _TOLD = ("name", "since_ms", "place")
 
 
-def _key(party: Party) -> Key:
-    return party.session, party.owner
+def _key(picture: Picture, party: Party) -> Key:
+    return picture.client_of(party.session), party.owner
 
 
 def _towards(arrows: list[_Arrow]) -> dict[Key, list[Key]]:

@@ -5,17 +5,21 @@
 3. Late news do no harm: an event about a grant that is known, or about the end of one that is not the newest, is
    of a past that a list has already told of. Whether a list or an event that came meanwhile is newer nobody knows:
    such names are looked up, too.
+4. Of several shards it has all: sessions under numbers that no other shard has (`gateway.lists.wide`), names of
+   each with the shard that they are of. What is known of a shard that is away stays, and is said to be of before.
 """
 
 import asyncio
 import contextlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from fencehold.dashboard.clients import joined
 from fencehold.dashboard.rates import Rates
 from fencehold.dashboard.roll import Roll, Row
 from fencehold.errors import FenceholdError
+from fencehold.gateway.lists import wide
 from fencehold.locks.views import Event, Explanation, Party, party
 
 EVENTS_MAX = 5_000
@@ -30,7 +34,7 @@ _STALE_AFTER_S = 3.0
 class Picture:
     """What was told to one login of one tier. Times of day are milliseconds since 1970."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:  # noqa: PLR0915 - what there is to know
         self._now = now
         self.roll = Roll()
         self.loading: Roll | None = None
@@ -41,7 +45,16 @@ class Picture:
         self.sessions: dict[int, dict[str, Any]] = {}
         self.looks: OrderedDict[str, Explanation] = OrderedDict()
         self.facts: dict[str, str] = {}
-        """What INFO says."""
+        """What INFO says; of several shards, together."""
+        self.shards = 1
+        self.shard_facts: dict[int, dict[str, str]] = {}
+        """Of several shards: what INFO says of each, or said last."""
+        self.away: dict[int, tuple[str, float]] = {}
+        """Shards of which nothing is heard: why, and since when."""
+        self.by_shard: list[dict[str, Any]] | None = None
+        """Of several shards: what the leader of each says of its nodes; None: that is for administrators."""
+        self.first_of: dict[int, int] = {}
+        """Of several shards: for each session the first one of its client."""
         self.nodes: dict[str, Any] | None = None
         """What NODE.LIST says; None: that is for administrators."""
         self.health: dict[str, Any] | None = None
@@ -49,7 +62,8 @@ class Picture:
         """Those that run on the machine of the listener; shown to administrators."""
         self.principal = ""
         self.roles: list[str] = []
-        self.position = 0
+        self.positions: dict[int, int] = {}
+        """How far each shard was heard."""
         self.version = 0
         """Grows with every change."""
         self.is_loaded = False
@@ -57,8 +71,8 @@ class Picture:
         """Whether lists are read instead of events."""
         self.listed_ms = 0
         """When the list was read that is shown."""
-        self.gap: tuple[int, int] | None = None
-        """The last positions of which the events were missed."""
+        self.gap: tuple[int, int, int] | None = None
+        """The last positions of which the events were missed, and of which shard."""
         self.trouble = ""
         """Why the service is not reached, while it is not."""
         self.refused: FenceholdError | None = None
@@ -74,6 +88,11 @@ class Picture:
         self._views: dict[Any, tuple[int, Any]] = {}
 
     # Looking at it.
+
+    @property
+    def position(self) -> int:
+        """How far it is; of several shards, all of their positions added up: it grows whichever goes on."""
+        return sum(self.positions.values())
 
     async def changed(self, since: int, timeout_s: float) -> None:
         """Until it differs from a version, or for so long."""
@@ -99,12 +118,32 @@ class Picture:
     def events_of(self, name: str, count: int) -> list[tuple[int, Event]]:
         """The last events of a name, or of all if it is empty, newest first."""
         found: list[tuple[int, Event]] = []
-        for index, seen in reversed(self.events):
+        for index, seen in reversed(self.events_in_order()):
             if not name or name in seen.names or seen.kind == "gap":
                 found.append((index, seen))
                 if len(found) == count:
                     break
         return found
+
+    def events_in_order(self) -> Sequence[tuple[int, Event]]:
+        """All events that are kept, oldest first: of several shards, by the time of day."""
+        if self.shards == 1:
+            return self.events
+        keyed, last_ms = list[tuple[int, int]](), 0
+        for at, (_, seen) in enumerate(self.events):
+            # A gap has no time: it stays behind what came before it.
+            last_ms = seen.unix_ms or last_ms
+            keyed.append((last_ms, at))
+        return [self.events[at] for _, at in sorted(keyed)]
+
+    def client_of(self, session: int) -> int:
+        """The first session of the same client."""
+        return self.first_of.get(session, session)
+
+    def sessions_of(self, session: int) -> frozenset[int]:
+        """All sessions of the same client."""
+        first = self.client_of(session)
+        return frozenset({session, *(each for each, of in self.first_of.items() if of == first)})
 
     def party_of(self, session: int) -> Party | None:
         return self._parties.get(session)
@@ -127,6 +166,28 @@ class Picture:
         self.heard_at = self._now()
         self.trouble = ""
 
+    def reach(self, shard: int, position: int) -> None:
+        """A shard is at this position, or was."""
+        self.positions[shard] = max(self.positions.get(shard, 0), position)
+
+    def miss(self, shard: int, why: str) -> None:
+        """A shard is not heard; if it is not said why, it is heard again."""
+        if not why:
+            self.away.pop(shard, None)
+        elif shard not in self.away:
+            self.away[shard] = why, self._now()
+            self.change()
+
+    def away_s(self, shard: int) -> float:
+        """For how long a shard has been away."""
+        return self._now() - self.away[shard][1]
+
+    def take_sessions(self, rows: dict[int, dict[str, Any]]) -> None:
+        """All sessions, as lists tell them."""
+        self.sessions = rows
+        self.first_of = joined(rows.values(), self._parties) if self.shards > 1 else {}
+        self.change()
+
     def refuse(self, why: FenceholdError) -> None:
         """Nothing of this is for this login any more."""
         self.refused = why
@@ -145,7 +206,7 @@ class Picture:
 
     def begin_list(self) -> Roll:
         """A list of all names is about to be read."""
-        roll = Roll()
+        roll = Roll(shards=self.shards)
         if self.is_loaded:
             self.loading = roll
         else:
@@ -157,7 +218,7 @@ class Picture:
         """A page of a list is asked for."""
         self._touched.clear()
 
-    def take_page(self, roll: Roll, items: Sequence[Sequence[Any]], now_ms: int) -> None:
+    def take_page(self, roll: Roll, items: Sequence[Sequence[Any]], now_ms: int, shard: int = 0) -> None:
         """Names in brief, as LOCK.LIST tells them."""
         for name, mode, holders, waiters, fence, session, owner, since_ms, left_ms in items:
             until_ms = now_ms + left_ms if left_ms >= 0 else 0
@@ -167,11 +228,12 @@ class Picture:
                 holders,
                 waiters,
                 mode.decode(),
-                session,
+                wide(session, shard) if session else 0,
                 owner.decode(),
                 since_ms,
                 until_ms,
                 is_whole=True,
+                shard=shard,
             )
             known = roll.get(row.name)
             if row.name in self._touched:
@@ -180,8 +242,11 @@ class Picture:
                 roll.put(row)
         self.change()
 
-    def end_list(self, roll: Roll, began_ms: int) -> None:
-        """All pages of a list were read."""
+    def end_list(self, roll: Roll, began_ms: int, unread: Collection[int] = ()) -> None:
+        """All pages of a list were read. Of shards that were not read, what is known stays."""
+        if roll is not self.roll and unread:
+            for row in self.roll.of_shards(unread):
+                roll.put(row)
         roll.settle()
         self.roll, self.loading = roll, None
         self.is_loaded, self.listed_ms = True, began_ms
@@ -191,13 +256,13 @@ class Picture:
         self.soil(*awaited[:LOOKS_MAX])
         self.change()
 
-    def take_look(self, seen: Explanation, now_ms: int) -> None:
+    def take_look(self, seen: Explanation, now_ms: int, shard: int = 0) -> None:
         """Who holds a name and who waits for it."""
         self.dirty.pop(seen.name, None)
         if not seen.holders and not seen.queue:
             self._drop(seen.name)
             return
-        row = Row(seen.name, holders=seen.holder_count, waiters=seen.waiter_count, is_whole=True)
+        row = Row(seen.name, holders=seen.holder_count, waiters=seen.waiter_count, is_whole=True, shard=shard)
         if seen.holders:
             first = seen.holders[0]
             row.fence, row.mode = max(each.fence for each in seen.holders), first.mode
@@ -222,11 +287,11 @@ class Picture:
         if not is_past:
             self.heard_at = self._now()
             if seen.missing is not None:
-                self.gap = (seen.missing.first, seen.missing.last)
+                self.gap = (seen.missing.first, seen.missing.last, seen.shard)
             else:
                 self._touched.update(seen.names)
                 self._apply(seen)
-            self.position = max(self.position, seen.position)
+            self.reach(seen.shard, seen.position)
         self.change()
 
     def soil(self, *names: str) -> None:
@@ -268,6 +333,7 @@ class Picture:
             # It has several holders, or somebody waits.
             self.soil(name)
         new = Row(name, seen.fence, 1 + (row.holders if row else 0), max(0, row.waiters - 1) if row else 0)
+        new.shard = seen.shard
         new.mode, new.session, new.owner, new.since_ms = seen.mode, seen.session, seen.owner, ms_of(seen.time)
         self._put(new)
 

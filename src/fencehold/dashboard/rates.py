@@ -53,6 +53,10 @@ class Rates:
             self.grants_per_s = max(0, fence - before[1]) / (second - before[0])
         self._forget(second)
 
+    def begin_grants(self) -> None:
+        """Grants are counted from the next fence on: it is of more shards than the last one."""
+        self._grants = None
+
     def sampled(self, second: int) -> None:
         """Events are not told, for there are too many: grants are counted by their fences."""
         self._bump("granted", second, round(self.grants_per_s))

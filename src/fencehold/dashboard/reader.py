@@ -7,29 +7,37 @@
    done for a login that may not be told events.
 3. A gap in the events, or another policy, makes it read the list again. While the service is away, the last
    picture stays, and says so.
+4. Of several shards each is asked where it is led. One that is away holds nobody up: what was known of it stays,
+   and is read again when it is back.
 """
 
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import Any
 
+from fencehold.dashboard.clients import session_row
 from fencehold.dashboard.figures import levels_in
+from fencehold.dashboard.news import News
 from fencehold.dashboard.picture import Picture
 from fencehold.dashboard.rates import Rates
-from fencehold.errors import FenceholdError, PermissionDenied
+from fencehold.dashboard.roll import Roll
+from fencehold.dashboard.shard_facts import explanation_in, facts_in, together
+from fencehold.drivers.resp.wire import Moved
+from fencehold.errors import FenceholdError, PermissionDenied, Unavailable
 from fencehold.gateway.credentials import Credentials
+from fencehold.gateway.lists import wide
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
+from fencehold.gateway.shard_sight import shards_seen
 from fencehold.locks.views import Explanation, explanation
 from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import Tier
 
 BUSY_GRANTS_PER_S = 1_000
-BUSY_EVENTS_PER_S = 3_000
-_FLOOD_S = 0.2
 SAMPLED_NAMES_MAX, SAMPLED_AT_LEAST_S = 10_000, 300
 """Of a busy service, more names than these are read only so often."""
 CALM_GRANTS_PER_S = 500
@@ -46,9 +54,9 @@ _PAUSE_S = 0.004
 _SAMPLES_S, _SAMPLES_REST = 5.0, 10.0
 _SAMPLE_PAUSE_S = 0.02
 """The same, where it is done all the time."""
-_PAST_POSITIONS = 2_000
-"""How far back events are read at first: for the charts, and to show what happened lately."""
 _AGAIN_S = 1.0
+_AWAY_S = 1.0
+"""How long a shard is asked again that is away."""
 
 
 class Reader:
@@ -67,10 +75,12 @@ class Reader:
         self._time_of_day = time_of_day
         self.picture = Picture(time.monotonic)
         self._past = past
-        self._is_flood = Flood().has
-        self._turn = asyncio.Lock()
-        self._may_hear = True
-        self._must_list = True
+        self._turns: defaultdict[int | None, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One for each shard that is asked."""
+        self._greeting = asyncio.Lock()
+        self._must_list: set[int] = {0}
+        """Shards whose names are to be read."""
+        self._news = News(questions, credentials, tier, self.picture, self._must_list, time_of_day)
         self._revision = ""
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -91,9 +101,14 @@ class Reader:
         Raises:
             FenceholdError: what the service said.
         """
-        seen = explanation(await self.ask("LOCK.INFO", name, "COUNT", count))
-        self.picture.take_look(seen, self._now_ms())
+        shard, reply = await self._ask_about(name, "LOCK.INFO", name, "COUNT", count)
+        seen = explanation_in(shard, explanation(reply))
+        self.picture.take_look(seen, self._now_ms(), shard)
         return seen
+
+    def home_of(self, name: str) -> int:
+        """The shard of a name."""
+        return self._questions.home_of(name)
 
     async def complete(self, names: list[str]) -> None:
         """Find out what events did not tell of these names."""
@@ -101,20 +116,37 @@ class Reader:
             with contextlib.suppress(FenceholdError):
                 await self.look(name)
 
-    async def ask(self, *words: str | int) -> Any:
-        """The reply to a question of this login.
+    async def ask(self, *words: str | int, shard: int | None = None) -> Any:
+        """The reply to a question of this login; of several shards, by the leader of one, or by any node.
 
         One at a time: should the login have ended, a single failed one is paid for, and nobody asks again. What
-        failed logins cost is paid by all who use this listener.
+        failed logins cost is paid by all who use this listener. So shards are asked side by side, but greeted one
+        after the other.
         """
-        async with self._turn:
-            if self.picture.refused is not None:
-                raise self.picture.refused
-            try:
-                return await self._questions.ask(self._credentials, self.tier, *words)
-            except Unauthenticated as gone:
-                self.picture.refuse(gone)
-                raise
+        questions, within_s = self._questions, _AWAY_S if shard in self.picture.away else None
+        async with self._turns[shard]:
+            is_greeted = shard is None or questions.has_line(self._credentials, self.tier, shard)
+            async with contextlib.nullcontext() if is_greeted else self._greeting:
+                if self.picture.refused is not None:
+                    raise self.picture.refused
+                try:
+                    return await questions.ask(
+                        self._credentials, self.tier, *words, shard=shard, within_s=within_s
+                    )
+                except Unauthenticated as gone:
+                    self.picture.refuse(gone)
+                    raise
+
+    async def _ask_about(self, name: str, *words: str | int) -> tuple[int, Any]:
+        """The reply to a question about a name, and its shard."""
+        if self.picture.shards == 1:
+            return 0, await self.ask(*words)
+        shard = self._questions.home_of(name)
+        try:
+            return shard, await self.ask(*words, shard=shard)
+        except Moved:
+            # Its slot has moved, or is moving.
+            return await self._questions.ask_about(self._credentials, self.tier, name, *words)
 
     async def is_known(self) -> bool:
         """Whether the login is still one: every user may ask for figures."""
@@ -139,9 +171,11 @@ class Reader:
         async with asyncio.TaskGroup() as tasks:
             for work in (self._tick, self._list_names, self._list_sessions):
                 tasks.create_task(self._again_and_again(work))
-            tasks.create_task(self._follow())
+            tasks.create_task(self._news.follow())
 
     async def _begin(self) -> None:
+        self.picture.shards = await self._questions.shards(self._credentials)
+        self._must_list.update(range(self.picture.shards))
         await self._read_facts()
         if self._past is not None:
             # It may ask for such figures itself, as it just has.
@@ -178,38 +212,78 @@ class Reader:
             await self._read_nodes()
         # Who may not see all that happens is not told how each wait ends: the oldest looks are taken again.
         self.picture.soil(*islice(self.picture.looks, LOOKS_AGAIN_PER_S))
-        for name in list(self.picture.dirty)[:LOOKS_PER_S]:
+        for name in self._to_look_up():
             await self._look_up(name)
         self.picture.change()
         return max(0.05, _TICK_S - (time.monotonic() - started))
+
+    def _to_look_up(self) -> list[str]:
+        """Names of which something is not known, and whose shard is there."""
+        picture = self.picture
+        if not picture.away:
+            return list(islice(picture.dirty, LOOKS_PER_S))
+        there = (name for name in picture.dirty if self._questions.home_of(name) not in picture.away)
+        return list(islice(there, LOOKS_PER_S))
 
     async def _look_up(self, name: str) -> None:
         try:
             await self.look(name)
         except PermissionDenied:
             self.picture.dirty.pop(name, None)
+        except Unavailable as away:
+            if self.picture.shards == 1:
+                raise
+            self.picture.miss(self._questions.home_of(name), str(away))
 
     async def _read_facts(self) -> None:
         picture = self.picture
-        try:
-            info = (await self.ask("INFO")).decode()
-        except PermissionDenied as denied:
-            # Every user may ask this: it is none any more.
-            raise Unauthenticated(str(denied)) from denied
-        picture.facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+        if picture.shards == 1:
+            await self._read_facts_of(None)
+        else:
+            await self._read_facts_of_all()
+        picture.facts = together(picture.shard_facts[shard] for shard in sorted(picture.shard_facts))
         picture.heard()
-        picture.position = max(picture.position, int(picture.facts.get("position", "0") or 0))
         second = int(self._time_of_day())
-        picture.rates.level(second, *levels_in(info))
+        picture.rates.level(second, *levels_in(picture.facts))
         if picture.is_sampled:
             picture.rates.sampled(second)
         busy_from = CALM_GRANTS_PER_S if picture.is_sampled else BUSY_GRANTS_PER_S
-        picture.is_sampled = not self._may_hear or picture.rates.grants_per_s > busy_from
+        picture.is_sampled = not self._news.may_hear or picture.rates.grants_per_s > busy_from
         revision = picture.facts.get("policy_revision", "")
         if self._revision not in ("", revision):
-            self._must_list = True
+            self._must_list.update(range(picture.shards))
             picture.looks.clear()
         self._revision = revision
+
+    async def _read_facts_of(self, shard: int | None) -> None:
+        picture = self.picture
+        try:
+            facts = facts_in((await self.ask("INFO", shard=shard)).decode())
+        except PermissionDenied as denied:
+            # Every user may ask this: it is none any more.
+            raise Unauthenticated(str(denied)) from denied
+        number = shard or 0
+        if number not in picture.shard_facts:
+            picture.rates.begin_grants()
+        picture.shard_facts[number] = facts
+        picture.reach(number, int(facts.get("position", "0") or 0))
+        picture.miss(number, "")
+
+    async def _read_facts_of_all(self) -> None:
+        """Of all shards that are there.
+
+        Raises:
+            Unavailable: none is.
+        """
+        shards = range(self.picture.shards)
+        told = await asyncio.gather(*map(self._read_facts_of, shards), return_exceptions=True)
+        for shard, wrong in zip(shards, told, strict=True):
+            if isinstance(wrong, Unavailable):
+                self.picture.miss(shard, str(wrong))
+            elif isinstance(wrong, BaseException):
+                raise wrong
+        if len(self.picture.away) == len(shards):
+            raise Unavailable("no shard of the service is reached")
 
     _nodes_at = _health_at = float("-inf")
 
@@ -217,12 +291,15 @@ class Reader:
         self._nodes_at = time.monotonic()
         try:
             self.picture.nodes = plain(await self.ask("NODE.LIST"))
+            if self.picture.shards > 1:
+                self.picture.by_shard = await shards_seen(self._questions, self._credentials)
             if self.picture.is_loaded and self._nodes_at - self._health_at >= _HEALTH_S:
                 self._health_at = self._nodes_at
                 self.picture.health = plain(await self.ask("NODE.HEALTH"))
             self.picture.sinks = sinks_in(await asyncio.to_thread(figures_of_sinks, usual_folder()))
         except PermissionDenied:
             self.picture.nodes, self.picture.health, self.picture.sinks = None, None, []
+            self.picture.by_shard = None
 
     # Lists.
 
@@ -233,26 +310,46 @@ class Reader:
             return _TICK_S / 4
         if picture.is_sampled and picture.is_loaded and self._is_too_much():
             return _TICK_S
-        self._must_list = False
-        roll, cursor, began_ms = picture.begin_list(), "", self._now_ms()
-        pause_s, started = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S, time.monotonic()
+        wanted = set(range(picture.shards)) if picture.is_sampled else set(self._must_list)
+        wanted.difference_update(picture.away)
+        if not wanted:
+            return _TICK_S / 4
+        self._must_list -= wanted
+        roll, began_ms, started = picture.begin_list(), self._now_ms(), time.monotonic()
+        read: set[int] = set()
+        try:
+            for shard in sorted(wanted):
+                if await self._list_names_of(shard, roll):
+                    read.add(shard)
+        except BaseException:
+            self._must_list |= wanted
+            picture.loading = None
+            raise
+        picture.end_list(roll, began_ms, set(range(picture.shards)) - read)
+        # Where it is read again and again, most of the time it is not.
+        return max(_SAMPLES_S, _SAMPLES_REST * (time.monotonic() - started)) if picture.is_sampled else _TICK_S
+
+    async def _list_names_of(self, shard: int, roll: Roll) -> bool:
+        """Whether all names of a shard were read. If it goes away meanwhile, it is read again later."""
+        picture, cursor = self.picture, ""
+        pause_s = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S
         try:
             while True:
                 more = ("CURSOR", cursor) if cursor else ()
                 picture.begin_page()
-                found, items = await self.ask("LOCK.LIST", "COUNT", _NAMES_PAGE, "BRIEF", *more)
-                picture.take_page(roll, items, self._now_ms())
+                asked = shard if picture.shards > 1 else None
+                found, items = await self.ask("LOCK.LIST", "COUNT", _NAMES_PAGE, "BRIEF", *more, shard=asked)
+                picture.take_page(roll, items, self._now_ms(), shard)
                 cursor = found.decode()
                 if not cursor or roll.is_cut:
-                    break
+                    return True
                 await asyncio.sleep(pause_s)
-        except BaseException:
-            self._must_list = True
-            picture.loading = None
-            raise
-        picture.end_list(roll, began_ms)
-        # Where it is read again and again, most of the time it is not.
-        return max(_SAMPLES_S, _SAMPLES_REST * (time.monotonic() - started)) if picture.is_sampled else _TICK_S
+        except Unavailable as away:
+            if picture.shards == 1:
+                raise
+            picture.miss(shard, str(away))
+            self._must_list.add(shard)
+            return False
 
     def _is_too_much(self) -> bool:
         """Whether to read the list again costs a busy leader too much; now and then it is done all the same."""
@@ -262,105 +359,38 @@ class Reader:
     async def _list_sessions(self) -> float:
         picture = self.picture
         found: dict[int, dict[str, Any]] = {}
-        cursor = 0
-        while len(found) < SESSIONS_MAX:
-            cursor, rows = await self.ask("SESSION.LIST", "CURSOR", cursor, "COUNT", _SESSIONS_PAGE)
-            now_ms = self._now_ms()
-            for row in rows:
-                found[row[b"session"]] = self._session(row, now_ms)
-            if not picture.sessions:
-                picture.sessions = found
-            if not cursor:
-                break
-            await asyncio.sleep(_SAMPLE_PAUSE_S)
-        picture.sessions = found
-        picture.change()
+        for shard in range(picture.shards):
+            if shard not in picture.away and await self._list_sessions_of(shard, found):
+                continue
+            # As they were when it was there.
+            found |= {number: row for number, row in picture.sessions.items() if row["shard"] == shard}
+        picture.take_sessions(found)
         return _SESSIONS_S
 
-    def _session(self, row: dict[bytes, Any], now_ms: int) -> dict[str, Any]:
-        known = self.picture.meet(row[b"session"], row[b"meta"])
-        details = known.details
-        runs = [("fencehold", details.get("version")), ("Python", details.get("python"))]
-        library = details.get("library") or ", ".join(f"{name} {version}" for name, version in runs if version)
-        before = self.picture.sessions.get(row[b"session"], {})
-        left_ms = row[b"expires_in_ms"]
-        ttl_ms = row.get(b"ttl_ms") or max(left_ms, before.get("ttl_ms", 0))
-        return {
-            "session": row[b"session"],
-            "client": known.client,
-            "host": known.host,
-            "pid": known.pid,
-            "user": known.user,
-            "peer": str(details.get("peer", "")),
-            "library": str(library),
-            "via": str(details.get("via", "")),
-            "principal": row[b"principal"].decode(),
-            "connected": bool(row[b"connected"]),
-            "since_ms": row.get(b"since_unix_ms") or now_ms - row[b"opened_ms_ago"],
-            "expires_ms": now_ms + left_ms,
-            "ttl_ms": ttl_ms,
-            "kept_alive_ms": now_ms - (ttl_ms - left_ms),
-            "holds": row[b"holds"],
-            "waits": row[b"waits"],
-        }
-
-    # Events.
-
-    async def _follow(self) -> None:
-        """Take over events as they come, while they are told."""
-        picture = self.picture
-        since, index = max(1, picture.position - _PAST_POSITIONS), None
-        while picture.refused is None:
-            if picture.is_sampled:
-                since, index = 0, None
-                await asyncio.sleep(_TICK_S / 4)
-                continue
-            try:
-                since, index = await self._follow_on(since, index)
-            except Unauthenticated:
-                # The figures are asked for every second: they find that out, too.
-                return
-            except PermissionDenied:
-                self._may_hear, picture.is_sampled = False, True
-                return
-            except FenceholdError:
-                await asyncio.sleep(_AGAIN_S)
-
-    async def _follow_on(self, since: int, index: int | None) -> tuple[int, int | None]:
-        """Until events are not told any more; where to go on."""
-        picture = self.picture
-        listed_from = picture.position
-        if not since:
-            self._must_list = True
-        told = self._questions.events(self._credentials, self.tier, "", since, index)
-        async with contextlib.aclosing(told):
-            async for at, seen in told:
-                if seen is None:
-                    continue
-                is_past = seen.position <= listed_from and since < listed_from
-                since, index = seen.position, None if seen.kind == "gap" else at
-                picture.hear(at, seen, self._time_of_day(), is_past=is_past)
-                if not is_past and self._is_flood(time.monotonic()):
-                    picture.is_sampled = True
-                if seen.kind == "gap" and not is_past:
-                    self._must_list = True
-                if picture.is_sampled:
+    async def _list_sessions_of(self, shard: int, found: dict[int, dict[str, Any]]) -> bool:
+        """Whether all sessions of a shard were read."""
+        picture, cursor = self.picture, 0
+        asked = shard if picture.shards > 1 else None
+        try:
+            while len(found) < SESSIONS_MAX:
+                more = ("CURSOR", cursor, "COUNT", _SESSIONS_PAGE)
+                cursor, rows = await self.ask("SESSION.LIST", *more, shard=asked)
+                now_ms = self._now_ms()
+                for row in rows:
+                    number = wide(row[b"session"], shard)
+                    known, before = picture.meet(number, row[b"meta"]), picture.sessions.get(number, {})
+                    found[number] = session_row(row, number, shard, known, before, now_ms)
+                if not picture.sessions:
+                    picture.sessions = found
+                if not cursor:
                     break
-        return since, index
-
-
-class Flood:
-    """Whether more is told than anybody could read, seen at once and not at the next look at figures."""
-
-    def __init__(self) -> None:
-        self._since, self._count = 0.0, 0
-
-    def has(self, now: float) -> bool:
-        """One more was told. True: too many were, in too short a time."""
-        if now - self._since > _FLOOD_S:
-            self._since, self._count = now, 0
-        self._count += 1
-        return self._count > _FLOOD_S * BUSY_EVENTS_PER_S
+                await asyncio.sleep(_SAMPLE_PAUSE_S)
+        except Unavailable as away:
+            if picture.shards == 1:
+                raise
+            picture.miss(shard, str(away))
+            return False
+        return True
 
 
 def sinks_in(figures: Mapping[str, Any]) -> list[dict[str, Any]]:

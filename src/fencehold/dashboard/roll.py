@@ -2,6 +2,7 @@
 
 1. Rows are kept by fence. Fences only grow, so the order of fences is the order of grants: the oldest hold is the
    first, and a new one goes to the end. They are sorted once, when all that there were at first have been read.
+   Fences of several shards have no order: there, rows are kept by the time of the grant.
 2. By name they are put in order when somebody asks, and what came since then is merged in: nearly sorted, it is
    quick. Few names are awaited, and these are sorted by their queues each time.
 3. What a filter found is remembered for as long as it took, times `_REST`: open pages that scroll do not make
@@ -11,7 +12,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from heapq import nlargest, nsmallest
 from itertools import chain, islice
 from typing import NamedTuple
@@ -46,6 +47,7 @@ class Row(Struct, gc=False):
     """When it ends by itself; 0: with its session."""
     is_whole: bool = False
     """Whether mode and end are known: an event does not tell them."""
+    shard: int = 0
 
 
 class Wanted(NamedTuple):
@@ -82,10 +84,11 @@ class _Found:
 class Roll:
     """All names that one login may see in one tier."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, *, shards: int = 1) -> None:
         self._now = now
+        self._order = _fence if shards == 1 else _since
         self._rows: dict[str, Row] = {}
-        """By fence."""
+        """By fence, or by time."""
         self._unheld: dict[str, Row] = {}
         """Awaited, and held by nobody: delayed, or kept for the least time of a run."""
         self._awaited: dict[str, None] = {}
@@ -158,7 +161,7 @@ class Roll:
         """All are there that there were to begin with: put them in order, once."""
         # They came by name: that sort finds them in order.
         self._sorted, self._changed = sorted((*self._rows, *self._unheld)), set()
-        self._rows = {row.name: row for row in sorted(self._rows.values(), key=_fence)}
+        self._rows = {row.name: row for row in sorted(self._rows.values(), key=self._order)}
         self._is_settled = True
         self._found.clear()
 
@@ -170,10 +173,14 @@ class Roll:
 
     # Reading.
 
+    def of_shards(self, shards: Container[int]) -> list[Row]:
+        """All rows of some shards."""
+        return [row for row in chain(self._rows.values(), self._unheld.values()) if row.shard in shards]
+
     def oldest(self, count: int) -> list[Row]:
         """Those that are held for longest."""
         if not self._is_settled:
-            return nsmallest(count, self._rows.values(), key=_fence)
+            return nsmallest(count, self._rows.values(), key=self._order)
         return list(islice(self._rows.values(), count))
 
     def longest_queues(self, count: int) -> list[Row]:
@@ -240,7 +247,7 @@ class Roll:
         elif self._is_settled:
             names = self._matching(chain(self._rows, self._unheld), wanted)
         else:
-            names = self._matching((row.name for row in sorted(self._rows.values(), key=_fence)), wanted)
+            names = self._matching((row.name for row in sorted(self._rows.values(), key=self._order)), wanted)
         if wanted.sort == "queue":
             # Of those that are found: it is quicker than to put all in order first.
             awaited = self._awaited
@@ -291,3 +298,7 @@ def _pattern(search: str) -> "re.Pattern[str]":
 
 def _fence(row: Row) -> int:
     return row.fence
+
+
+def _since(row: Row) -> int:
+    return row.since_ms

@@ -312,7 +312,9 @@ async def _name(reader: Reader, request: Request) -> dict[str, Any]:
     if not name:
         raise UsageError("say which name")
     picture = reader.picture
-    told = views.name(picture, await reader.look(name))
+    seen = await reader.look(name)
+    row = picture.roll.get(name)
+    told = views.name(picture, seen, reader.home_of(name) if row is None else row.shard)
     allowed = await reader.ask("CAN", picture.principal, "break", name)
     return {**told, "may_break": bool(allowed[b"allowed"])}
 
@@ -334,7 +336,7 @@ async def _graph(reader: Reader, _: Request) -> dict[str, Any]:
 
 def _number(request: Request, key: str, default: int) -> int:
     said = request.query_params.get(key, "")
-    return int(said) if said.isdecimal() and len(said) < 16 else default
+    return int(said) if said.isdecimal() and len(said) < 17 else default
 
 
 def _tier(request: Request) -> Tier:

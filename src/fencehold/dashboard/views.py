@@ -5,8 +5,10 @@ from collections import Counter
 from typing import Any
 
 from fencehold import __version__
+from fencehold.dashboard.clients import client_rows
 from fencehold.dashboard.picture import Picture, ms_of
 from fencehold.dashboard.roll import Row, Wanted
+from fencehold.dashboard.shard_views import nodes_of_shards, shards
 from fencehold.locks.views import Event, Explanation, Holder, Kept, Party, Waiting
 
 MODES = {"X": "exclusive", "S": "shared", "P": "permit"}
@@ -41,6 +43,11 @@ def status(picture: Picture) -> Shown:
         "names": int(facts.get("names_held", "0") or 0),
         "node": facts.get("leader") or facts.get("node", ""),
         "epoch": int(facts.get("epoch", "0") or 0),
+        "shards": picture.shards,
+        "away": [
+            {"shard": shard, "why": why, "for_s": round(picture.away_s(shard), 1)}
+            for shard, (why, _) in sorted(picture.away.items())
+        ],
     }
 
 
@@ -63,6 +70,7 @@ def overview(picture: Picture, span_s: int) -> Shown:
         },
         "chart": picture.rates.chart(now, min(span_s, _SPAN_S_MAX)),
         "nodes": nodes(picture),
+        "shards": shards(picture) if picture.shards > 1 else None,
         "health": picture.health,
         "sinks": picture.sinks,
         "longest_waits": _longest_waits(picture),
@@ -79,6 +87,8 @@ def nodes(picture: Picture) -> list[Shown] | None:
     seen = picture.nodes
     if seen is None:
         return None
+    if picture.by_shard is not None:
+        return nodes_of_shards(picture.by_shard)
     leader = {
         "node": seen["node"],
         "address": seen["address"],
@@ -157,6 +167,8 @@ def _remarks(picture: Picture) -> list[Shown]:
             remark("warn", f"sink {sink['name']} is {sink['lag_seconds']:.0f} s behind")
     if facts.get("busiest_client"):
         remark("warn", f"most commands come from {facts['busiest_client']} a second")
+    for shard, (why, _) in sorted(picture.away.items()):
+        remark("bad", f"shard {shard} is away: {why}")
     if int(facts.get("throttled_clients", "0") or 0):
         remark("warn", f"{facts['throttled_clients']} clients send more than their share, and wait for themselves")
     return remarks
@@ -189,14 +201,16 @@ def row_shown(picture: Picture, row: Row) -> Shown:
         "is_leased": bool(row.until_ms),
         "client": party_shown(known._replace(owner=row.owner)) if known is not None else None,
         "session": row.session,
+        "shard": row.shard,
         "principal": session.get("principal", ""),
     }
 
 
-def name(picture: Picture, seen: Explanation) -> Shown:
+def name(picture: Picture, seen: Explanation, shard: int) -> Shown:
     """Who holds a name and who waits for it, and what happened to it lately."""
     return {
         "status": status(picture),
+        "shard": shard if picture.shards > 1 else None,
         "name": seen.name,
         "sentence": str(seen),
         "is_taken": seen.is_taken,
@@ -260,7 +274,9 @@ def _kept(seen: Kept) -> Shown:
 def sessions(picture: Picture, search: str, sort: str, offset: int, count: int) -> Shown:
     """A page of sessions."""
     keys = ("client", "host", "principal", "user", "peer", "library")
-    rows = [row for row in picture.sessions.values() if not search or any(search in str(row[key]) for key in keys)]
+    known = picture.sessions.values()
+    all_rows = client_rows(known, picture.first_of) if picture.shards > 1 else list(known)
+    rows = [row for row in all_rows if not search or any(search in str(row[key]) for key in keys)]
     match sort:
         case "holds" | "waits":
             rows.sort(key=lambda row: -row[sort])
@@ -275,29 +291,34 @@ def sessions(picture: Picture, search: str, sort: str, offset: int, count: int) 
         "rows": rows[offset : offset + count],
         "offset": offset,
         "total": len(rows),
-        "connected": sum(row["connected"] for row in picture.sessions.values()),
+        "connected": sum(row["connected"] for row in all_rows),
     }
 
 
 def session(picture: Picture, number: int) -> Shown:
-    """One session: what it holds, and what it waits for."""
-    held = picture.roll.page(Wanted(sessions=frozenset({number})), 0, 500)
+    """One session, or all of a client in several shards: what it holds, and what it waits for."""
+    numbers = picture.sessions_of(number)
+    held = picture.roll.page(Wanted(sessions=numbers), 0, 500)
+    rows = [row for each in sorted(numbers) if (row := picture.sessions.get(each)) is not None]
     waits = [
         {"name": seen.name, **_waiter(picture, waiting), "holder": _first_holder(seen)}
         for seen in picture.looks.values()
         for waiting in seen.queue
-        if waiting.party.session == number
+        if waiting.party.session in numbers
     ]
     known = picture.party_of(number)
     return {
         "status": status(picture),
-        "session": picture.sessions.get(number),
+        "session": client_rows(rows, picture.first_of)[0] if len(rows) > 1 else rows[0] if rows else None,
+        "sessions": rows if picture.shards > 1 else [],
         "client": party_shown(known) if known is not None else None,
         "details": {str(key): str(value) for key, value in known.details.items()} if known is not None else {},
         "holds": [row_shown(picture, row) for row in held.rows],
         "hold_count": held.total,
         "waits": waits,
-        "events": [event_shown(*each) for each in picture.events if each[1].session == number][-50:][::-1],
+        "events": [event_shown(*each) for each in picture.events_in_order() if each[1].session in numbers][-50:][
+            ::-1
+        ],
     }
 
 
@@ -321,6 +342,7 @@ def party_shown(seen: Party) -> Shown:
 def event_shown(index: int, seen: Event) -> Shown:
     return {
         "kind": seen.kind,
+        "shard": seen.shard,
         "position": seen.position,
         "index": index,
         "names": seen.names[:20],

@@ -22,4 +22,6 @@ class GatewayBounds(NamedTuple):
     """Messages that a client has not read from its stream; beyond, the stream is broken off."""
     session_ttl_s_max: float = 86_400.0
     watches_max: int = 256
-    """Clients that watch; each is a connection to the service."""
+    """Clients that watch; each is a connection to the service, or to each of its shards."""
+    watch_lines_max: int = 2_048
+    """Connections of all clients that watch, where there are several shards."""

@@ -1,149 +1,44 @@
 """Questions to the service that the SDK has no verb for: lists, nodes, and events from a position.
 
-1. They open no session: a question needs none. Each login has a connection of its own.
+1. They open no session: a question needs none. Each login has a connection of its own, to each shard that it asks.
 2. They go to the node that leads, which the nodes of the URL may know. A question changes nothing, so it is
    asked again elsewhere when a connection is lost, as long as there is time.
-3. Events are told once each and in order, over as many connections as it takes; what is missing is told as a gap.
+3. Of several shards, each is asked where it is led; what is about no shard is asked of any node. A name is asked
+   for where the newest map says, and while its slot moves, wherever it is known.
+4. Events are told once each and in order, over as many connections as it takes: see `watch`.
 """
 
 import asyncio
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote
-
-import hiredis
 
 from fencehold import __version__
-from fencehold.drivers.resp.wire import command, error, split
+from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving
 from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend
+from fencehold.gateway.lines import Line, endpoint_of, place_of, tls_to
+from fencehold.gateway.places import Places
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.locks.views import WHOLE, Event, event
+from fencehold.gateway.watch import AGAIN_S, Told, Watch
+from fencehold.placement.map import ShardMap, SlotRange, even_map
 from fencehold.types import CORRECTNESS, Tier
 
-PORT = 7420
-_AGAIN_S = 0.1
-_AWAY_S_MAX = 30.0
-"""For so long a watch looks for a node that leads before its client is told to try again."""
+_GREET_S = 2.5
+"""How long one node of several may take to greet."""
+
+Endpoint = tuple[str, int]
 
 
-class Place(NamedTuple):
-    """Where the service is, as its URL says."""
+class _Key(NamedTuple):
+    """Whose connection it is, and where to."""
 
-    endpoints: tuple[tuple[str, int], ...]
-    credentials: Credentials
-    is_tls: bool
-    files: dict[str, str] = {}  # noqa: RUF012 - never changed
-    """Of TLS: `ca`, `cert` and `key`, if the URL names them."""
-
-
-def place_of(url: str) -> Place:
-    """Read a URL of the service: `fencehold://[user:secret@]host[:port][,host…]`, `fenceholds://` over TLS."""
-    scheme, separator, rest = url.partition("://")
-    if scheme not in ("fencehold", "fenceholds") or not separator:
-        raise UsageError("a listener stands before a Fencehold server: --url fencehold://host:port")
-    rest, _, options = rest.partition("?")
-    login, _, hosts = rest.partition("/")[0].rpartition("@")
-    user, _, secret = login.partition(":")
-    endpoints = tuple(_endpoint(host) for host in hosts.split(",") if host)
-    if not endpoints:
-        raise UsageError("a URL names at least one host")
-    return Place(
-        endpoints, Credentials(unquote(user), unquote(secret)), scheme == "fenceholds", dict(parse_qsl(options))
-    )
-
-
-def tls_to(place: Place) -> ssl.SSLContext | None:
-    """How a connection there is encrypted; None: not at all."""
-    if not place.is_tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=place.files.get("ca"))
-        if "cert" in place.files:
-            context.load_cert_chain(place.files["cert"], place.files.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"the files of TLS that the URL names cannot be used: {error}") from None
-    return context
-
-
-def _endpoint(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = text, str(PORT)
-    if not port.isdecimal():
-        raise UsageError(f"a port is a number, got {text!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-class Line:
-    """One connection to a node, greeted, in RESP3."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._parser = hiredis.Reader()
-        self._pushes: list[Any] = []
-        self._turn = asyncio.Lock()
-        self.hello: dict[bytes, Any] = {}
-
-    @property
-    def leads(self) -> bool:
-        """Whether its node led when it greeted us."""
-        return self.hello.get(b"role") == b"leader"
-
-    async def call(self, *words: str | int) -> Any:
-        """The reply to a command.
-
-        Raises:
-            Unavailable: the connection was lost.
-            FenceholdError: what the service said.
-        """
-        async with self._turn:
-            try:
-                self._writer.write(command(*words))
-                while isinstance(reply := await self._next(), hiredis.PushNotification):
-                    self._pushes.append(reply)
-            except BaseException as lost:
-                # Also when it is cancelled: the reply would be taken for that of the next question.
-                self.close()
-                if isinstance(lost, OSError | hiredis.ProtocolError):
-                    raise Unavailable(f"the connection to the service was lost: {lost}") from lost
-                raise
-        if isinstance(reply, hiredis.ReplyError):
-            raise error(*split(str(reply)))
-        return reply
-
-    async def push(self) -> Any:
-        """The next thing it says unasked.
-
-        Raises:
-            Unavailable: the connection was lost.
-        """
-        if self._pushes:
-            return self._pushes.pop(0)
-        try:
-            return await self._next()
-        except (OSError, hiredis.ProtocolError) as lost:
-            raise Unavailable(f"the connection to the service was lost: {lost}") from lost
-
-    @property
-    def is_closed(self) -> bool:
-        return self._writer.is_closing() or self._reader.at_eof()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    async def _next(self) -> Any:
-        while (reply := self._parser.gets()) is False:
-            data = await self._reader.read(1 << 16)
-            if not data:
-                raise ConnectionResetError("it closed the connection")
-            self._parser.feed(data)
-        return reply
+    credentials: Credentials | None
+    tier: Tier
+    shard: int | None
 
 
 class Questions:
@@ -163,58 +58,144 @@ class Questions:
         self._tls = (tls or tls_to(self._place)) if self._place.is_tls else None
         self._bounds = bounds
         self._timeout_s = connect_timeout_s
-        self._lines: OrderedDict[tuple[Credentials | None, Tier], Line] = OrderedDict()
+        self._lines: OrderedDict[_Key, Line] = OrderedDict()
         self._lines_here: OrderedDict[Credentials | None, Line] = OrderedDict()
+        self._map: ShardMap | None = None
+        """The newest that is known; None: nobody has greeted yet."""
+        self._leaders: dict[int, Endpoint] = {}
+        """Where each shard of several was led last."""
+        self._late: dict[Endpoint, None] = {}
+        """Nodes that did not greet in time: others are tried first."""
         self.watching = 0
         """How many watch."""
 
-    async def ask(self, credentials: Credentials | None, tier: Tier, *words: str | int) -> Any:
+    async def ask(
+        self,
+        credentials: Credentials | None,
+        tier: Tier,
+        *words: str | int,
+        shard: int | None = None,
+        within_s: float | None = None,
+    ) -> Any:
         """The reply to a question of a client, or of the gateway itself (None), by the node that leads.
+
+        Of several shards it is the leader of the one that is said; if none is, any node.
 
         Raises:
             Unavailable: none was reached in time.
             FenceholdError: what the service said.
         """
+        key, within_s = _Key(credentials, tier, shard), within_s or self._timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(within_s):
                 while True:
                     try:
-                        return await (await self._line(credentials, tier)).call(*words)
+                        return await (await self._line(key)).call(*words)
+                    except Moved:
+                        raise
                     except Unavailable:
-                        self._drop(credentials, tier)
-                        await asyncio.sleep(_AGAIN_S)
+                        self._drop(key)
+                        await asyncio.sleep(AGAIN_S)
         except TimeoutError:
-            raise Unavailable(f"the service was not reached within {self._timeout_s:g} s") from None
+            what = "the service" if shard is None else f"shard {shard}"
+            raise Unavailable(f"{what} was not reached within {within_s:g} s") from None
         except PermissionDenied as denied:
             raise _told(denied, credentials) from denied
 
+    async def shards(self, credentials: Credentials | None) -> int:
+        """How many the service has.
+
+        Raises: as `ask`.
+        """
+        if self._map is None:
+            await self.ask(credentials, CORRECTNESS, "PING")
+        return 1 if self._map is None else self._map.shards
+
+    def home_of(self, name: str) -> int:
+        """The shard of a name, by the newest map that is known."""
+        return 0 if self._map is None else self._map.shard_of_name(name)
+
+    async def ask_about(
+        self, credentials: Credentials | None, tier: Tier, name: str, *words: str | int
+    ) -> tuple[int, Any]:
+        """The reply to a question about a name, and the shard that knows it.
+
+        Raises: as `ask`.
+        """
+        shards = await self.shards(credentials)
+        if shards == 1 or self._map is None:
+            return 0, await self.ask(credentials, tier, *words)
+        home = self._map.shard_of_name(name)
+        try:
+            return home, await self.ask(credentials, tier, *words, shard=home)
+        except (Elsewhere, Moving):
+            raise
+        except Moved as moved:
+            why = moved
+            await self._read_map(credentials, tier, home)
+        # Where the newest map says; and one whose slot is on its way is known where it was.
+        home = self._map.shard_of_name(name)
+        for shard in (home, *(each for each in range(shards) if each != home)):
+            with suppress(Moved):
+                return shard, await self.ask(credentials, tier, *words, shard=shard)
+        raise why
+
+    async def ask_stale(self, credentials: Credentials | None, tier: Tier, shard: int, *words: str | int) -> Any:
+        """What a node has followed of a shard that nobody leads.
+
+        Raises:
+            Unavailable: no node was reached.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                line = await self._connect(_Key(credentials, tier, shard), is_any=True)
+                try:
+                    return await line.call(*words, "STALE")
+                finally:
+                    line.close()
+        except TimeoutError:
+            raise Unavailable(f"no node was reached within {self._timeout_s:g} s") from None
+        except PermissionDenied as denied:
+            raise _told(denied, credentials) from denied
+
+    def has_line(self, credentials: Credentials, tier: Tier, shard: int | None) -> bool:
+        """Whether a question goes by a connection that is there."""
+        line = self._lines.get(_Key(credentials, tier, shard))
+        return line is not None and not line.is_closed
+
     async def events(
-        self, credentials: Credentials, tier: Tier, prefix: str, since: int, after_index: int | None
-    ) -> AsyncGenerator[tuple[int, Event | None], None]:
-        """First the position it begins at, with None; then events, each with its index within its position.
+        self, credentials: Credentials, tier: Tier, prefix: str, after: Places | None = None
+    ) -> AsyncGenerator[Told, None]:
+        """First where it begins; then events, after these places, or from now on.
 
         Raises:
             Unavailable: the service is away for long.
             LimitExceeded: too many watch.
+            UsageError: there is no such shard.
         """
         if self.watching >= self._bounds.watches_max:
             raise LimitExceeded(f"at most {self._bounds.watches_max} clients watch by this listener")
         self.watching += 1
         try:
-            place = (since, WHOLE if after_index is None else after_index) if since else None
-            is_first = True
-            while True:
-                async with self._watched(credentials, tier, prefix, place, is_first) as (line, begun):
-                    place = place or begun
-                    if is_first:
-                        yield begun[0], None
-                        is_first = False
-                    with suppress(Unavailable):
-                        while True:
-                            seen = _event_of(await line.push())
-                            if seen is not None and seen.place > place:
-                                place = seen.place
-                                yield seen.index, seen
+            shards, after = await self.shards(credentials), after or {}
+            if any(shard >= shards for shard in after):
+                raise UsageError(f"shards are 0 to {shards - 1}, not {max(after)}")
+            if shards > 1 and self.watching * shards > self._bounds.watch_lines_max:
+                most = self._bounds.watch_lines_max // shards
+                raise LimitExceeded(f"at most {most} clients watch {shards} shards by this listener")
+
+            async def connect(shard: int | None) -> Line:
+                return await self._connect(_Key(credentials, tier, shard))
+
+            watch = Watch(connect, prefix, connect_timeout_s=self._timeout_s)
+            told = watch.one(after.get(0)) if shards == 1 else watch.several(after, shards)
+            try:
+                async for each in told:
+                    yield each
+            finally:
+                await told.aclose()
+        except PermissionDenied as denied:
+            raise _told(denied, credentials) from denied
         finally:
             self.watching -= 1
 
@@ -254,69 +235,63 @@ class Questions:
         self._lines.clear()
         self._lines_here.clear()
 
-    @asynccontextmanager
-    async def _watched(
-        self, credentials: Credentials, tier: Tier, prefix: str, place: tuple[int, int] | None, is_first: bool
-    ) -> AsyncIterator[tuple[Line, tuple[int, int]]]:
-        """A connection that watches, from where the last one was left."""
-        try:
-            async with asyncio.timeout(self._timeout_s if is_first else _AWAY_S_MAX):
-                while True:
-                    try:
-                        line = await self._connect(credentials, tier)
-                        more = () if place is None else ("FROM", place[0], "INDEX", place[1])
-                        reply = await line.call("LOCK.WATCH", prefix, *more)
-                        break
-                    except Unavailable:
-                        await asyncio.sleep(_AGAIN_S)
-        except TimeoutError:
-            raise Unavailable("the service was not reached; watch again from the last position") from None
-        except PermissionDenied as denied:
-            raise _told(denied, credentials) from denied
-        try:
-            yield line, (reply[b"position"], reply[b"index"])
-        finally:
-            line.close()
-
-    async def _line(self, credentials: Credentials | None, tier: Tier) -> Line:
-        key = credentials, tier
+    async def _line(self, key: _Key) -> Line:
         line = self._lines.get(key)
         if line is None or line.is_closed:
-            line = self._lines[key] = await self._connect(credentials, tier)
-            while len(self._lines) > self._bounds.logins_max:
+            line = self._lines[key] = await self._connect(key)
+            while len(self._lines) > self._bounds.logins_max * (1 if self._map is None else self._map.shards):
                 self._lines.popitem(last=False)[1].close()
         self._lines.move_to_end(key)
         return line
 
-    def _drop(self, credentials: Credentials | None, tier: Tier) -> None:
-        line = self._lines.pop((credentials, tier), None)
+    def _drop(self, key: _Key) -> None:
+        line = self._lines.pop(key, None)
         if line is not None:
             line.close()
 
-    async def _connect(self, credentials: Credentials | None, tier: Tier) -> Line:
-        """A connection to the node that leads.
+    async def _connect(self, key: _Key, *, is_any: bool = False) -> Line:
+        """A connection to the node that leads; of several shards, if none is chosen, to any, as with `is_any`.
 
         Raises:
             Unavailable: none was found.
         """
-        to_try, tried, why = list(self._place.endpoints), set[tuple[str, int]](), "no node leads"
+        known = self._leaders.get(key.shard) if key.shard is not None else None
+        named = sorted(self._place.endpoints, key=lambda each: each in self._late)
+        to_try, tried, why = [*([known] if known else []), *named], set[Endpoint](), "no node leads"
         while to_try:
             endpoint = to_try.pop(0)
             if endpoint in tried:
                 continue
             tried.add(endpoint)
             try:
-                line = await self._greeted(*endpoint, credentials, tier)
+                line = await self._greeted_soon(endpoint, key, is_last=len(named) == 1)
             except (OSError, Unavailable) as away:
-                why = f"{endpoint[0]}:{endpoint[1]}: {away}"
+                why = f"{endpoint[0]}:{endpoint[1]}: {away or 'it does not greet'}"
+                if key.shard is not None and endpoint == known:
+                    self._leaders.pop(key.shard, None)
                 continue
-            if line.leads:
+            if line.leads or is_any or (key.shard is None and line.shards > 1):
+                if key.shard is not None and line.leads:
+                    self._leaders[key.shard] = endpoint
                 return line
-            to_try[:0] = await _leader(line)
+            to_try[:0] = await _leader(line, key.shard)
             line.close()
         raise Unavailable(f"cannot reach the service: {why}")
 
-    async def _greeted(self, host: str, port: int, credentials: Credentials | None, tier: Tier | None) -> Line:
+    async def _greeted_soon(self, endpoint: Endpoint, key: _Key, *, is_last: bool) -> Line:
+        """Greeted by a node. Where there are others, one that is silent is not waited for for long."""
+        try:
+            async with asyncio.timeout(None if is_last else _GREET_S):
+                line = await self._greeted(*endpoint, key.credentials, key.tier, key.shard)
+        except TimeoutError:
+            self._late[endpoint] = None
+            raise
+        self._late.pop(endpoint, None)
+        return line
+
+    async def _greeted(
+        self, host: str, port: int, credentials: Credentials | None, tier: Tier | None, shard: int | None = None
+    ) -> Line:
         reader, writer = await asyncio.open_connection(host, port, ssl=self._tls)
         line = Line(reader, writer)
         user, secret = self._voucher.login_of(self._place.credentials if credentials is None else credentials)
@@ -324,8 +299,9 @@ class Questions:
             refuse_to_lend(user, self._place.files)
         login = ("AUTH", user or "default", secret) if user or secret else ()
         of_tier = () if tier in (None, CORRECTNESS) else ("TIER", "EFFICIENCY")
+        of_shard = () if shard is None else ("SHARD", shard)
         try:
-            words = ("HELLO", 3, *login, *of_tier, "SETNAME", f"fencehold-gateway/{__version__}")
+            words = ("HELLO", 3, *login, *of_shard, *of_tier, "SETNAME", f"fencehold-gateway/{__version__}")
             line.hello = await line.call(*words)
         except PermissionDenied as denied:
             line.close()
@@ -333,7 +309,16 @@ class Questions:
         except BaseException:
             line.close()
             raise
+        if self._map is None or self._map.shards != line.shards:
+            self._map, self._leaders = even_map(line.shards), {}
         return line
+
+    async def _read_map(self, credentials: Credentials | None, tier: Tier, shard: int) -> None:
+        """Take over a newer map, if the leader of a shard knows one."""
+        told = await self.ask(credentials, tier, "SHARD.MAP", shard=shard)
+        ranges = tuple(SlotRange(*each) for each in told[b"ranges"])
+        found = ShardMap(told[b"version"], told[b"shards"], ranges)
+        self._map = found if self._map is None else self._map.newest(found)
 
     async def _role(self, host: str, port: int) -> str:
         with suppress(OSError, TimeoutError, FenceholdError):
@@ -349,13 +334,12 @@ def _told(denied: PermissionDenied, credentials: Credentials | None) -> Permissi
     return Unauthenticated(str(denied)) if credentials == ANONYMOUS else denied
 
 
-def _event_of(push: Any) -> Event | None:
-    return event(push[1]) if push[0] == b"event" else None
-
-
-async def _leader(line: Line) -> list[tuple[str, int]]:
+async def _leader(line: Line, shard: int | None) -> list[Endpoint]:
     """Where the node that leads is, if this one knows."""
     with suppress(FenceholdError):
-        address = (await line.call("NODE.LIST"))[b"leader_address"].decode()
-        return [_endpoint(address)] if address else []
+        if shard is not None:
+            address = (await line.call("SHARD.MAP"))[b"leaders"][shard].decode()
+        else:
+            address = (await line.call("NODE.LIST"))[b"leader_address"].decode()
+        return [endpoint_of(address)] if address else []
     return []

@@ -18,8 +18,8 @@ from fencehold import aio
 from fencehold.errors import LimitExceeded, Overloaded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend, url_with
+from fencehold.gateway.lines import place_of
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.gateway.questions import place_of
 from fencehold.gateway.served_client import ServedClient
 
 CLIENT_BYTES_MAX, META_BYTES_MAX = 128, 512

@@ -19,7 +19,7 @@ from fencehold.client.login import login_of, words_of
 from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
 from fencehold.drivers.tls import client_context, files_of_environment
 from fencehold.errors import FenceholdError, PermissionDenied, Unavailable, UsageError
-from fencehold.gateway.questions import Line
+from fencehold.gateway.lines import Line
 from fencehold.locks.views import WHOLE, Event, event
 from fencehold.sinks.port import Cursor
 

@@ -342,12 +342,14 @@ class ListRequest(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., tier: _Optional[_Union[Tier, str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListResponse(_message.Message):
-    __slots__ = ("locks", "next_page_token")
+    __slots__ = ("locks", "next_page_token", "stale_shards")
     LOCKS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STALE_SHARDS_FIELD_NUMBER: _ClassVar[int]
     locks: _containers.RepeatedCompositeFieldContainer[LockSummary]
     next_page_token: str
-    def __init__(self, locks: _Optional[_Iterable[_Union[LockSummary, _Mapping[str, object]]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    stale_shards: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, locks: _Optional[_Iterable[_Union[LockSummary, _Mapping[str, object]]]] = ..., next_page_token: _Optional[str] = ..., stale_shards: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LockSummary(_message.Message):
     __slots__ = ("name", "mode", "holder_count", "waiter_count", "fence")
@@ -517,32 +519,60 @@ class CloseResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("prefix", "tier", "from_position", "from_index")
+    __slots__ = ("prefix", "tier", "from_position", "from_index", "from_places")
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     FROM_POSITION_FIELD_NUMBER: _ClassVar[int]
     FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FROM_PLACES_FIELD_NUMBER: _ClassVar[int]
     prefix: str
     tier: Tier
     from_position: int
     from_index: int
-    def __init__(self, prefix: _Optional[str] = ..., tier: _Optional[_Union[Tier, str]] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
+    from_places: _containers.RepeatedCompositeFieldContainer[ShardPlace]
+    def __init__(self, prefix: _Optional[str] = ..., tier: _Optional[_Union[Tier, str]] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ..., from_places: _Optional[_Iterable[_Union[ShardPlace, _Mapping[str, object]]]] = ...) -> None: ...
+
+class ShardPlace(_message.Message):
+    __slots__ = ("shard", "position", "index")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    shard: int
+    position: int
+    index: int
+    def __init__(self, shard: _Optional[int] = ..., position: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("watching", "event", "gap")
+    __slots__ = ("watching", "event", "gap", "shard_away")
     WATCHING_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
+    SHARD_AWAY_FIELD_NUMBER: _ClassVar[int]
     watching: Watching
     event: Event
     gap: Gap
-    def __init__(self, watching: _Optional[_Union[Watching, _Mapping[str, object]]] = ..., event: _Optional[_Union[Event, _Mapping[str, object]]] = ..., gap: _Optional[_Union[Gap, _Mapping[str, object]]] = ...) -> None: ...
+    shard_away: ShardAway
+    def __init__(self, watching: _Optional[_Union[Watching, _Mapping[str, object]]] = ..., event: _Optional[_Union[Event, _Mapping[str, object]]] = ..., gap: _Optional[_Union[Gap, _Mapping[str, object]]] = ..., shard_away: _Optional[_Union[ShardAway, _Mapping[str, object]]] = ...) -> None: ...
 
 class Watching(_message.Message):
-    __slots__ = ("position",)
+    __slots__ = ("position", "places")
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     position: int
-    def __init__(self, position: _Optional[int] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[ShardPlace]
+    def __init__(self, position: _Optional[int] = ..., places: _Optional[_Iterable[_Union[ShardPlace, _Mapping[str, object]]]] = ...) -> None: ...
+
+class ShardAway(_message.Message):
+    __slots__ = ("shard", "is_away", "detail", "place")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    IS_AWAY_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    shard: int
+    is_away: bool
+    detail: str
+    place: ShardPlace
+    def __init__(self, shard: _Optional[int] = ..., is_away: _Optional[bool] = ..., detail: _Optional[str] = ..., place: _Optional[_Union[ShardPlace, _Mapping[str, object]]] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("kind", "kind_text", "position", "names", "fence", "party", "detail", "unix_ms", "index", "shard", "principal", "by")
@@ -573,16 +603,18 @@ class Event(_message.Message):
     def __init__(self, kind: _Optional[_Union[EventKind, str]] = ..., kind_text: _Optional[str] = ..., position: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., fence: _Optional[int] = ..., party: _Optional[_Union[Party, _Mapping[str, object]]] = ..., detail: _Optional[str] = ..., unix_ms: _Optional[int] = ..., index: _Optional[int] = ..., shard: _Optional[int] = ..., principal: _Optional[str] = ..., by: _Optional[_Union[Party, _Mapping[str, object]]] = ...) -> None: ...
 
 class Gap(_message.Message):
-    __slots__ = ("position", "detail", "from_position", "from_index")
+    __slots__ = ("position", "detail", "from_position", "from_index", "shard")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     FROM_POSITION_FIELD_NUMBER: _ClassVar[int]
     FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
     position: int
     detail: str
     from_position: int
     from_index: int
-    def __init__(self, position: _Optional[int] = ..., detail: _Optional[str] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
+    shard: int
+    def __init__(self, position: _Optional[int] = ..., detail: _Optional[str] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ..., shard: _Optional[int] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
     __slots__ = ("name", "at_unix_ms", "since_unix_ms", "until_unix_ms", "limit")

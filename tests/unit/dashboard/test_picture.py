@@ -102,7 +102,7 @@ def test_while_a_list_is_read_again_the_old_one_is_shown_and_both_are_fed(pictur
 def test_a_gap_is_remembered(picture: Picture) -> None:
     """With its positions."""
     hear(picture, event("gap", 20, missing=Missing(9, 20)))
-    assert picture.gap == (9, 20)
+    assert picture.gap == (9, 20, 0)
     assert [each.kind for _, each in picture.events_of("a", 10)] == ["gap"]
 
 

@@ -2,6 +2,7 @@
 
 from fencehold.dashboard.figures import levels_in
 from fencehold.dashboard.rates import STEPS, Rates
+from fencehold.dashboard.shard_facts import facts_in
 
 
 def test_counts_are_rates_and_levels_are_the_last_of_a_step() -> None:
@@ -51,4 +52,7 @@ def test_old_seconds_are_forgotten() -> None:
 
 def test_figures_are_read_from_info() -> None:
     """Numbers by their names; what is missing is none."""
-    assert levels_in("# X\r\nnames_held:3\r\nfence:9\r\n") == ({"held": 3, "waiting": 0, "sessions": 0}, 9)
+    assert levels_in(facts_in("# X\r\nnames_held:3\r\nfence:9\r\n")) == (
+        {"held": 3, "waiting": 0, "sessions": 0},
+        9,
+    )

@@ -13,10 +13,13 @@ from fencehold.core.policy import PolicyChange, Role, Rule, User, Verb
 from fencehold.errors import LimitExceeded, SessionExpired, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.lines import place_of
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.gateway.questions import Questions, place_of
+from fencehold.gateway.questions import Questions
 from fencehold.gateway.sessions import Sessions, Stream
 from fencehold.gateway.upstream import Upstream, host_of
+from fencehold.gateway.watch import Begun
+from fencehold.locks.views import Event
 from fencehold.security.secrets import hashed
 from fencehold.security.throttle import Throttle
 from fencehold.server import Config, Server
@@ -155,13 +158,14 @@ def test_watches_are_bounded() -> None:
     async def scene() -> None:
         async with gateway() as (_, upstream, _server):
             questions = Questions(upstream.url, None, GatewayBounds(watches_max=1))
-            first = questions.events(ANONYMOUS, CORRECTNESS, "", 0, None)
+            first = questions.events(ANONYMOUS, CORRECTNESS, "")
             await anext(first)
-            second = questions.events(ANONYMOUS, CORRECTNESS, "", 0, None)
+            second = questions.events(ANONYMOUS, CORRECTNESS, "")
             with pytest.raises(LimitExceeded):
                 await anext(second)
             await first.aclose()
             assert questions.watching == 0
+            await questions.close()
 
     run(scene)
 
@@ -175,16 +179,17 @@ def test_events_are_told_once_from_the_place_they_were_left_at() -> None:
             shared = await upstream.shared(ANONYMOUS)
             for name in ("a", "b"):
                 await (await shared.client.lock(name).acquire()).release()
-            all_of_it = questions.events(ANONYMOUS, CORRECTNESS, "", 1, 0)
-            assert await anext(all_of_it) == (1, None)
-            told = [seen for _, seen in [await anext(all_of_it) for _ in range(5)] if seen is not None]
+            all_of_it = questions.events(ANONYMOUS, CORRECTNESS, "", {0: (1, 0)})
+            assert await anext(all_of_it) == Begun({0: (1, 0)}, 1)
+            told = [seen for seen in [await anext(all_of_it) for _ in range(5)] if isinstance(seen, Event)]
             await all_of_it.aclose()
             assert [seen.kind for seen in told][-4:] == ["acquired", "released", "acquired", "released"]
             for at in (1, 2):
-                rest = questions.events(ANONYMOUS, CORRECTNESS, "", *told[at].place)
+                rest = questions.events(ANONYMOUS, CORRECTNESS, "", {0: told[at].place})
                 await anext(rest)
-                assert (await anext(rest))[1] == told[at + 1]
+                assert await anext(rest) == told[at + 1]
                 await rest.aclose()
+            await questions.close()
 
     run(scene)
 

@@ -108,7 +108,7 @@ const STATES = { connecting: "connecting", live: "live", stale: "stale", broken:
 function Live() {
   const { state, status } = useConnection();
   const words = status && state === "live" && status.is_sampled ? "sampled" : STATES[state];
-  return html`<p class="live is-${state}" role="status" title=${status ? `position ${status.position}, epoch ${status.epoch}` : ""}>
+  return html`<p class="live is-${state}" role="status" title=${status ? status.shards > 1 ? `${status.shards} shards; their positions, added up` : `position ${status.position}, epoch ${status.epoch}` : ""}>
     <i class="pulse"></i><span>${words}</span>${status && html`<span class="position figure">@${number(status.position)}</span>`}</p>`;
 }
 
@@ -116,10 +116,11 @@ function Live() {
 function Banner() {
   const { state, status, why } = useConnection();
   const [seenGap, seeGap] = useState("");
-  const gap = status?.gap ? `${status.gap[0]}–${status.gap[1]}` : "";
+  const gap = status?.gap ? `${status.gap[0]}–${status.gap[1]}${status.shards > 1 ? ` of shard ${status.gap[2]}` : ""}` : "";
   const lines = [];
   if (state === "broken") lines.push(["bad", why ?? "The connection to this listener was lost. What you see is the last that was heard; it is tried again."]);
   else if (state === "stale") lines.push(["warn", `Nothing was heard of the service for ${duration(1000 * (status?.stale_s ?? 0))}: what you see is older than that. ${status?.trouble || why || "A new leader may be taking over."}`]);
+  for (const { shard, why, for_s } of status?.away ?? []) lines.push(["warn", `Shard ${shard} has been away for ${duration(1000 * for_s)}: what is shown of its names and sessions is of before. The others are live. ${why}`]);
   if (status?.is_sampled) lines.push(["note", `Too much happens to tell each event, or you may not be told them: names are as of ${clock(status.listed_ms)}.`]);
   if (status && !status.is_loaded) lines.push(["note", `Reading the names: ${number(status.loaded)} of about ${number(status.names)} so far. Orders and counts are of these.`]);
   if (status?.is_cut) lines.push(["note", "There are more names than this listener keeps: the first million, by name, are shown."]);

@@ -19,11 +19,19 @@ export function Name({ name, tier }) {
 // A task by its name; the number that the client adds to tell two of one name apart is in the tooltip.
 export const ownerName = (owner) => visible(owner.replace(/#\d+$/, "") || owner);
 
+// A session by its number. Of several shards, numbers here have that of the shard above 42 bits.
+const SHARD = 2 ** 42;
+export const wide = (session, shard) => session + shard * SHARD;
+export const sessionName = (session) => `session ${session % SHARD}${session < SHARD ? "" : ` of shard ${Math.floor(session / SHARD)}`}`;
+
+// What tells an event from all others, of all shards.
+export const eventKey = (event) => `${event.shard}-${event.position}-${event.index}-${event.kind}`;
+
 export function Party({ of, isShort }) {
   if (!of) return html`<span class="dim">not known</span>`;
   const where = [of.user && of.host ? `${of.user}@${of.host}` : of.host || of.peer, of.pid ? `pid ${of.pid}` : ""].filter(Boolean).join(" · ");
   return html`<span class="party">
-    <a href=${link("session", { session: of.session })} class="party-name">${visible(of.name || of.user || `session ${of.session}`)}</a>
+    <a href=${link("session", { session: of.session })} class="party-name">${visible(of.name || of.user || sessionName(of.session))}</a>
     ${of.owner && html`<span class="party-owner" title="the task or thread inside the client: ${visible(of.owner)}">${ownerName(of.owner)}</span>`}
     ${!isShort && where && html`<span class="party-where">${visible(where)}</span>`}
   </span>`;
@@ -86,7 +94,7 @@ export function EventRow({ event, withName = true, tier }) {
     <span class="event-what">
       ${withName && event.names.slice(0, 3).map((name) => html`<${Name} key=${name} name=${name} tier=${tier} /> `)}
       ${withName && event.names.length + event.more > 3 && html`<span class="dim">and ${event.names.length + event.more - 3} more </span>`}
-      ${event.kind === "gap" ? html`<span>events ${event.missing ? `of positions ${number(event.missing[0])} to ${number(event.missing[1])}` : `up to position ${number(event.position)}`} were not kept</span>`
+      ${event.kind === "gap" ? html`<span>events ${event.missing ? `of positions ${number(event.missing[0])} to ${number(event.missing[1])}${event.shard ? ` of shard ${event.shard}` : ""}` : `up to position ${number(event.position)}`} were not kept</span>`
         : event.client && html`<${Party} of=${event.client} isShort=${true} />`}
       ${event.by && html`<span class="dim"> by </span><${Party} of=${event.by} isShort=${true} />`}
       ${event.detail && html`<span class="dim"> ${visible(event.detail)}</span>`}

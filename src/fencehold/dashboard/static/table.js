@@ -9,7 +9,7 @@ const SPARE = 12;
 export const PAGE = 80;
 
 // `columns`: [{ key, label, sort, cell(row), className }]; `rows` begin at `offset` of `total`; `onWindow(offset)` asks for others.
-export function VirtualTable({ label, columns, rows, offset, total, href, keyOf, onWindow, sort, isReversed, onSort }) {
+export function VirtualTable({ label, columns, rows, offset, total, href, keyOf, onWindow, sort, isReversed, onSort, className = "" }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 600, rowHeight: 44 });
   const [chosen, choose] = useState(-1);
@@ -67,7 +67,7 @@ export function VirtualTable({ label, columns, rows, offset, total, href, keyOf,
   const drawn = [];
   for (let at = first; at < Math.min(total, first + seen); at++) drawn.push([at, rows[at - offset]]);
 
-  return html`<div class="table" role="table" aria-label=${label} aria-rowcount=${total + 1}>
+  return html`<div class="table ${className}" role="table" aria-label=${label} aria-rowcount=${total + 1}>
     <div class="table-head" role="rowgroup"><div class="tr" role="row" aria-rowindex="1">${columns.map((column) => html`
       <span key=${column.key} role="columnheader" class="td ${column.className ?? ""}"
         aria-sort=${column.sort && column.sort === sort ? (isReversed ? "descending" : "ascending") : undefined}>

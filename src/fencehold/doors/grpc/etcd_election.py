@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from fencehold import Holder, aio
+from fencehold import Event, Holder, aio
 from fencehold.doors.grpc.calls import Call
 from fencehold.doors.grpc.etcd_service import Keys, Leases, Locked, key_of, text_of
 from fencehold.doors.grpc.statuses import Uncoded
@@ -25,6 +25,7 @@ from fencehold.gateway.holds import Held
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import SHARED, Ask
 from fencehold.gateway.upstream import Upstream
+from fencehold.gateway.watch import ShardAway
 from fencehold.types import CORRECTNESS
 from fencehold.wire import etcd_messages as e
 
@@ -87,11 +88,13 @@ class EtcdElectionServicer:
         name, credentials = text_of(request.name), call.credentials()
         names = {name, name + PROCLAIMED}
         told: _Leader | None = None
-        events = self._questions.events(credentials, CORRECTNESS, name, 0, None)
+        events = self._questions.events(credentials, CORRECTNESS, name)
         async with aclosing(events) as happened:
-            async for _, event in happened:
-                # Nothing yet: it is watched from now on. A gap: something may have happened.
-                if event is not None and event.kind != "gap" and names.isdisjoint(event.names):
+            async for event in happened:
+                # Else it has only begun, or a shard was away, or there is a gap: something may have happened.
+                if isinstance(event, Event) and event.kind != "gap" and names.isdisjoint(event.names):
+                    continue
+                if isinstance(event, ShardAway) and event.why:
                     continue
                 seen = await self._seen(name, credentials)
                 if seen is not None and seen != told:

@@ -4,6 +4,7 @@ from fencehold.doors.grpc import translation
 from fencehold.doors.grpc.calls import Call, undo_if_unheard
 from fencehold.errors import FenceholdError, OutcomeUnknown, UsageError
 from fencehold.gateway.holds import Held
+from fencehold.gateway.lists import Lists
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import Ask, ServedClient, check_sessionless
 from fencehold.gateway.sessions import Session, Sessions
@@ -60,12 +61,11 @@ class LockServicer:
         return m.ExplainResponse(explanation=translation.explanation(seen))
 
     async def list(self, request: m.ListRequest, call: Call) -> m.ListResponse:
-        words: list[str | int] = ["LOCK.LIST", "COUNT", min(request.page_size, _PAGE_MAX) or _PAGE]
-        for option, value in (("PREFIX", request.prefix), ("CURSOR", request.page_token)):
-            words += [option, value] if value else []
-        credentials, tier = call.credentials(), translation.tier_of(request.tier)
-        cursor, rows = await self._questions.ask(credentials, tier, *words)
-        return m.ListResponse(locks=[translation.summary(row) for row in rows], next_page_token=cursor.decode())
+        count = min(request.page_size, _PAGE_MAX) or _PAGE
+        lists = Lists(self._questions, call.credentials(), translation.tier_of(request.tier))
+        page = await lists.names(request.page_token, count, request.prefix)
+        locks = [translation.summary(row) for row in page.items]
+        return m.ListResponse(locks=locks, next_page_token=page.cursor, stale_shards=page.stale_shards)
 
     async def break_(self, request: m.BreakRequest, call: Call) -> m.BreakResponse:
         shared = await self._upstream.shared(call.credentials())

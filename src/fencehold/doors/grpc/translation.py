@@ -8,8 +8,11 @@ from fencehold import Event, Explanation, Holder, Party, Waiting
 from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.holds import Held
+from fencehold.gateway.places import Place, Places
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
+from fencehold.gateway.watch import Begun, ShardAway, Told
 from fencehold.locks.history import History, PastHold, PastWait
+from fencehold.locks.views import WHOLE
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 from fencehold.wire import messages as m
 
@@ -101,11 +104,50 @@ def summary(row: dict[bytes, Any]) -> m.LockSummary:
     )
 
 
-def event(seen: Event, index: int) -> m.WatchResponse:
+def places(request: m.WatchRequest, shards: int) -> Places:
+    """After which places a watch begins; none: from now on."""
+    if request.from_places and request.from_position:
+        raise UsageError("from_places says where to begin, and so does from_position: say one of them")
+    if request.from_position and shards > 1:
+        raise UsageError(f"a position is one shard's, and this service has {shards}: say from_places")
+    if request.from_position:
+        index = request.from_index if request.HasField("from_index") else WHOLE
+        return {0: (request.from_position, index)}
+    return {each.shard: _place_of(each) for each in request.from_places if each.position}
+
+
+def _place_of(said: m.ShardPlace) -> Place:
+    return said.position, said.index if said.HasField("index") else WHOLE
+
+
+def _place(shard: int, place: Place) -> m.ShardPlace:
+    position, index = place
+    return m.ShardPlace(shard=shard, position=position, index=None if index == WHOLE else index)
+
+
+def told(seen: Told) -> m.WatchResponse:
+    """What a watcher is told."""
+    match seen:
+        case Begun(places, 1):
+            return m.WatchResponse(watching=m.Watching(position=places[0][0]))
+        case Begun(places, _):
+            found = [_place(*each) for each in sorted(places.items())]
+            return m.WatchResponse(watching=m.Watching(places=found))
+        case ShardAway(shard, why, place):
+            where = None if place is None else _place(shard, place)
+            away = m.ShardAway(shard=shard, is_away=bool(why), detail=why, place=where)
+            return m.WatchResponse(shard_away=away)
+        case Event():
+            return event(seen)
+
+
+def event(seen: Event) -> m.WatchResponse:
     """An event, or a gap."""
     if seen.kind == "gap":
-        first, _, first_index = seen.missing or (0, 0, 0)
-        gap = m.Gap(position=seen.position, detail=seen.detail, from_position=first, from_index=first_index)
+        first, _, after = seen.missing or (0, 0, 0)
+        gap = m.Gap(
+            position=seen.position, detail=seen.detail, from_position=first, from_index=after, shard=seen.shard
+        )
         return m.WatchResponse(gap=gap)
     kinds: dict[str, Any] = dict(m.EventKind.items())
     return m.WatchResponse(
@@ -113,7 +155,7 @@ def event(seen: Event, index: int) -> m.WatchResponse:
             kind=kinds.get(f"EVENT_KIND_{seen.kind.upper()}", m.EVENT_KIND_UNSPECIFIED),
             kind_text=seen.kind,
             position=seen.position,
-            index=index,
+            index=seen.index,
             names=seen.names,
             fence=seen.fence,
             party=None if seen.party is None else _party(seen.party),

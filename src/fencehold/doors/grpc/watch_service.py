@@ -21,15 +21,12 @@ class WatchServicer:
         self._questions = questions
 
     async def watch(self, request: m.WatchRequest, call: Call) -> AsyncIterator[m.WatchResponse]:
-        index = request.from_index if request.HasField("from_index") else None
         credentials, tier = call.credentials(), translation.tier_of(request.tier)
-        events = self._questions.events(credentials, tier, request.prefix, request.from_position, index)
+        shards = await self._questions.shards(credentials)
+        events = self._questions.events(credentials, tier, request.prefix, translation.places(request, shards))
         async with aclosing(events) as told:
-            async for place, seen in told:
-                if seen is None:
-                    yield m.WatchResponse(watching=m.Watching(position=place))
-                else:
-                    yield translation.event(seen, place)
+            async for seen in told:
+                yield translation.told(seen)
 
     async def history(self, request: m.HistoryRequest, call: Call) -> m.HistoryResponse:
         if not request.name:

@@ -3,22 +3,25 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import aclosing, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from fencehold import Event, Explanation, Holder, Party, Waiting, __version__
+from fencehold import Explanation, Holder, Waiting, __version__
 from fencehold.doors.http import table
+from fencehold.doors.http.event_stream import party, streamed
 from fencehold.doors.http.requests import credentials_of, instant_ms, tier_of
 from fencehold.errors import FenceholdError, LockTimeout, OutcomeUnknown, Unavailable, UsageError
 from fencehold.gateway.holds import Held
+from fencehold.gateway.lists import Lists, Page
+from fencehold.gateway.places import read_places
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
+from fencehold.gateway.shard_sight import shards_seen
 from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
-from fencehold.locks.views import Missing
 from fencehold.observe.page import MEDIA_TYPE, page
 from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import CORRECTNESS
@@ -26,8 +29,6 @@ from fencehold.types import CORRECTNESS
 WAIT_MS_MAX = 300_000
 """Longer than that no proxy lets a request wait."""
 _PAGE_MAX, _PAGE = 1_000, 100
-_COMMENT_S = 15.0
-"""How often a stream of events says something though nothing happens: a proxy must not take it for dead."""
 _MODES = {"exclusive": EXCLUSIVE, "shared": SHARED}
 _MODE_WORDS = {EXCLUSIVE: "exclusive", SHARED: "shared", PERMIT: "permit"}
 
@@ -49,12 +50,11 @@ class Handlers:
         """Requests by operation and status."""
 
     async def list_locks(self, request: Request, said: Said) -> Response:
-        words: list[str | int] = ["LOCK.LIST", "COUNT", min(said.get("page_size", 0), _PAGE_MAX) or _PAGE]
-        for option, key in (("PREFIX", "prefix"), ("CURSOR", "page_token")):
-            words += [option, said[key]] if said.get(key) else []
-        cursor, rows = await self._questions.ask(credentials_of(request), tier_of(said), *words)
-        locks = [_lock(row) for row in rows]
-        return JSONResponse({"locks": locks, "next_page_token": cursor.decode()})
+        count = min(said.get("page_size", 0), _PAGE_MAX) or _PAGE
+        lists = Lists(self._questions, credentials_of(request), tier_of(said))
+        page = await lists.names(said.get("page_token") or "", count, said.get("prefix") or "")
+        locks = [_lock(row) for row in page.items]
+        return JSONResponse({"locks": locks, "next_page_token": page.cursor, **_stale(page)})
 
     async def explain(self, request: Request, said: Said) -> Response:
         shared = await self._upstream.shared(credentials_of(request))
@@ -88,24 +88,29 @@ class Handlers:
         return JSONResponse({"fence": await shared.client.break_hold(name, fence=fence, tier=tier_of(said))})
 
     async def list_sessions(self, request: Request, said: Said) -> Response:
-        words: list[str | int] = ["SESSION.LIST", "COUNT", min(said.get("page_size", 0), _PAGE_MAX) or _PAGE]
-        words += ["CURSOR", said["page_token"]] if said.get("page_token") else []
-        cursor, rows = await self._questions.ask(credentials_of(request), tier_of(said), *words)
-        sessions = [_plain(row) for row in rows]
-        return JSONResponse({"sessions": sessions, "next_page_token": cursor or None})
+        count = min(said.get("page_size", 0), _PAGE_MAX) or _PAGE
+        lists = Lists(self._questions, credentials_of(request), tier_of(said))
+        page = await lists.sessions(said.get("page_token") or 0, count)
+        sessions = [_plain(row) for row in page.items]
+        for session, shard in zip(sessions, page.shards, strict=False):
+            session["shard"] = shard
+        return JSONResponse({"sessions": sessions, "next_page_token": page.cursor or None, **_stale(page)})
 
     async def cluster(self, request: Request, _: Said) -> Response:
-        return JSONResponse(_plain(await self._questions.ask(credentials_of(request), CORRECTNESS, "NODE.LIST")))
+        credentials = credentials_of(request)
+        told = _plain(await self._questions.ask(credentials, CORRECTNESS, "NODE.LIST"))
+        if await self._questions.shards(credentials) > 1:
+            told["by_shard"] = await shards_seen(self._questions, credentials)
+        return JSONResponse(told)
 
     async def events(self, request: Request, said: Said) -> Response:
-        position, index = _event_id(request.headers.get("last-event-id", ""))
-        told = self._questions.events(
-            credentials_of(request), tier_of(said), said.get("prefix", ""), position, index
-        )
+        credentials, after = credentials_of(request), request.headers.get("last-event-id", "")
+        places = read_places(after, await self._questions.shards(credentials)) if after else {}
+        told = self._questions.events(credentials, tier_of(said), said.get("prefix", ""), places)
         # What is wrong is told as an error, and not in the middle of a stream.
         begun = await anext(told)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(_streamed(begun[0], told), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(streamed(begun, told), media_type="text/event-stream", headers=headers)
 
     async def history(self, request: Request, said: Said) -> Response:
         words: list[str | int] = ["LOCK.HISTORY", request.path_params["name"]]
@@ -208,58 +213,9 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def _streamed(position: int, told: AsyncGenerator[tuple[int, Event | None], None]) -> AsyncIterator[str]:
-    yield f": from {position}\n\n"
-    async with aclosing(told):
-        following = asyncio.ensure_future(anext(told))
-        try:
-            while True:
-                done, _ = await asyncio.wait({following}, timeout=_COMMENT_S)
-                if not done:
-                    yield ": nothing happened\n\n"
-                    continue
-                index, seen = following.result()
-                following = asyncio.ensure_future(anext(told))
-                if seen is not None:
-                    yield _event(index, seen)
-        except FenceholdError:
-            # The client comes back by itself, with the last id.
-            return
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-
-
-def _event(index: int, seen: Event) -> str:
-    data = {
-        "kind": seen.kind,
-        "position": seen.position,
-        "index": index,
-        "names": seen.names,
-        "fence": seen.fence or None,
-        "client": None if seen.party is None else _party(seen.party),
-        "detail": seen.detail or None,
-        "time": None if seen.time is None else seen.time.isoformat(),
-        "shard": seen.shard,
-        "principal": seen.principal or None,
-        "by": None if seen.by is None else _party(seen.by),
-        "missing": None if seen.missing is None else _missing(seen.missing),
-    }
-    number = "" if seen.missing is not None else f"-{index}"
-    return f"id: {seen.position}{number}\nevent: {seen.kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
-
-
-def _missing(seen: Missing) -> dict[str, int]:
-    return {"from": seen.first, "from_index": seen.after, "to": seen.last}
-
-
-def _event_id(said: str) -> tuple[int, int | None]:
-    position, dash, index = said.partition("-")
-    if not said:
-        return 0, None
-    if not position.isdecimal() or (dash and not index.isdecimal()) or len(said) > 40:
-        raise UsageError("Last-Event-ID is the id of an event, such as 17-0")
-    return int(position), int(index) if dash else None
+def _stale(page: Page) -> dict[str, Any]:
+    """Which shards nobody leads, so that what is listed of them is what a node has followed."""
+    return {"stale_shards": page.stale_shards} if page.stale_shards else {}
 
 
 def _held(held: Held) -> dict[str, Any]:
@@ -298,7 +254,7 @@ def _explained(seen: Explanation) -> dict[str, Any]:
 
 def _holder(seen: Holder) -> dict[str, Any]:
     return {
-        "client": _party(seen.party),
+        "client": party(seen.party),
         "fence": seen.fence or None,
         "mode": _MODE_WORDS.get(seen.mode),
         "since": None if seen.since is None else seen.since.isoformat(),
@@ -311,21 +267,11 @@ def _holder(seen: Holder) -> dict[str, Any]:
 def _waiter(seen: Waiting) -> dict[str, Any]:
     return {
         "place": seen.position + 1,
-        "client": _party(seen.party),
+        "client": party(seen.party),
         "mode": _MODE_WORDS.get(seen.mode),
         "names": seen.names,
         "for_s": seen.waited_for,
         "left_s": seen.left,
-    }
-
-
-def _party(seen: Party) -> dict[str, Any]:
-    return {
-        "name": seen.client or None,
-        "host": seen.host or None,
-        "pid": seen.pid or None,
-        "session": seen.session,
-        "owner": seen.owner or None,
     }
 
 

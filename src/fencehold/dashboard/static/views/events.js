@@ -1,7 +1,7 @@
 // Events: everything that happens, from a position on; the browser goes on after the last one it was told.
 import { ask, query } from "../api.js";
 import { signedOut, useLive } from "../live.js";
-import { Empty, EventRow } from "../parts.js";
+import { Empty, eventKey, EventRow, wide } from "../parts.js";
 import { say } from "../router.js";
 import { number } from "../time.js";
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
@@ -11,19 +11,21 @@ const KINDS = ["acquired", "queued", "released", "extended", "expired", "broken"
 
 // An event of `/v1/events` as other views have theirs.
 function shown(said) {
-  const client = said.client && { session: said.client.session, name: said.client.name, host: said.client.host, pid: said.client.pid, owner: said.client.owner ?? "" };
-  return { kind: said.kind, position: said.position, index: said.index ?? 0, names: said.names ?? [], more: 0, fence: said.fence ?? 0, detail: said.detail ?? "",
+  const shard = said.shard ?? 0;
+  const client = said.client && { session: wide(said.client.session, shard), name: said.client.name, host: said.client.host, pid: said.client.pid, owner: said.client.owner ?? "" };
+  return { kind: said.kind, shard, position: said.position, index: said.index ?? 0, names: said.names ?? [], more: 0, fence: said.fence ?? 0, detail: said.detail ?? "",
     time_ms: said.time ? Date.parse(said.time) : 0, client: client || null, by: said.by && { session: said.by.session, name: said.by.name, host: said.by.host, pid: said.by.pid, owner: "" },
     missing: said.missing ? [said.missing.from, said.missing.to] : null };
 }
 
-const place = (event) => `${event.position}-${event.index}-${event.kind}`;
+// Positions of one shard say what was later; between two shards, the time of day has to do.
+const later = (a, b) => a.shard === b.shard ? b.position - a.position || b.index - a.index : b.time_ms - a.time_ms;
 
 // Two lists, newest first, as one.
 export function merged(events, more) {
-  const known = new Set(events.map(place));
-  const all = [...events, ...more.filter((event) => !known.has(place(event)))];
-  return all.sort((a, b) => b.position - a.position || b.index - a.index).slice(0, SHOWN);
+  const known = new Set(events.map(eventKey));
+  const all = [...events, ...more.filter((event) => !known.has(eventKey(event)))];
+  return all.sort(later).slice(0, SHOWN);
 }
 
 export function Events({ params }) {
@@ -83,7 +85,7 @@ export function Events({ params }) {
       <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Go on${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
     </div>
     ${state === "refused" ? html`<div class="trouble" role="alert"><strong>Events are not told</strong><p>This user may not be told events of these names, or too many watch by this listener. Ask for the right <code>events</code>, or say a prefix that you may watch.</p></div>`
-      : found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${place(event)} event=${event} tier=${tier} />`)}</ul>`
+      : found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${eventKey(event)} event=${event} tier=${tier} />`)}</ul>`
       : html`<${Empty} title="Nothing yet">Events are shown as they happen${prefix ? html`, of names that begin with <code>${prefix}</code>` : ""}.</${Empty}>`}
   </div>`;
 }

@@ -1,7 +1,7 @@
 // One name: who holds it, who waits, what happened to it, and breaking its hold.
 import { ask, change, query } from "../api.js";
 import { useLive } from "../live.js";
-import { Age, Badge, Card, Dialog, Empty, EventRow, Left, Name, Party, Trouble, visible, When } from "../parts.js";
+import { Age, Badge, Card, Dialog, Empty, eventKey, EventRow, Left, Name, Party, Trouble, visible, When } from "../parts.js";
 import { link } from "../router.js";
 import { duration, number, useNow } from "../time.js";
 import { read, Timeline } from "../timeline.js";
@@ -22,7 +22,7 @@ export function NameView({ params, who }) {
     <div class="page-head">${back}<h1 class="mono">${visible(name)}</h1>
       <${Badge} tone=${isHeld ? "good" : view.waiter_count ? "wait" : ""}>${isHeld ? "held" : view.kept ? "kept" : view.delayed_s ? "delayed" : "free"}</${Badge}>
       ${view.waiter_count > 0 && html`<${Badge} tone="wait">${number(view.waiter_count)} waiting</${Badge}>`}
-      ${tier && html`<${Badge}>${tier}</${Badge}>`}<span class="grow"></span>
+      ${view.shard != null && html`<${Badge}>shard ${view.shard}</${Badge}>`}${tier && html`<${Badge}>${tier}</${Badge}>`}<span class="grow"></span>
       ${view.may_break && isHeld && html`<button type="button" class="button danger" onClick=${() => setBreaking(true)}>Break …</button>`}</div>
     <p class="sentence">${visible(view.sentence)}.</p>
     ${done && html`<p class="banner note" role="status">${done}</p>`}
@@ -32,7 +32,7 @@ export function NameView({ params, who }) {
     </div>
     <${Card} id="history" title="History"><${History} name=${name} tier=${tier} at=${params.at} stamp=${`${view.holders.map((holder) => holder.fence).join()} ${view.waiter_count}`} events=${view.events} /></${Card}>
     <${Card} id="events" title="Events">
-      ${view.events.length ? html`<ul class="events">${view.events.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}`} event=${event} withName=${event.names.length > 1} tier=${tier} />`)}</ul>`
+      ${view.events.length ? html`<ul class="events">${view.events.map((event) => html`<${EventRow} key=${eventKey(event)} event=${event} withName=${event.names.length > 1} tier=${tier} />`)}</ul>`
         : html`<${Empty} title="Nothing happened to it lately" />`}</${Card}>
     ${isBreaking && html`<${Break} view=${view} tier=${tier} onClose=${(words) => { setBreaking(false); if (words) setDone(words); }} />`}
   </div>`;

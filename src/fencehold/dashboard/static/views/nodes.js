@@ -14,6 +14,7 @@ export function Nodes() {
     <div class="cards wide">
       <${Card} id="nodes" title="Nodes"><${NodeList} nodes=${view.nodes} server=${view.server} /></${Card}>
       <${Card} id="engine" title="Journal"><${Engine} health=${view.health} server=${view.server} /></${Card}>
+      ${view.shards && html`<${Card} id="shards" title="Shards" count=${view.shards.length}><${ShardList} shards=${view.shards} /></${Card}>`}
       ${view.sinks.length > 0 && html`<${Card} id="sinks" title="Sinks" count=${view.sinks.length}><ul class="rows">${view.sinks.map((sink) => html`<li key=${sink.name}><${Badge} tone=${sink.up ? "good" : "bad"}>${sink.up ? "delivers" : "stuck"}</${Badge}>
         <span class="what"><strong>${visible(sink.name)}</strong><span class="sub dim">${number(sink.delivered_total)} delivered, ${number(sink.waiting)} waiting</span></span><span class="figure ${sink.lag_seconds > 10 ? "is-warn" : "dim"}">${sink.lag_positions ? `${number(sink.lag_positions)} behind` : "in step"}</span></li>`)}</ul></${Card}>`}
     </div>
@@ -24,9 +25,23 @@ export function NodeList({ nodes, server, isShort }) {
   if (!nodes) return html`<${Empty} title="For administrators">Nodes are shown to users with the right <code>admin</code>.</${Empty}>`;
   return html`<ul class="rows nodes">${nodes.map((node) => html`<li key=${node.address || node.node || "self"}>
     <${Badge} tone=${node.role === "leader" ? "good" : node.heard_ms_ago > 5000 ? "bad" : ""}>${node.role}</${Badge}>
-    <span class="what"><strong>${visible(node.node || "this node")}</strong><span class="sub dim">${[node.address, node.role === "leader" ? `epoch ${node.epoch}` : `heard ${duration(node.heard_ms_ago)} ago`, isShort && node.role === "leader" ? server.engine : ""].filter(Boolean).join(" · ")}</span></span>
-    <span class="figure ${node.lag > 100 ? "is-warn" : "dim"}">${node.role === "leader" ? `@${number(node.position)}` : node.lag ? `${number(node.lag)} behind` : "in step"}</span></li>`)}</ul>
+    <span class="what"><strong>${visible(node.node || "this node")}</strong><span class="sub dim">${[node.address, node.leads ? leads(node.leads) : node.role === "leader" ? `epoch ${node.epoch}` : `heard ${duration(node.heard_ms_ago)} ago`, isShort && node.role === "leader" ? server.engine : ""].filter(Boolean).join(" · ")}</span></span>
+    <span class="figure ${node.lag > 100 ? "is-warn" : "dim"}">${node.role === "leader" && !node.leads ? `@${number(node.position)}` : node.lag ? `${number(node.lag)} behind` : "in step"}</span></li>`)}</ul>
     ${nodes.length === 1 && !isShort && html`<${Empty} title="One node">It has nobody to take over. <code>docs/how-to/run-on-etcd.md</code> says how to run three.</${Empty}>`}`;
+}
+
+function leads(shards) {
+  const some = shards.length > 8 ? `${shards.slice(0, 8).join(", ")} …` : shards.join(", ");
+  return shards.length ? `leads ${shards.length} shard${shards.length === 1 ? "" : "s"}: ${some}` : "leads none, stands by";
+}
+
+// Who leads each shard, and how much it has; one that is away, with what was known last.
+export function ShardList({ shards }) {
+  return html`<ul class="rows shards">${shards.map((shard) => html`<li key=${shard.shard} class=${shard.away ? "is-away" : ""}>
+    <span class="lead">shard ${shard.shard}</span>
+    <span class="what">${shard.away ? html`<strong>away for ${duration(1000 * shard.away_s)}</strong><span class="sub dim">${visible(shard.away)}</span>`
+      : html`<strong>${visible(shard.leader || "this node")}</strong><span class="sub dim">epoch ${number(shard.epoch)} · @${number(shard.position)}${shard.lag > 100 ? ` · a standby is ${number(shard.lag)} behind` : ""}</span>`}</span>
+    <span class="figure dim" title="names held, waiting, sessions">${number(shard.names_held)} held · ${number(shard.waiters)} wait · ${number(shard.sessions)} sessions</span></li>`)}</ul>`;
 }
 
 const mib = (bytes) => bytes == null ? null : bytes > 2 ** 30 ? `${(bytes / 2 ** 30).toFixed(1)} GiB` : `${Math.round(bytes / 2 ** 20)} MiB`;

@@ -1,12 +1,12 @@
 // The overview: how the service is doing, and what needs a look, first.
 import { Chart } from "../charts.js";
 import { useLive } from "../live.js";
-import { Age, Badge, Card, Empty, EventRow, Left, Name, Party, Trouble } from "../parts.js";
+import { Age, Badge, Card, Empty, eventKey, EventRow, Left, Name, Party, Trouble } from "../parts.js";
 import { prefer, usePreferences } from "../preferences.js";
 import { link } from "../router.js";
 import { number, rate } from "../time.js";
 import { html } from "../vendor/preact-htm.js";
-import { NodeList } from "./nodes.js";
+import { NodeList, ShardList } from "./nodes.js";
 
 const SPANS = [[90, "90 s"], [300, "5 m"], [900, "15 m"]];
 
@@ -65,8 +65,9 @@ export function Overview() {
           : html`<${Empty} title="None">All sessions that hold something are connected, and kept alive.</${Empty}>`}
       </${Card}>
       <${Card} id="nodes" title="Nodes" more=${html`<a href=${link("nodes")}>more</a>`}><${NodeList} nodes=${view.nodes} server=${view.server} isShort=${true} /></${Card}>
+      ${view.shards && html`<${Card} id="shards" title="Shards" count=${view.shards.length} more=${html`<a href=${link("nodes")}>more</a>`}><${ShardList} shards=${view.shards} /></${Card}>`}
       <${Card} id="lately" title="Lately" more=${html`<a href=${link("events")}>all events</a>`}>
-        ${view.events.length ? html`<ul class="events">${view.events.slice(0, 8).map((event) => html`<${EventRow} key=${`${event.position}-${event.index}`} event=${event} />`)}</ul>` : html`<${Empty} title="Nothing happened lately" />`}
+        ${view.events.length ? html`<ul class="events">${view.events.slice(0, 8).map((event) => html`<${EventRow} key=${eventKey(event)} event=${event} />`)}</ul>` : html`<${Empty} title="Nothing happened lately" />`}
       </${Card}>
     </div>
   </div>`;

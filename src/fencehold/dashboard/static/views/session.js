@@ -1,6 +1,6 @@
 // One session: its client, what it holds, what it waits for.
 import { useLive } from "../live.js";
-import { Age, Badge, Card, Empty, EventRow, Left, Name, ownerName, Party, Trouble, visible } from "../parts.js";
+import { Age, Badge, Card, Empty, eventKey, EventRow, Left, Name, ownerName, Party, sessionName, Trouble, visible } from "../parts.js";
 import { link } from "../router.js";
 import { number } from "../time.js";
 import { html } from "../vendor/preact-htm.js";
@@ -11,7 +11,7 @@ export function SessionView({ params }) {
   if (!view) return html`<p class="boot" role="status">Looking …</p>`;
   const { session, client } = view;
   return html`<div class="page">
-    <div class="page-head"><a class="back" href=${link("sessions")}>Sessions</a><h1 class="mono">${visible(client?.name || client?.user || `session ${params.session}`)}</h1>
+    <div class="page-head"><a class="back" href=${link("sessions")}>Sessions</a><h1 class="mono">${visible(client?.name || client?.user || sessionName(Number(params.session)))}</h1>
       ${session ? html`<${Badge} tone=${session.connected ? "good" : "bad"}>${session.connected ? "connected" : "gone"}</${Badge}>` : html`<${Badge} tone="bad">ended</${Badge}>`}</div>
     ${!session && html`<p class="banner note">This session has ended, or you may not see it. What is still known of it is below.</p>`}
     <div class="cards wide">
@@ -23,7 +23,10 @@ export function SessionView({ params }) {
           <div><dt>Principal</dt><dd>${session.principal || "–"}</dd></div>
           <div><dt>Address</dt><dd>${session.peer || session.host || "–"}</dd></div>`}
         ${Object.entries(view.details).map(([key, value]) => html`<div key=${key}><dt>${visible(key)}</dt><dd>${visible(value)}</dd></div>`)}
-        <div><dt>Session</dt><dd class="figure">${params.session}</dd></div></dl></${Card}>
+        <div><dt>Session</dt><dd class="figure">${view.sessions.length > 1 ? `one in each of ${view.sessions.length} shards` : sessionName(Number(params.session)).replace("session ", "")}</dd></div></dl></${Card}>
+      ${view.sessions.length > 1 && html`<${Card} id="shards" title="Sessions" count=${view.sessions.length}><ul class="rows">${view.sessions.map((row) => html`<li key=${row.session}><${Badge} tone=${row.connected ? "good" : "bad"}>${row.connected ? "connected" : "gone"}</${Badge}>
+        <span class="what"><strong>shard ${row.shard}</strong><span class="sub dim">${sessionName(row.session).replace(/ of shard.*/, "")}, holds ${number(row.holds)}, waits for ${number(row.waits)}</span></span>
+        <${Left} until=${row.expires_ms} ttl=${row.ttl_ms} isLeased=${true} /></li>`)}</ul></${Card}>`}
       <${Card} id="waits" title="Waits for" count=${view.waits.length}>
         ${view.waits.length ? html`<ul class="rows">${view.waits.map((wait) => html`<li key=${`${wait.name} ${wait.client.owner}`}><${Age} since=${wait.since_ms} className="lead" />
           <span class="what"><${Name} name=${wait.name} tier=${params.tier} /><span class="sub">${wait.client.owner && html`<span class="party-owner">${ownerName(wait.client.owner)}</span> `}<span class="dim">behind </span><${Party} of=${wait.holder} isShort=${true} /></span></span><span class="dim figure">place ${wait.place}</span></li>`)}</ul>` : html`<${Empty} title="Nothing" />`}</${Card}>
@@ -32,6 +35,6 @@ export function SessionView({ params }) {
           ${row.waiters ? html`<${Badge} tone="wait">${number(row.waiters)} waiting</${Badge}>` : html`<span class="fence">#${row.fence}</span>`}</li>`)}</ul>
           ${view.hold_count > view.holds.length && html`<p class="dim pad">and ${number(view.hold_count - view.holds.length)} more</p>`}` : html`<${Empty} title="Nothing" />`}</${Card}>
       <${Card} id="events" title="Lately">
-        ${view.events.length ? html`<ul class="events">${view.events.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}`} event=${event} tier=${params.tier} />`)}</ul>` : html`<${Empty} title="Nothing happened lately" />`}</${Card}>
+        ${view.events.length ? html`<ul class="events">${view.events.map((event) => html`<${EventRow} key=${eventKey(event)} event=${event} tier=${params.tier} />`)}</ul>` : html`<${Empty} title="Nothing happened lately" />`}</${Card}>
     </div></div>`;
 }

@@ -8,6 +8,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
 
 const party = (row) => ({ session: row.session, name: row.client, host: row.host, pid: row.pid, user: row.user, peer: row.peer });
 
+const SHARDS = { key: "shards", label: "Shards", className: "extra", cell: (row) => html`<span class="figure">${row.shards?.join(", ")}</span>` };
 const COLUMNS = [
   { key: "client", label: "Client", sort: "client", className: "wide", cell: (row) => html`<${Party} of=${party(row)} />` },
   { key: "state", label: "State", cell: (row) => html`<${Badge} tone=${row.connected ? "good" : "bad"}>${row.connected ? "connected" : "gone"}</${Badge}>` },
@@ -33,10 +34,10 @@ export function Sessions({ params }) {
     timer.current = setTimeout(() => say({ q: event.target.value }), 120);
   };
   return html`<div class="page fill">
-    <div class="page-head"><h1>Sessions</h1>${view && html`<span class="count" aria-live="polite">${number(view.total)}, ${number(view.connected)} connected</span>`}</div>
+    <div class="page-head"><h1>Sessions</h1>${view && html`<span class="count" aria-live="polite">${number(view.total)}${view.status.shards > 1 ? " clients" : ""}, ${number(view.connected)} connected</span>`}</div>
     <div class="filters" role="search"><label class="field search"><span>Search sessions</span><input type="search" value=${text} onInput=${onInput} placeholder="client, host, principal, library" spellcheck="false" autocomplete="off" /></label></div>
     ${problem ? html`<${Trouble} problem=${problem} />` : !view ? html`<p class="boot" role="status">Looking …</p>` : view.total
-      ? html`<${VirtualTable} label="Sessions" columns=${COLUMNS} rows=${view.rows} offset=${view.offset} total=${view.total} keyOf=${(row) => row.session}
+      ? html`<${VirtualTable} label="Sessions" className=${view.status.shards > 1 ? "with-shards" : ""} columns=${view.status.shards > 1 ? [...COLUMNS.slice(0, 2), SHARDS, ...COLUMNS.slice(2)] : COLUMNS} rows=${view.rows} offset=${view.offset} total=${view.total} keyOf=${(row) => row.session}
           href=${(row) => link("session", { session: row.session, tier })} onWindow=${setOffset} sort=${sort} onSort=${(by) => say({ sort: by })} />`
       : html`<${Empty} title=${q ? "No session is found" : "Nobody is there"}>${q ? "No client, host, principal or library fits." : "A session is opened when a client connects: fencehold.connect(…)"}</${Empty}>`}
   </div>`;

@@ -1,6 +1,6 @@
 // Who waits for whom, drawn: those who hold stand left, those who wait for them to the right, and so on.
 import { useLive } from "../live.js";
-import { Age, Card, Empty, EventRow, Name, ownerName, Party, Trouble, visible } from "../parts.js";
+import { Age, Card, Empty, eventKey, EventRow, Name, ownerName, Party, sessionName, Trouble, visible } from "../parts.js";
 import { link } from "../router.js";
 import { age, number, useNow } from "../time.js";
 import { html } from "../vendor/preact-htm.js";
@@ -43,7 +43,7 @@ export function Waits() {
     <div class="cards wide">
       <${Card} id="chains" title="Long chains" count=${chains.length}>${chains.length ? html`<ul class="rows">${chains.map((chain, at) => html`<li key=${at}><span class="what chain">${chain.parties.map((id, index) => html`
         <${Party} of=${by.get(id)} isShort=${true} />${index < chain.names.length ? html` <span class="dim">waits for</span> <${Name} name=${chain.names[index]} /> <span class="dim">of</span> ` : ""}`)}</span></li>`)}</ul>` : html`<${Empty} title="None">Nobody waits behind three others.</${Empty}>`}</${Card}>
-      <${Card} id="refused" title="Deadlocks refused lately" count=${refused.length}>${refused.length ? html`<ul class="events">${refused.map((event) => html`<${EventRow} key=${`${event.position}-${event.index}`} event=${event} />`)}</ul>`
+      <${Card} id="refused" title="Deadlocks refused lately" count=${refused.length}>${refused.length ? html`<ul class="events">${refused.map((event) => html`<${EventRow} key=${eventKey(event)} event=${event} />`)}</ul>`
         : html`<${Empty} title="None">A wait that would close a circle is refused, and shown here.</${Empty}>`}</${Card}>
       ${arrows.length > 0 && html`<${Card} id="list" title="All waits, as a list"><ul class="rows">${arrows.slice(0, 100).map((arrow, at) => html`<li key=${at}><${Age} since=${arrow.since_ms} className="lead" /><span class="what"><${Party} of=${by.get(arrow.from)} isShort=${true} /> <span class="sub"><span class="dim">waits for </span><${Name} name=${arrow.name} /> <span class="dim">of </span><${Party} of=${by.get(arrow.to)} isShort=${true} /></span></span><span class="dim figure">place ${arrow.place}</span></li>`)}</ul></${Card}>`}
     </div></div>`;
@@ -77,7 +77,7 @@ function Drawing({ parties, arrows, circles }) {
         const { x, y } = places.get(party.id);
         const waits = arrows.filter((arrow) => arrow.from === party.id).map((arrow) => arrow.since_ms).filter(Boolean);
         return html`<a key=${party.id} href=${link("session", { session: party.session })}><g class="box ${inCircle.has(party.id) ? "is-circle" : party.depth ? "waits" : "holds"}" transform="translate(${x} ${y})">
-          <rect width=${BOX.width} height=${BOX.height} rx="8" /><text x="12" y="20" class="box-name">${cut(party.name || `session ${party.session}`, 24)}</text>
+          <rect width=${BOX.width} height=${BOX.height} rx="8" /><text x="12" y="20" class="box-name">${cut(party.name || sessionName(party.session), 24)}</text>
           <text x="12" y="37" class="box-sub">${cut([party.owner && ownerName(party.owner), party.host].filter(Boolean).join(" · "), waits.length ? 20 : 28)}</text>
           ${waits.length > 0 && html`<text x=${BOX.width - 10} y="37" text-anchor="end" class="box-age">${age(Math.min(...waits), now)}</text>`}</g></a>`;
       })}
