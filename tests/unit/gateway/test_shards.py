@@ -50,8 +50,7 @@ async def test_events_of_all_shards_are_told_once_over_two_watches() -> None:
         begun = await anext(watch)
         assert isinstance(begun, Begun)
         assert set(begun.places) == {0, 1, 2, 3}
-        for name in NAMES:
-            await client.lock(name).acquire()
+        holds = [await client.lock(name).acquire() for name in NAMES]
         everything = [each for each in [await anext(watch) for _ in range(7)] if isinstance(each, Event)]
         await watch.aclose()
         assert sorted({each.shard for each in everything}) == [0, 1, 2, 3]
@@ -66,14 +65,15 @@ async def test_events_of_all_shards_are_told_once_over_two_watches() -> None:
             for shard in range(4):
                 of_shard = [[one.place for one in some if one.shard == shard] for some in (rest, missing)]
                 assert of_shard[0] == of_shard[1]
+        for hold in holds:
+            await hold.release()
 
 
 async def test_lists_are_filled_from_all_shards() -> None:
     """Page after page each name once; sessions say which shard they are of."""
     async with asked() as (questions, client):
         names = [f"{name}{number}" for name in NAMES for number in range(5)]
-        for name in names:
-            await client.lock(name).acquire()
+        holds = [await client.lock(name).acquire() for name in names]
         lists, cursor, found, pages = Lists(questions, ANONYMOUS, CORRECTNESS), "", list[str](), 0
         while pages == 0 or cursor:
             page = await lists.names(cursor, 7)
@@ -89,6 +89,8 @@ async def test_lists_are_filled_from_all_shards() -> None:
             await lists.names("9/", 7)
         with pytest.raises(UsageError):
             await lists.names("no cursor", 7)
+        for hold in holds:
+            await hold.release()
 
 
 async def test_a_name_is_asked_for_where_it_is_at_home() -> None:
@@ -98,6 +100,7 @@ async def test_a_name_is_asked_for_where_it_is_at_home() -> None:
             hold = await client.lock(name).acquire()
             shard, reply = await questions.ask_about(ANONYMOUS, CORRECTNESS, name, "LOCK.INFO", name)
             assert (reply[b"fence"], shard) == (hold.fence, questions.home_of(name))
+            await hold.release()
         assert [each["away"] for each in await shards_seen(questions, ANONYMOUS)] == [None] * 4
 
 
