@@ -28,6 +28,7 @@ MODULES = (
     "bench.sinks",
     "bench.doors",
     "bench.growth",
+    "bench.shards",
 )
 """Each defines `BENCHMARK`, named like the module. `python -m bench all` runs them in this order."""
 

@@ -27,7 +27,7 @@ from fencehold.core.release import end_uncleanly
 from fencehold.core.rights import refuse_placing
 from fencehold.core.shards import grants, moved
 from fencehold.core.state import Home, SlotMove, Stage, State
-from fencehold.placement.map import ShardMap
+from fencehold.placement.map import ShardMap, even_map
 from fencehold.placement.slots import SLOTS, slot_of
 
 
@@ -128,9 +128,11 @@ def _take(state: State, placed: ShardMap) -> MapTaken | Refused:
     if state.draining or state.arriving:
         here = f"{len(state.draining)} leave and {len(state.arriving)} arrive"
         return Refused(Code.CONFLICT, f"slots of this shard are still on their way: {here}")
+    # Nothing is on its way, so all stands as the last map says: only what the two say differently can change.
+    before = state.placed or even_map(home.shards)
     state.placed = placed
     state.steps += 1
-    for each in placed.ranges:
+    for each in placed.changes_to(before):
         for slot in range(each.first, each.last + 1):
             _place(state, home, slot, each.shard, placed.version)
     _look_for_names(state)

@@ -50,6 +50,22 @@ class ShardMap(Struct, frozen=True, array_like=True):
         """The newer one of two."""
         return other if other.version > self.version else self
 
+    def changes_to(self, before: "ShardMap") -> "list[SlotRange]":
+        """The slots that have another shard than in the map before, in order, and the shard they have here."""
+        changes: list[SlotRange] = []
+        others = iter(before.ranges)
+        other = next(others)
+        for each in self.ranges:
+            first = each.first
+            while first <= each.last:
+                while other.last < first:
+                    other = next(others)
+                last = min(each.last, other.last)
+                if other.shard != each.shard:
+                    changes.append(SlotRange(first, last, each.shard))
+                first = last + 1
+        return changes
+
     def is_whole(self) -> bool:
         """Whether it says of each slot, once, which of its shards it belongs to."""
         follows = 0

@@ -50,6 +50,19 @@ def test_a_move_changes_its_slots_and_nothing_else() -> None:
     assert after.ranges_of(3)[0].first == 100
 
 
+@given(MAPS, st.lists(st.tuples(st.integers(0, SLOTS - 1), st.integers(0, 200), st.integers(0, 63)), max_size=4))
+def test_what_changes_from_one_map_to_the_next_is_what_differs(
+    before: ShardMap, moves: list[tuple[int, int, int]]
+) -> None:
+    """Each slot that has another shard is told once, in order, with its new one; and no other slot."""
+    after = before
+    for first, count, to in moves:
+        after = after.moved(range(first, min(SLOTS, first + count)), to % before.shards)
+    told = [(slot, each.shard) for each in after.changes_to(before) for slot in range(each.first, each.last + 1)]
+    pairs = zip(homes(before), homes(after), strict=True)
+    assert told == [(slot, new) for slot, (old, new) in enumerate(pairs) if old != new]
+
+
 def test_what_cannot_be_is_refused() -> None:
     """No shards, too many, and slots or shards that there are not."""
     for shards in (0, SHARDS_MAX + 1):

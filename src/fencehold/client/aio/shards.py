@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _MAP = command("SHARD.MAP")
 _PAUSE_S, _PAUSE_S_MAX = 0.002, 0.05
 """Between two questions for a name whose slot is on its way: at first, and in the end."""
+_PAUSE_SHARE = 0.25
+"""Of the time that it has taken so far."""
 _MOVING_S = 5.0
 """How long a try asks for a name whose slot is on its way, before it says that nothing happened."""
 
@@ -76,7 +78,7 @@ class ShardChannels:
         """Acquire where the names are at home; names of several shards only if the terms say so."""
         if terms.spans and len(self._split(terms.names)) > 1:
             return await self._acquire_jointly(terms, who, owner)
-        clock, asked, pause_s = self._channels[0].clock, terms, _PAUSE_S
+        clock, asked = self._channels[0].clock, terms
         asked_at = clock()
         while True:
             channel = self.of(terms.names)
@@ -95,8 +97,8 @@ class ShardChannels:
                     raise Unavailable(f"the slot of {terms.label} has been moving for {waited_s:.0f} s") from moved
             if not is_elsewhere:
                 # Its leader does not know the newest map yet, or something of the slot is held where it was.
-                await asyncio.sleep(pause_s)
-                pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+                # A share of what it took so far: most moves are over in a moment, and nobody comes much too late.
+                await asyncio.sleep(min(_PAUSE_S_MAX, max(_PAUSE_S, _PAUSE_SHARE * waited_s)))
             if terms.timeout:
                 asked = terms.waiting(max(0.0, asked_at + terms.timeout - clock()))
 
