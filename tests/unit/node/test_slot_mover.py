@@ -141,6 +141,20 @@ async def test_a_try_of_a_name_on_its_way_is_asked_again() -> None:
         await until(lambda: is_settled(server, version))
 
 
+async def test_a_client_with_an_old_map_explains_and_breaks_where_the_name_is_now() -> None:
+    """Who has not heard of a move reads the newest map when told that a name is elsewhere, whatever it asked."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:
+        home = map_of(server).shard_of_name("a")
+        for to in ((home + 1) % SHARDS, (home + 2) % SHARDS):
+            version = await move(server, ("a",), to)
+            await until(lambda version=version: is_settled(server, version))  # type: ignore[misc]
+            hold = await client.lock("a").acquire()
+            async with sharded_client(server) as late:
+                assert [each.fence for each in (await late.explain("a")).holders] == [hold.fence]
+            async with sharded_client(server) as late:
+                assert await late.break_hold("a") > hold.fence
+
+
 async def test_both_tiers_move() -> None:
     """A claim is asked for where its name goes, too."""
     async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:

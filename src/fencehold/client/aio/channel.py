@@ -6,10 +6,10 @@ where it is one of several cells, all that is about names to `cells`. It learns 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fencehold.client.aio.cells import READ as READ_CELLS
 from fencehold.client.aio.cells import CellChannels
@@ -30,6 +30,8 @@ from fencehold.locks.terms import Terms, ms_of
 from fencehold.locks.trust import Grant
 from fencehold.locks.waits import LongWaits
 from fencehold.placement.cells import Cell
+
+Told = TypeVar("Told")
 
 
 class Channel:
@@ -132,24 +134,39 @@ class Channel:
     async def explain(
         self, name: str, *, stale: bool = False, limit: int | None = views.EXPLAIN_LIMIT
     ) -> views.Explanation:
-        channel = await self.home_of(name)
-        if channel is not self:
-            return await channel.explain(name, stale=stale, limit=limit)
+        def ask(channel: Channel) -> Awaitable[views.Explanation]:
+            if channel is self:
+                return self._explain_here(name, stale, limit)
+            return channel.explain(name, stale=stale, limit=limit)
+
+        return await self._at_home(name, ask)
+
+    async def _explain_here(self, name: str, stale: bool, limit: int | None) -> views.Explanation:
         pages = InfoPages(name, limit, stale=stale)
         while (words := pages.words()) is not None:
             pages.take(await self.read(words))
         return pages.explanation()
 
     async def break_hold(self, name: str, fence: int) -> int:
-        channel = await self.home_of(name)
-        if channel is not self:
-            return await channel.break_hold(name, fence)
+        def ask(channel: Channel) -> Awaitable[int]:
+            return self._break_here(name, fence) if channel is self else channel.break_hold(name, fence)
+
+        return await self._at_home(name, ask)
+
+    async def _break_here(self, name: str, fence: int) -> int:
         words: list[str | int] = ["LOCK.BREAK", name, "FENCE", fence]
         reply = await self.read(command(*(words if fence else words[:2])))
         return int(reply[b"fence"])
 
     def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
         return Watch(self, name, is_wanted=lambda event: views.may_concern(event, name), is_one=True)
+
+    async def _at_home(self, name: str, ask: "Callable[[Channel], Awaitable[Told]]") -> Told:
+        """Ask where a name is at home; if it has moved meanwhile, there."""
+        channel = await self.home_of(name)
+        if isinstance(self.shards, ShardChannels):
+            return await self.shards.ask(name, ask)
+        return await ask(channel)
 
     async def homes_of(self, prefix: str, *, is_one: bool) -> "list[Channel]":
         """The channels to all shards that names with a prefix may be at home in; or the one name that it is."""

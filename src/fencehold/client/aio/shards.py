@@ -13,9 +13,9 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fencehold.client.heart import Heart
 from fencehold.client.joint_grant import JointGrant
@@ -29,6 +29,8 @@ from fencehold.placement.map import ShardMap, SlotRange, even_map
 
 if TYPE_CHECKING:
     from fencehold.client.aio.channel import Channel
+
+Told = TypeVar("Told")
 
 _MAP = command("SHARD.MAP")
 _PAUSE_S, _PAUSE_S_MAX = 0.002, 0.05
@@ -96,9 +98,7 @@ class ShardChannels:
                 if terms.timeout == 0 and waited_s >= _MOVING_S:
                     raise Unavailable(f"the slot of {terms.label} has been moving for {waited_s:.0f} s") from moved
             if not is_elsewhere:
-                # Its leader does not know the newest map yet, or something of the slot is held where it was.
-                # A share of what it took so far: most moves are over in a moment, and nobody comes much too late.
-                await asyncio.sleep(min(_PAUSE_S_MAX, max(_PAUSE_S, _PAUSE_SHARE * waited_s)))
+                await _rest(waited_s)
             if terms.timeout:
                 asked = terms.waiting(max(0.0, asked_at + terms.timeout - clock()))
 
@@ -111,6 +111,25 @@ class ShardChannels:
         if grant is not None:
             grant.owner = owner
         return grant
+
+    async def ask(self, name: str, ask: "Callable[[Channel], Awaitable[Told]]") -> Told:
+        """Ask something where a name is at home, by the newest map if need be. What was refused did not happen."""
+        clock = self._channels[0].clock
+        asked_at = clock()
+        while True:
+            channel = self.of((name,))
+            try:
+                return await ask(channel)
+            except (Elsewhere, Moving):
+                raise
+            except Moved as moved:
+                await self._read_map(channel)
+                waited_s = clock() - asked_at
+                if waited_s >= _MOVING_S:
+                    raise Unavailable(f"the slot of {name!r} has been moving for {waited_s:.0f} s") from moved
+                is_elsewhere = not isinstance(moved, Arriving) and self.of((name,)) is not channel
+            if not is_elsewhere:
+                await _rest(waited_s)
 
     async def _read_map(self, channel: "Channel") -> None:
         """Take over a newer map, if the node at the other end knows one."""
@@ -185,6 +204,12 @@ class ShardChannels:
             # One for all: a task is the same owner wherever it asks.
             channel.owners = self._channels[0].owners
         return channel
+
+
+async def _rest(waited_s: float) -> None:
+    """Wait a moment: a leader does not know the newest map yet, or something of the slot is held where it was."""
+    # A share of what it took so far: most moves are over in a moment, and nobody comes much too late.
+    await asyncio.sleep(min(_PAUSE_S_MAX, max(_PAUSE_S, _PAUSE_SHARE * waited_s)))
 
 
 async def _done(releases: "list[asyncio.Future[None]]") -> None:
