@@ -17,6 +17,7 @@ from fencehold.client.config import Config
 from fencehold.client.connect import plan_of
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.core.commands import Mode
+from fencehold.drivers.resp.wire import Moved
 from fencehold.errors import FenceholdError, LockTimeout, UsageError
 from fencehold.locks.terms import Terms
 from fencehold.types import CORRECTNESS
@@ -263,6 +264,8 @@ class Program:
         except UsageError as error:
             if not client._is_closed() and not self._is_closed_under(client):
                 raise AssertionError(f"the program is wrong: {error!r}") from error
+        except Moved as error:
+            raise AssertionError(f"a client goes where a name has moved, and never says so: {error!r}") from error
         except FenceholdError as error:
             self._note(f"{error!r}")
 
