@@ -272,7 +272,7 @@ def _a_slot_opened_by_an_older_map(patch: Patch) -> None:
 
 
 BUGS = (
-    Bug("a grant to an ended session", _a_grant_to_an_ended_session, ("G6",), 42),
+    Bug("a grant to an ended session", _a_grant_to_an_ended_session, ("G6",), 108),
     Bug("a keep-alive answered by a sealed leader", _a_keep_alive_answered_by_a_sealed_leader, ("G10",), 8),
     Bug("an answer before durability", _an_answer_before_durability, ("G3",), 1),
     Bug("a fence reused after restart", _a_fence_reused_after_restart, ("G1",), 1),
@@ -283,7 +283,7 @@ BUGS = (
     Bug("trust that comes back", _trust_that_comes_back, ("G7",), 1),
     Bug("a withdrawal is sent once", _a_withdrawal_is_sent_once, ("G9",), 1),
     Bug("keep-alives wait for a quiet moment", _keep_alives_wait_for_a_quiet_moment, ("neighbours",), 3),
-    Bug("waiters outlive their rights", _waiters_outlive_their_rights, ("G13",), 16),
+    Bug("waiters outlive their rights", _waiters_outlive_their_rights, ("G13",), 39),
     Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 93),
     Bug("open before closed", _open_before_closed, ("G1", "G2"), 5, of_moves=True),
     Bug(
