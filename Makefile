@@ -38,6 +38,9 @@ DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines gu
 	--deselect tests/unit/drivers/etcd/test_messages.py::test_messages_are_what_their_description_makes
 LOWEST := .venv-lowest
 
+# Tests of what the compiled build compiles, for `make compiled-tests`.
+COMPILED_TESTS = tests/scripts $(addprefix tests/unit/,core node doors/test_* journal) tests/contract tests/property tests/simulation tests/unit/test_build.py
+
 .PHONY: help
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,8 +97,14 @@ bench: setup servers ## measure: NAME=machine for one, QUICK=1 for the short for
 	@$(BIN)/python -m bench $(or $(NAME),all)
 
 .PHONY: wheel
-wheel: ## build a wheel in dist/, and try it in a clean environment of every Python 3.11 to 3.13 there is
-	@scripts/wheel $(PYTHON) dist
+wheel: ## build a wheel in dist/, and try it in a clean environment of every Python 3.11 to 3.13 there is; COMPILED=1: a compiled one, too
+	@scripts/wheel $(PYTHON) dist $(if $(COMPILED),compiled)
+
+# What is compiled, tested compiled: in an environment of its own over the packages of the usual one. The checkout's
+# tests are run, and the wheel's modules.
+.PHONY: compiled-tests
+compiled-tests: setup servers ## build the compiled wheel, and run on it the tests of what is compiled; ARGS='-k door' for some
+	@scripts/compiled-tests $(BIN)/python .venv-compiled $(if $(ARGS),$(ARGS),$(COMPILED_TESTS))
 
 .PHONY: fmt
 fmt: setup ## format, and fix what can be fixed

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import fencehold
+from fencehold.build import kind
 
 
 def blocking(url: str) -> int:
@@ -56,7 +57,7 @@ def main() -> None:
         sys.exit(f"wheel: imported from {installed}, which is no installed package with types")
     with tempfile.TemporaryDirectory() as folder:
         use(sys.argv[1], Path(folder))
-    print(f"wheel: works on Python {platform.python_version()}")
+    print(f"wheel: works on Python {platform.python_version()}, {kind()}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,15 @@
 are imported when they are first used: a command line that asks for the version should not wait for an event loop.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if os.environ.get("FENCEHOLD_PURE", "0") not in ("", "0"):
+    # Before any other module of this package: the compiled ones must not be found.
+    from fencehold.build import prefer_source
+
+    prefer_source()
 
 from fencehold.version import __version__
 

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from fencehold import __version__
+from fencehold.build import is_compiled
 from fencehold.cli import completion
 from fencehold.cli.failures import complain_in_json, guarded
 
@@ -162,7 +163,7 @@ def _help(command: Callable[..., None]) -> str:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fencehold {__version__}")
+        typer.echo(f"fencehold {__version__}{', compiled' if is_compiled() else ''}")
         raise typer.Exit
 
 

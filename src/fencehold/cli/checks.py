@@ -49,7 +49,7 @@ def server(url: str) -> Iterator[Finding]:
         return
     try:
         known = facts(wire)
-        yield _version(str(known["fencehold_version"]), str(wire.endpoint))
+        yield _version(str(known["fencehold_version"]), str(known.get("build", "")), str(wire.endpoint))
         leads = known["role"] == "leader"
         advice = "" if leads else "it is starting, or its journal fails: see its log"
         yield Finding("role", "ok" if leads else "warn", f"{known['role']}, epoch {known['epoch']}", advice)
@@ -66,9 +66,10 @@ def server(url: str) -> Iterator[Finding]:
         wire.close()
 
 
-def _version(theirs: str, where: str) -> Finding:
+def _version(theirs: str, build: str, where: str) -> Finding:
     advice = "" if theirs == __version__ else f"this command is {__version__}: upgrade the older one"
-    return Finding("server", "warn" if advice else "ok", f"fencehold {theirs} at {where}", advice)
+    said = f"fencehold {theirs}{', compiled,' if build == 'compiled' else ''} at {where}"
+    return Finding("server", "warn" if advice else "ok", said, advice)
 
 
 def nodes(url: str) -> Iterator[Finding]:

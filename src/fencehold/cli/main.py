@@ -4,6 +4,7 @@ import os
 import sys
 
 from fencehold import __version__
+from fencehold.build import is_compiled
 from fencehold.cli.exits import Exit
 
 
@@ -11,7 +12,7 @@ def main() -> None:
     """The entry point of `fencehold`."""
     words = sys.argv[1:]
     if words == ["--version"]:
-        sys.stdout.write(f"fencehold {__version__}\n")
+        sys.stdout.write(f"fencehold {__version__}{', compiled' if is_compiled() else ''}\n")
         return
     try:
         # Not at the top: loading Typer takes longer than all that --version has to do.

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from fencehold.core.commands import Command
+from fencehold.runtime.shared import Shared
 
 BUDGET_MIN, BUDGET_MAX = 16, 512
 SHARE_MIN = 8
@@ -63,7 +64,7 @@ class Waiting(NamedTuple):
 class Share:
     """What of an entry one principal may take, with however many connections; or one of no principal."""
 
-    __slots__ = ("__weakref__", "batch", "burst", "burst_since_ms", "lanes", "taken")
+    __slots__ = ("batch", "burst", "burst_since_ms", "lanes", "taken")
 
     def __init__(self) -> None:
         self.burst = 0
@@ -80,10 +81,12 @@ class Share:
 class Lane:
     """One connection's place at the leader."""
 
-    __slots__ = ("is_full", "is_gathering", "on_room", "overflow", "share")
+    __slots__ = ("_shared", "is_full", "is_gathering", "on_room", "overflow", "share")
 
-    def __init__(self, on_room: Callable[[], None] | None = None, share: Share | None = None) -> None:
-        self.share = share or Share()
+    def __init__(self, on_room: Callable[[], None] | None = None, shared: Shared[Share] | None = None) -> None:
+        self._shared = shared
+        """Kept: while something of it waits, those of its principal must find the same share."""
+        self.share = Share() if shared is None else shared.thing
         self.overflow: deque[Waiting] = deque()
         self.is_full = False
         self.is_gathering = False

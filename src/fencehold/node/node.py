@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from fencehold.core.commands import Announce, Command, Entry, FoundShard, SetLimits
 from fencehold.core.events import NOBODY, Event, Kind, Who, events_of
@@ -52,6 +51,7 @@ from fencehold.node.standbys import Member, Standbys
 from fencehold.node.suspicion import Patience
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
+from fencehold.runtime.shared import SharedThings
 from fencehold.types import Epoch, Position, Tier
 
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -155,7 +155,8 @@ class Node:
         self.rulebook: Rulebook | None = None
         """The durable policy, worked out; None while there is none."""
         self.rates = Rates()
-        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
+        self.shares = SharedThings(Share)
+        """What of an entry all connections of a principal may take together; of nobody, each by itself."""
         self.epoch = Epoch(0)
         self.position = 0
         """Of the last entry known to be durable."""
@@ -206,15 +207,6 @@ class Node:
             answer(self.refusal(), 0)
         else:
             self.leading.submit(command, answer, lane)
-
-    def share_of(self, principal: str) -> Share:
-        """What of an entry all connections of a principal may take together; of nobody, each by itself."""
-        if not principal:
-            return Share()
-        share = self._shares.get(principal)
-        if share is None:
-            share = self._shares[principal] = Share()
-        return share
 
     def logical_ms(self) -> int:
         """The logical time at this moment, between entries, rounded up; 0 if this node does not lead."""

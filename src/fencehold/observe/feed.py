@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from fencehold.build import PURE
 from fencehold.core.commands import Entry, OpenSession, OpenSessionAs, OpenSessionBy
 from fencehold.core.outcomes import Applied, SessionEnded
 from fencehold.core.state import State
@@ -425,8 +426,8 @@ def _fences(state: State, name: str) -> list[int] | None:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the server's settings is meant for it."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD_")}
+    """Nothing of the server's settings is meant for it, but which build it is."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD_") or key == PURE}
 
 
 def _log(level: int, event: str, facts: dict[str, Any]) -> None:

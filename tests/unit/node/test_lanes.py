@@ -20,6 +20,7 @@ from fencehold.node.lanes import (
     Lanes,
     Share,
 )
+from fencehold.runtime.shared import Shared
 
 PENDING_MAX = 65_536
 
@@ -186,8 +187,8 @@ def _see_questions(batch: Batch, asked: list[tuple[int, int]], taken: list[Comma
 
 def test_a_principal_has_one_share_with_however_many_connections() -> None:
     """A hundred connections of one principal get no more into an entry than the one of another."""
-    lanes, shared = Lanes(65_536), Share()
-    many = [Lane(share=shared) for _ in range(100)]
+    lanes, shared = Lanes(65_536), Shared(Share())
+    many = [Lane(shared=shared) for _ in range(100)]
     single = Lane()
     taken: dict[str, int] = {"many": 0, "single": 0}
     for now_ms in range(40):
@@ -207,8 +208,8 @@ def test_a_principal_has_one_share_with_however_many_connections() -> None:
 
 def test_the_connections_of_a_principal_take_turns() -> None:
     """None of them is passed over, however much the others ask for."""
-    lanes, shared = Lanes(65_536), Share()
-    greedy, modest = Lane(share=shared), Lane(share=shared)
+    lanes, shared = Lanes(65_536), Shared(Share())
+    greedy, modest = Lane(shared=shared), Lane(shared=shared)
     others = [Lane() for _ in range(3)]
     for now_ms in range(3):
         for lane in (greedy, *others):

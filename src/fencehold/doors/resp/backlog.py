@@ -34,7 +34,7 @@ BURSTS_MAX = 32
 class Turns:
     """The senders of one principal that are in the backlog, in turn; or one of no principal."""
 
-    __slots__ = ("__weakref__", "burst_at_ms", "is_waiting", "senders")
+    __slots__ = ("burst_at_ms", "is_waiting", "senders")
 
     def __init__(self) -> None:
         self.burst_at_ms = -BURST_EVERY_MS

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import hiredis
-from msgspec import Struct
 
 from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
@@ -31,6 +30,7 @@ from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
 from fencehold.doors.resp.outbox import Outbox
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
+from fencehold.runtime.shared import Shared
 from fencehold.security.admission import NOBODY, Known
 
 if TYPE_CHECKING:
@@ -70,11 +70,14 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_US
 long as its connection does."""
 
 
-class Slot(Struct, eq=False, gc=False):
+class Slot:
     """The place of one reply among those of its connection."""
 
-    connection: "Connection"
-    data: bytes | None = None
+    __slots__ = ("connection", "data")
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.data: bytes | None = None
 
     def fill(self, data: bytes) -> None:
         """Give the reply; it is sent when all before it are."""
@@ -88,8 +91,8 @@ class Slot(Struct, eq=False, gc=False):
         self.fill(replies.error(code, message))
 
 
-class Connection(asyncio.Protocol):
-    """One client's connection."""
+class Connection:
+    """One client's connection: an `asyncio.Protocol` in all but its base, so that it can be compiled."""
 
     known: Known = NOBODY
     """All that is known of who asks."""
@@ -132,6 +135,8 @@ class Connection(asyncio.Protocol):
         self._partial_after = 0
         self.lane = Lane(self._go_on_later)
         self.turns = Turns()
+        self._shared_turns: Shared[Turns] | None = None
+        """Kept: while one of them is here, connections of its principal find the same turns."""
         self._is_admitting = False
         """It is being found out who is there: what else it sent waits for that."""
         self.was_throttled = False
@@ -222,7 +227,6 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = self.ending = True
-        # Slots are not looked at by the garbage collector, so no circle may be left.
         self._slots.clear()
         self.door.on_closed(self)
         by_client = not self._closing_by_us and (error is None or isinstance(error, _ABORTS))
@@ -385,8 +389,9 @@ class Connection(asyncio.Protocol):
 
     def take_place(self) -> None:
         """Have what connections of this principal have together, at the machine that this one belongs to."""
-        self.lane = Lane(self._go_on_later, self.node.share_of(self.principal))
-        self.turns = self.door.turns_of(self.principal)
+        self.lane = Lane(self._go_on_later, self.node.shares.of(self.principal))
+        shared = self.door.turns.of(self.principal)
+        self._shared_turns, self.turns = shared, shared.thing
 
     # What it asks of the node, in its lane.
 

@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import Any, NamedTuple, cast
 
 from fencehold.core.policy import User
 from fencehold.doors.resp import (
@@ -52,6 +51,7 @@ from fencehold.observe.feed import Feed
 from fencehold.placement.cells import Reach
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
+from fencehold.runtime.shared import SharedThings
 from fencehold.security.admission import Admission, How, by_certificate
 from fencehold.security.audit import AuditLog, Denials, Told, Who
 from fencehold.security.certificates import NoPrincipal
@@ -194,7 +194,8 @@ class Door:
         """None while there is no policy: then nothing is looked at."""
         self.secrets = UserSecrets()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+        self.turns = SharedThings(Turns)
+        """The turns that all connections of a principal share; of nobody, each has its own."""
         self._look_at_policy()
         node.on_policy.append(self._look_at_policy)
         self._server: asyncio.Server | None = None
@@ -218,15 +219,19 @@ class Door:
             port = await self._open_secure(self.certificates, host, port)
         else:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
+            self._server = await loop.create_server(self._connection, host, port, backlog=1_024)
             port = int(self._server.sockets[0].getsockname()[1])
         self._sweeping = asyncio.create_task(self._sweep())
         return port
 
+    def _connection(self) -> asyncio.Protocol:
+        # It is one in all but its base class.
+        return cast(asyncio.Protocol, Connection(self))
+
     async def _open_secure(self, certificates: Certificates, host: str, port: int) -> int:
         bounds = HandshakeBounds(self.bounds.handshakes_max, self.bounds.handshake_seconds_max)
         self._listener = TlsListener(
-            lambda: Connection(self),
+            self._connection,
             certificates,
             bounds,
             plain_reply=_SPEAKS_TLS,
@@ -301,15 +306,6 @@ class Door:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def turns_of(self, principal: str) -> Turns:
-        """The turns that all connections of a principal share; of nobody, each has its own."""
-        if not principal:
-            return Turns()
-        turns = self._turns.get(principal)
-        if turns is None:
-            turns = self._turns[principal] = Turns()
-        return turns
 
     def _look_at_policy(self) -> None:
         book = self.node.rulebook

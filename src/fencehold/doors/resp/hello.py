@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fencehold import __version__
+from fencehold import __version__, build
 from fencehold.core.policy import Verb
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
@@ -203,6 +203,7 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
     state = node.replica.machine.state
     facts = {
         "fencehold_version": __version__,
+        "build": build.kind(),
         "tier": node.tier.name,
         "engine": node.journal.declared.engine,
         "durable": int(node.journal.declared.durable),

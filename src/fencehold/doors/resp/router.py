@@ -129,13 +129,17 @@ def _where_held(connection: Connection, words: list[bytes], asked: list[str]) ->
     return set()
 
 
-class _ListSlot(Slot, eq=False, kw_only=True):
+class _ListSlot(Slot):
     """The place of a list's reply: its cursor is made one over all shards."""
 
-    main: Slot
-    shard: int
-    shards: int
-    is_number: bool
+    __slots__ = ("is_number", "main", "shard", "shards")
+
+    def __init__(self, connection: Connection, main: Slot, *, shard: int, shards: int, is_number: bool) -> None:
+        super().__init__(connection)
+        self.main = main
+        self.shard = shard
+        self.shards = shards
+        self.is_number = is_number
 
     def fill(self, data: bytes) -> None:
         self.main.fill(data)
@@ -167,9 +171,7 @@ def _list(handler: Handler, connection: Connection, words: list[bytes], slot: Sl
     branch = _branch_of(connection, shards, shard)
     if not branch.node.leads and _STALE not in map(bytes.upper, asked[1:]):
         asked.append(_STALE)
-    handler(
-        branch, asked, _ListSlot(connection, main=slot, shard=shard, shards=len(shards.hosts), is_number=is_number)
-    )
+    handler(branch, asked, _ListSlot(connection, slot, shard=shard, shards=len(shards.hosts), is_number=is_number))
 
 
 def _read_cursor(word: bytes, is_number: bool) -> tuple[int, bytes]:
