@@ -39,7 +39,7 @@ DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines gu
 LOWEST := .venv-lowest
 
 # Tests of what the compiled build compiles, for `make compiled-tests`.
-COMPILED_TESTS = tests/scripts $(addprefix tests/unit/,core node doors/test_* journal) tests/contract tests/property tests/simulation tests/unit/test_build.py
+COMPILED_TESTS = tests/scripts $(addprefix tests/unit/,core node doors/test_* journal) tests/contract tests/property tests/simulation/test_seeds.py tests/unit/test_build.py
 
 .PHONY: help
 help: ## show this
@@ -104,7 +104,7 @@ wheel: ## build a wheel in dist/, and try it in a clean environment of every Pyt
 # tests are run, and the wheel's modules.
 .PHONY: compiled-tests
 compiled-tests: setup servers ## build the compiled wheel, and run on it the tests of what is compiled; ARGS='-k door' for some
-	@scripts/compiled-tests $(BIN)/python .venv-compiled $(if $(ARGS),$(ARGS),$(COMPILED_TESTS))
+	@ENGINE=$(or $(ENGINE),file) scripts/compiled-tests $(BIN)/python .venv-compiled $(if $(ARGS),$(ARGS),$(COMPILED_TESTS))
 
 .PHONY: fmt
 fmt: setup ## format, and fix what can be fixed

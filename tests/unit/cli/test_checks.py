@@ -72,8 +72,9 @@ def test_a_disk_too_slow_or_too_fast_is_warned_of(
 
 def test_another_version_of_the_server_is_warned_of() -> None:
     """One of the two should be upgraded."""
-    assert checks._version("0.0.1", "host:1").level == "warn"
-    assert checks._version(__version__, "host:1").level == "ok"
+    assert checks._version("0.0.1", "pure", "host:1").level == "warn"
+    found = checks._version(__version__, "compiled", "host:1")
+    assert (found.level, found.said) == ("ok", f"fencehold {__version__}, compiled, at host:1")
 
 
 def test_a_volatile_engine_is_warned_of() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Mode
 
@@ -13,7 +13,7 @@ INTEGER_MAX = (1 << 53) - 1
 class Wrong(Exception):
     """The command is wrong as it stands; the message says why."""
 
-    code = "USAGE"
+    code: ClassVar[str] = "USAGE"
 
 
 def text(word: bytes, what: str) -> str:

@@ -26,7 +26,7 @@ from fencehold.doors.resp.arguments import Wrong, shown
 from fencehold.doors.resp.backlog import QUANTUM, Turns
 from fencehold.doors.resp.guard import ORDINARY
 from fencehold.doors.resp.heads import NotFlat
-from fencehold.doors.resp.inbox import Inbox, NoCommand, not_flat
+from fencehold.doors.resp.inbox import Inbox, NoCommand, are_bulk, not_flat
 from fencehold.doors.resp.outbox import Outbox
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
@@ -351,7 +351,7 @@ class Connection:
                 self.door.on_denied(self, words[0].decode(errors="replace").upper())
         except (TypeError, AttributeError) as error:
             # A word that is no bulk string: an integer, a nested array.
-            if all(type(word) is bytes for word in words):
+            if are_bulk(words):
                 raise RuntimeError(f"{words[0][:40]!r} failed") from error
             if self._slots and self._slots[-1] is slot:
                 self._slots.pop()

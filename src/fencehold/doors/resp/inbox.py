@@ -7,6 +7,8 @@
 3. It is known how much there is of a command that is not there whole: that has a bound in bytes, and in seconds.
 """
 
+from typing import Any
+
 import hiredis
 
 from fencehold.doors.resp.heads import ELEMENTS_MAX, NotFlat, Walk, is_one, suspect
@@ -29,6 +31,11 @@ def not_flat() -> NoCommand:
         f"protocol error: a command is a flat array of at most {ELEMENTS_MAX} bulk strings, as redis-cli and "
         "every Redis client send it",
     )
+
+
+def are_bulk(words: list[Any]) -> bool:
+    """Whether all words of what the reader took for a command are bulk strings."""
+    return all(type(word) is bytes for word in words)
 
 
 class Inbox:

@@ -15,6 +15,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp.answers import refuse
@@ -48,7 +49,7 @@ _OF_ONE_SHARD = (
 class SeveralShards(Wrong):
     """Names of one command that no machine has together. The code is Redis Cluster's."""
 
-    code = "CROSSSLOT"
+    code: ClassVar[str] = "CROSSSLOT"
 
 
 class Branch(Connection):

@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 from msgspec.structs import asdict
 
@@ -185,7 +186,7 @@ def _closed(member: Member, slot: Slot, outcome: Told, at_ms: int) -> None:
 class NoMember(Wrong):
     """The command needs a session, and the connection has none, or has none any more."""
 
-    code = "NOSESSION"
+    code: ClassVar[str] = "NOSESSION"
 
 
 def member_of(connection: Connection) -> Member:
