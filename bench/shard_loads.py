@@ -20,8 +20,8 @@ ENTRY_OPERATIONS = 64
 PROBES = 8
 FREE_NAMES = 48
 SETTLE_S = 60.0
-AFTER_S = 3.0
-"""How long after a kill the others are looked at."""
+WATCHED_S = 3.0
+"""How long the names of all shards are watched before a kill, and after it."""
 
 
 def tag_of(shard: int, placed: ShardMap) -> str:
@@ -137,7 +137,7 @@ async def _claims(client: Any, names: Callable[[], str], claims: list[Claim], ov
         await asyncio.sleep(0.002)
 
 
-async def around_a_kill(group: Any, shards: int, seconds: float) -> Figures:
+async def around_a_kill(group: Any, shards: int) -> Figures:
     """Kill a node that leads some shards: the others' p99 beside that of before, and when its own are back."""
     from fencehold import aio  # noqa: PLC0415
 
@@ -153,13 +153,13 @@ async def around_a_kill(group: Any, shards: int, seconds: float) -> Figures:
             working.append(asyncio.create_task(_claims(client, named, claims[shard], over)))
         await asyncio.sleep(0.5)
         begun_at = time.monotonic()
-        await asyncio.sleep(max(AFTER_S, seconds))
+        await asyncio.sleep(WATCHED_S)
         leaders = await asyncio.to_thread(_leaders, group)
         victim = next(node for node in group.nodes if node.address == leaders[-1])
         own = {shard for shard, address in enumerate(leaders) if address == victim.address}
         killed_at = time.monotonic()
         await asyncio.to_thread(victim.kill)
-        await asyncio.sleep(max(AFTER_S, seconds))
+        await asyncio.sleep(WATCHED_S)
         over.set()
         await asyncio.gather(*working)
     await asyncio.to_thread(victim.start)

@@ -13,13 +13,15 @@ again. And slots of free names move again and again: how long an acquire took wh
 """
 
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
 
 from bench import shard_loads
 from bench.cluster import OnCluster
-from bench.contest import Benchmark, Call, Contest
+from bench.contest import Benchmark, Call, Contest, Contestant, Family
 from bench.ensembles import MEMBERS, Ensemble, Etcd
-from bench.musts import at_least, at_most, median, ratio
+from bench.musts import Must, at_least, at_most, median, ratio
+from bench.samples import Figures
 from bench.servers import Server
 from rig.nodes import NodeGroup
 
@@ -70,23 +72,21 @@ class ShardedNodes(Ensemble):
         self.group.stop()
 
 
-class LeaderKilled(Call):
+class LeaderKilled(Contestant):
     """A node that leads a shard is killed under load, and started again when that is measured."""
 
-    def __init__(self, nodes: ShardedNodes, seconds: float) -> None:
-        super().__init__("a leader killed", shard_loads.around_a_kill)
-        self._nodes, self._seconds = nodes, seconds
+    def __init__(self, nodes: ShardedNodes) -> None:
+        super().__init__("a leader killed")
+        self._nodes = nodes
 
-    def round(self):  # type: ignore[no-untyped-def]
-        return shard_loads.around_a_kill(self._nodes.group, ON_CLUSTER, self._seconds)
+    def round(self) -> Awaitable[Figures]:
+        return shard_loads.around_a_kill(self._nodes.group, ON_CLUSTER)
 
 
-def build(quick: bool) -> Contest:
-    """The contest."""
-    etcd = Etcd()
-    nodes = ShardedNodes(etcd)
+def build_cost(quick: bool) -> Contest:
+    """Processor time per operation."""
     one, many = ShardedFencehold(1), ShardedFencehold(SHARDS)
-    operations, seconds = (8_000, 1.5) if quick else (80_000, 4.0)
+    operations = 8_000 if quick else 80_000
     loads = [
         OnShards(server, width, operations, None if server is one else _named(1, width))
         for width in WIDTHS
@@ -94,10 +94,44 @@ def build(quick: bool) -> Contest:
     ]
     # As many connections for each shard as the one shard had.
     loads.append(OnShards(many, SHARDS * WIDTHS[0], operations, _named(1, WIDTHS[0])))
-    journals = [
-        Call(f"{count} journals", shard_loads.journals, {"count": count, "seconds": seconds}, isolated=True)
-        for count in (1, 2)
+    each = f"server CPU at {SHARDS} shards, {WIDTHS[0]} connections for each, times that at 1"
+    return Contest(
+        contestants=loads,
+        rounds=3 if quick else 7,
+        warmups=0,
+        fixtures=[one, many],
+        musts=[
+            *(
+                _costs_no_more(f"server CPU at {SHARDS} shards, {w} connections, times that at 1", w, w)
+                for w in WIDTHS
+            ),
+            _costs_no_more(each, SHARDS * WIDTHS[0], WIDTHS[0]),
+        ],
+    )
+
+
+def _costs_no_more(label: str, connections: int, beside: int) -> Must:
+    return at_most(label, ratio(_named(SHARDS, connections), _named(1, beside), "cpu_us"), 1.1, "×")
+
+
+def build_journals(quick: bool) -> Contest:
+    """Two journals beside one."""
+    arms = [
+        Call(name, shard_loads.journals, {"count": count, "seconds": 1.0 if quick else 4.0}, isolated=True)
+        for count, name in ((1, "one journal"), (2, "two journals"))
     ]
+    return Contest(
+        contestants=arms,
+        rounds=3 if quick else 7,
+        warmups=0,
+        musts=[at_least("two journals, times one", ratio("two journals", "one journal"), 1.5, "×")],
+    )
+
+
+def build_cluster(quick: bool) -> Contest:
+    """A leader killed, and slots that move."""
+    etcd = Etcd()
+    nodes = ShardedNodes(etcd)
     moving = OnCluster(
         "slots that move",
         shard_loads.while_slots_move,
@@ -105,33 +139,16 @@ def build(quick: bool) -> Contest:
         shards=ON_CLUSTER,
         moves=12 if quick else 40,
     )
+    killed = LeaderKilled(nodes)
     return Contest(
-        contestants=[*loads, *journals, moving, LeaderKilled(nodes, seconds)],
-        rounds=3 if quick else 7,
+        contestants=[moving, killed],
+        rounds=2 if quick else 7,
         warmups=0,
-        fixtures=[one, many, etcd, nodes],
+        fixtures=[etcd, nodes],
         musts=[
-            *(
-                at_most(
-                    f"server CPU at {SHARDS} shards, {width} connections, times that at 1",
-                    ratio(_named(SHARDS, width), _named(1, width), "cpu_us"),
-                    1.1,
-                    "×",
-                )
-                for width in WIDTHS
-            ),
-            at_most(
-                f"server CPU at {SHARDS} shards, {WIDTHS[0]} connections for each, times that at 1",
-                ratio(_named(SHARDS, SHARDS * WIDTHS[0]), _named(1, WIDTHS[0]), "cpu_us"),
-                1.1,
-                "×",
-            ),
-            at_least("two journals, times one", ratio("2 journals", "1 journals"), 1.5, "×"),
-            at_most(
-                "p99 of other shards after a kill, times before", median("a leader killed", "others"), 1.3, "×"
-            ),
-            at_most("names of the killed leader granted again", median("a leader killed", "back_s"), 1.5, "s"),
-            at_most("acquires in moving slots, p99", median("slots that move", "moving_p99_ms"), 50, "ms"),
+            at_most("p99 of other shards after a kill, times before", median(killed.name, "others"), 1.3, "×"),
+            at_most("names of the killed leader granted again", median(killed.name, "back_s"), 1.5, "s"),
+            at_most("acquires in moving slots, p99", median(moving.name, "moving_p99_ms"), 50, "ms"),
         ],
     )
 
@@ -140,4 +157,14 @@ def _named(shards: int, connections: int) -> str:
     return f"{shards} shards, {connections} connections"
 
 
-BENCHMARK = Benchmark("shards", "what shards cost and carry, a leader killed, slots that move", build)
+BENCHMARK = Family(
+    "shards",
+    "what shards cost and carry, a leader killed, slots that move",
+    {
+        "cost": Benchmark("shards-cost", "processor time per operation with 8 shards and with 1", build_cost),
+        "journals": Benchmark("shards-journals", "two machines with journals beside one", build_journals),
+        "cluster": Benchmark(
+            "shards-cluster", "a shard's leader killed, and slots that move, on etcd", build_cluster
+        ),
+    },
+)
