@@ -14,7 +14,7 @@ The rules every engine keeps, and the contract suite checks:
 6. Epochs and positions never go back: not by a restart, a trim or a new leader.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from fencehold.journal.health import Health
@@ -69,6 +69,21 @@ class PromptJournal(Protocol):
         """Append as `Journal.append` does, but before it returns; False: nothing was done, `append` is to be used.
 
         Raises: as `Journal.append`.
+        """
+        ...
+
+
+@runtime_checkable
+class DirectJournal(Protocol):
+    """A journal kept elsewhere, which can be asked to append without a task that waits for the answer."""
+
+    def begin_append(
+        self, entry: bytes, *, epoch: Epoch, position: Position, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Ask for what `Journal.append` does; False: nothing was asked for, `append` is to be used.
+
+        `done` is called once, never before this returns: with None when the entry is durable, otherwise with what
+        `append` raises. It raises nothing itself. It counts as an append in progress until then.
         """
         ...
 

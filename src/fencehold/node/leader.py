@@ -31,6 +31,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
@@ -65,7 +66,7 @@ from fencehold.errors import (
     Unavailable,
 )
 from fencehold.journal.codec import encode
-from fencehold.journal.port import Journal, PromptJournal
+from fencehold.journal.port import DirectJournal, Journal, PromptJournal
 from fencehold.node.group_commit import APPEND_S_MIN, Company
 from fencehold.node.homes_lease import HomesLease
 from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
@@ -161,7 +162,7 @@ class Proposal(NamedTuple):
 class Leader:
     """Serves one epoch over one machine, which it alone feeds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915
         self,
         machine: Machine,
         journal: Journal,
@@ -185,6 +186,9 @@ class Leader:
         self._entry_bytes_max = min(bounds.entry_bytes_max, journal.declared.entry_bytes_max)
         self._journal = journal
         self._append_here = journal.append_here if isinstance(journal, PromptJournal) else None
+        self._begin_append = journal.begin_append if isinstance(journal, DirectJournal) else None
+        self._appending: Proposal | None = None
+        """What was begun where a client stood, and is not durable yet."""
         self._proposed: Proposal | None = None
         """What is for the event loop to append: its journal would not do it where it stood."""
         self._failure: BaseException | None = None
@@ -269,24 +273,55 @@ class Leader:
         """
         if not self._is_wanted:
             return
-        append = self._append_here
-        if append is None or self._is_ahead or self._stopping or not self._lanes.is_alone:
+        append, begin = self._append_here, self._begin_append
+        if self._is_ahead or self._stopping or not self._lanes.is_alone:
+            self._wanted.set()
+            return
+        if append is None and (begin is None or self._awaits_company()):
             self._wanted.set()
             return
         self._is_wanted = False
         try:
             proposal = self._propose()
-            if append(proposal.data, epoch=self._epoch, position=proposal.position):
+            data, epoch, position = proposal.data, self._epoch, proposal.position
+            if append is not None and append(data, epoch=epoch, position=position):
                 self._conclude(proposal)
+            elif begin is not None and begin(
+                data, epoch=epoch, position=position, done=partial(self._on_appended, proposal)
+            ):
+                self._appending = proposal
             else:
                 self._proposed = proposal
                 self._want()
         except BaseException as error:
-            self._failure = error
-            self._fail(error)
-            self._want()
-            if self._awaited is not None:
-                self._awaited.set()
+            self._fail_here(error)
+
+    def _on_appended(self, proposal: Proposal, error: BaseException | None) -> None:
+        """What was begun where a client stood has come to its end."""
+        if self._appending is not proposal:
+            # This leader came to its own meanwhile, and all were told that the outcome is not known.
+            return
+        self._appending = None
+        try:
+            if error is not None:
+                raise error
+            self._conclude(proposal)
+        except BaseException as failure:
+            self._fail_here(failure)
+        else:
+            if self._is_wanted or self._stopping:
+                self._wanted.set()
+
+    def _fail_here(self, error: BaseException) -> None:
+        """An entry that was made where a client stood has failed: tell all, and have `lead` end."""
+        self._failure = error
+        self._fail(error)
+        self._want()
+        if self._awaited is not None:
+            self._awaited.set()
+
+    def _awaits_company(self) -> bool:
+        return bool(self._company.expected and self._company.wait_s(self._lanes.crowd))
 
     def _no_room(self) -> Unavailable:
         if self._stopping:
@@ -383,8 +418,8 @@ class Leader:
         Raises: what the journal raised. Everybody who waited has been told.
         """
         try:
-            while not self._stopping or not self._lanes.is_empty or self._renewals or self._proposed:
-                if self._is_wanted:
+            while not self._stopping or self._has_work():
+                if self._is_wanted and not self._is_begun():
                     wait_s = self._company.wait_s(self._lanes.crowd) if self._company.expected else 0
                     if wait_s and not self._lanes.is_crowded:
                         await self._await_company(wait_s)
@@ -392,6 +427,9 @@ class Leader:
                             # Meanwhile, where somebody stood: the state is ahead of the journal, and nothing may
                             # be appended after that.
                             break
+                        if self._is_begun():
+                            # All that were waited for have come: their entry was made where the last one stood.
+                            continue
                     self._is_wanted = False
                     await self._commit()
                     if self._is_wanted:
@@ -405,6 +443,13 @@ class Leader:
         except BaseException as error:
             self._fail(error)
             raise
+
+    def _is_begun(self) -> bool:
+        """Whether an append is under way that no task waits for: the next one comes after it."""
+        return self._appending is not None
+
+    def _has_work(self) -> bool:
+        return not self._lanes.is_empty or bool(self._renewals or self._proposed or self._appending)
 
     async def _await_company(self, wait_s: float) -> None:
         self._awaited = asyncio.Event()
@@ -583,6 +628,7 @@ class Leader:
     def _fail(self, error: BaseException) -> None:
         """Tell those of the entry under way what became of it, and the others that nothing happened."""
         self._stopping = True
+        self._appending = None
         cause: FenceholdError = OutcomeUnknown(f"the node failed: {error!r}")
         if isinstance(error, Unavailable | OutcomeUnknown):
             cause = error

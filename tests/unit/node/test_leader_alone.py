@@ -199,3 +199,122 @@ async def test_a_tick_that_was_due_finds_nothing_left_to_do() -> None:
         await settle()
         assert scene.journal.commands == [1, 1]
         assert not scene.leading.done()
+
+
+class DirectHandJournal(HandJournal):
+    """Takes appends without a task that waits for them, unless it is told not to; the test ends them."""
+
+    takes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.direct: list[Callable[[BaseException | None], None]] = []
+
+    def begin_append(
+        self, entry: bytes, *, epoch: Epoch, position: Position, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        if self.takes:
+            self.begun.append(decode(entry))
+            self.direct.append(done)
+        return self.takes
+
+    def land(self, error: BaseException | None = None) -> None:
+        self.direct.pop(0)(error)
+
+    async def complete(self) -> None:
+        if self.direct:
+            self.land()
+            await settle()
+        else:
+            await super().complete()
+
+
+@pytest.mark.guarantee("G3")
+async def test_one_that_is_alone_is_answered_in_the_moment_its_entry_is_known_to_be_durable() -> None:
+    """Not before; and no turn of the event loop is needed on either side."""
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        scene.gather("a", "b")
+        assert (scene.told.names, journal.commands) == ([], [2])
+        await settle()
+        assert scene.told.names == []
+        journal.land()
+        assert scene.told.kinds() == {"a": Opened, "b": Opened}
+
+
+async def test_what_comes_while_an_append_was_begun_directly_is_in_the_next_entry() -> None:
+    """One append at a time, whoever asks for the next."""
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        scene.gather("first")
+        scene.gather("second")
+        scene.leader.submit(OPEN, scene.told.by("another"), Lane())
+        scene.leader.tick()
+        await settle()
+        assert journal.commands == [1]
+        await journal.complete()
+        assert (scene.told.names, journal.commands) == (["first"], [1, 2])
+        await journal.complete()
+        assert scene.told.names == ["first", "second", "another"]
+
+
+async def test_what_a_journal_does_not_take_directly_is_appended_by_the_task() -> None:
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        journal.takes = False
+        scene.gather("one")
+        await settle()
+        await journal.complete()
+        assert scene.told.names == ["one"]
+
+
+@pytest.mark.parametrize("failure", [OutcomeUnknown("nobody answers"), Unavailable("no room")])
+async def test_a_direct_append_that_fails_is_told_and_ends_the_leader(failure: Exception) -> None:
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        scene.gather("lost")
+        journal.land(failure)
+        assert scene.told.kinds() == {"lost": type(failure)}
+        with pytest.raises(type(failure), match=str(failure)):
+            await scene.leading
+        assert journal.commands == [1]
+
+
+async def test_a_stop_waits_for_a_direct_append() -> None:
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        scene.gather("last")
+        scene.leader.stop()
+        await settle()
+        assert not scene.leading.done()
+        journal.land()
+        assert scene.told.kinds() == {"last": Opened}
+        await scene.leading
+
+
+async def test_a_direct_append_that_lands_after_its_leader_has_ended_says_nothing_more() -> None:
+    """All were told that the outcome is not known; it is read from the journal by who leads next."""
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        scene.gather("cut off")
+        scene.leading.cancel()
+        await settle()
+        assert scene.told.kinds() == {"cut off": OutcomeUnknown}
+        journal.land()
+        assert scene.told.names == ["cut off"]
+
+
+async def test_a_crowd_on_one_connection_is_waited_for_though_it_is_alone() -> None:
+    """To append for each as it comes back would cost as many appends as there are of them."""
+    journal = DirectHandJournal()
+    async with leading(journal) as scene:
+        scene.gather(*(str(number) for number in range(32)))
+        scene.clock.advance(5)
+        await journal.complete()
+        scene.told.answers.clear()
+        scene.gather("back first")
+        assert journal.commands == [32]
+        scene.gather(*(str(number) for number in range(31)))
+        assert journal.commands == [32, 32]
+        await journal.complete()
+        assert len(scene.told.names) == 32

@@ -6,7 +6,8 @@
 2.  *One deadline for all tries.* A member that does not answer is left after part of it. When it has passed,
     what was never sent is `Unavailable`, and what may have arrived somewhere is `OutcomeUnknown`.
 3.  *The good one is kept*: the member that leads, if it can be had, else one that answers. It is left when it
-    fails, and the next is chosen by greeting all of them.
+    fails, and the next is chosen by greeting all of them. When another comes to lead, it is asked as soon as
+    somebody has looked how full the members are, which nodes do every second: a follower would pass on each call.
 4.  *Nobody there is told at once*: when no member can be connected to and nothing was sent, there is nothing to
     wait for.
 """
@@ -14,8 +15,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
 
 from fencehold.drivers.etcd import messages
 from fencehold.drivers.etcd.address import EtcdAddress
@@ -30,6 +34,9 @@ from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, U
 _HAS_LEADER = ("hasleader", "true")
 """Asks a member to refuse at once while it knows no leader, instead of waiting for one."""
 
+
+_LEFT_FOR_S = 30.0
+"""How long a member that was left is not gone back to, only because it leads."""
 
 Method: TypeAlias = Callable[[EtcdMember], Callable[..., Awaitable[Message]]]
 """Which of a member's calls."""
@@ -96,6 +103,8 @@ class EtcdClient:
         self._members = [EtcdMember(endpoint, context, connect) for endpoint in address.endpoints]
         self._chosen: EtcdMember | None = None
         self._left: EtcdMember | None = None
+        self._left_at: dict[EtcdMember, float] = {}
+        """When each was last left."""
         self._metadata: tuple[tuple[str, str], ...] = (_HAS_LEADER,)
         self._has_token = not address.user
         self._is_closed = False
@@ -103,6 +112,8 @@ class EtcdClient:
         self._idle = asyncio.Event()
         self._work: dict[str, asyncio.Task[object]] = {}
         """What is done for all calls at once."""
+        self._going_on: set[asyncio.Task[None]] = set()
+        """Calls that were begun without a task, and whose first try failed."""
 
     @property
     def asked(self) -> str:
@@ -120,6 +131,52 @@ class EtcdClient:
             NoLease: nothing happened: a lease that it names is gone.
         """
         return await self._call(_TXN, request, within_s=within_s)
+
+    def begin_transact(self, request: bytes, told: "Callable[[EtcdAnswer | BaseException], None]") -> bool:
+        """The same without a task, as long as nothing goes wrong; False: no member is at hand, nothing was sent.
+
+        `request` is a transaction as it is sent. `told` is called once, later: with the answer, or with what
+        `transact` raises.
+        """
+        member = self._chosen
+        if member is None or self._is_closed or not self._has_token:
+            return False
+
+        def answered(found: bytes | CallFailed) -> None:
+            if isinstance(found, CallFailed):
+                task = asyncio.create_task(self._go_on(request, self._failure(member, found), until, told))
+                self._going_on.add(task)
+                task.add_done_callback(self._going_on.discard)
+                return
+            self._on_call_over()
+            try:
+                message = messages.TxnResponse.FromString(found)
+            except DecodeError as error:
+                told(error)
+            else:
+                told(EtcdAnswer(message, doubted=False))
+
+        until = asyncio.get_running_loop().time() + self.bounds.call_s
+        if not member.begin_transaction(request, self.bounds.try_s, self._metadata, answered):
+            return False
+        self._under_way += 1
+        return True
+
+    async def _go_on(
+        self,
+        request: bytes,
+        failure: Failure,
+        until: float,
+        told: "Callable[[EtcdAnswer | BaseException], None]",
+    ) -> None:
+        """After a first try that failed, as with any other call."""
+        found: EtcdAnswer | BaseException
+        try:
+            found = await self._tried(_TXN, messages.TxnRequest.FromString(request), until, failure=failure)
+        except BaseException as error:
+            found = error
+        self._on_call_over()
+        told(found)
 
     async def put(self, key: bytes, value: bytes) -> None:
         """Raises: as `transact`."""
@@ -192,7 +249,21 @@ class EtcdClient:
         if self._is_closed:
             return []
         asked = (storage_of(member, within_s, self._metadata) for member in self._members)
-        return [found for found in await asyncio.gather(*asked) if found is not None]
+        found = [one for one in await asyncio.gather(*asked) if one is not None]
+        self._follow_leader()
+        return found
+
+    def _follow_leader(self) -> None:
+        """Ask the member that leads from now on, if another was asked: what each said of itself is fresh.
+
+        One that was left lately stays so for a while. It may lead, and not be reached from here.
+        """
+        leader = max((one for one in self._members if one.leads), key=lambda one: one.term, default=None)
+        if self._chosen is None or leader is None or leader is self._chosen:
+            return
+        was_left_s = asyncio.get_running_loop().time() - self._left_at.get(leader, -inf)
+        if leader.term >= self._chosen.term and was_left_s >= _LEFT_FOR_S:
+            self._chosen = leader
 
     def stream(self) -> Any | None:
         """A stream of watches from the chosen member; None while there is none, until a call finds one."""
@@ -202,6 +273,7 @@ class EtcdClient:
         """Ask another one from now on."""
         if self._chosen is member:
             self._chosen, self._left = None, member
+            self._left_at[member] = asyncio.get_running_loop().time()
 
     async def close(self) -> None:
         """Let calls under way end, begin no others, and disconnect."""
@@ -221,21 +293,38 @@ class EtcdClient:
         if self._is_closed:
             raise Unavailable(f"{self._address}: it was closed")
         until = asyncio.get_running_loop().time() + (within_s or self.bounds.call_s)
-        is_doubted = False
         self._under_way += 1
         try:
-            while True:
+            return await self._tried(method, request, until, is_read=is_read)
+        finally:
+            self._on_call_over()
+
+    def _on_call_over(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
+
+    async def _tried(
+        self,
+        method: Method,
+        request: Message,
+        until: float,
+        *,
+        is_read: bool = False,
+        failure: Failure | None = None,
+    ) -> EtcdAnswer:
+        """What some try is answered. `failure` is how one ended that was made before."""
+        is_doubted = False
+        while True:
+            if failure is None:
                 try:
                     return EtcdAnswer(await self._try(method, request, until), is_doubted)
                 except Failed as error:
                     failure = error.failure
-                is_doubted = is_doubted or (failure.leaves_doubt and not is_read)
-                self._give_up_if_due(failure, until, is_doubted, is_read)
-                await asyncio.sleep(self.bounds.pause_s)
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
+            is_doubted = is_doubted or (failure.leaves_doubt and not is_read)
+            self._give_up_if_due(failure, until, is_doubted, is_read)
+            failure = None
+            await asyncio.sleep(self.bounds.pause_s)
 
     def _give_up_if_due(self, failure: Failure, until: float, is_doubted: bool, is_read: bool) -> None:
         """Raise what the call has come to, if trying again is no use."""
@@ -265,12 +354,16 @@ class EtcdClient:
         try:
             return await method(member)(request, timeout=self._try_s(until), metadata=self._metadata)
         except CallFailed as error:
-            failure = understand(error)
-            if failure.meaning in (Meaning.NOT_NOW, Meaning.DOUBT):
-                self.leave(member)
-            elif failure.meaning is Meaning.LOGIN:
-                self._has_token = not self._address.user
-            raise Failed(failure) from error
+            raise Failed(self._failure(member, error)) from error
+
+    def _failure(self, member: EtcdMember, error: CallFailed) -> Failure:
+        """What a try that failed means, also for whom to ask next."""
+        failure = understand(error)
+        if failure.meaning in (Meaning.NOT_NOW, Meaning.DOUBT):
+            self.leave(member)
+        elif failure.meaning is Meaning.LOGIN:
+            self._has_token = not self._address.user
+        return failure
 
     def _left_s(self, until: float) -> float:
         return until - asyncio.get_running_loop().time()

@@ -24,6 +24,8 @@ from fencehold.drivers.etcd.transactions import Message
 from fencehold.drivers.http2.codes import Code
 from fencehold.drivers.http2.frames import Metadata
 
+_TXN_PATH = "/etcdserverpb.KV/Txn"
+
 
 class RenewalStream:
     """Those of one member. `begin` begins a stream."""
@@ -100,8 +102,18 @@ class EtcdMember:
         self.id = 0
         """By which the other members know it; 0 until it has said so."""
         self.renewals = RenewalStream(self.leases.LeaseKeepAlive)
+        self.term = 0
+        """Which of raft's terms it knew of when it said so last…"""
+        self.leads = False
+        """…and whether it led in that term."""
         self.trouble = ""
         """Why it could not be had when it could not."""
+
+    def begin_transaction(
+        self, request: bytes, timeout_s: float, metadata: Metadata, told: Callable[[bytes | CallFailed], None]
+    ) -> bool:
+        """Send a transaction, and have `told` called with its answer; False: there is no connection."""
+        return self._channel.begin_unary(_TXN_PATH, request, timeout_s=timeout_s, metadata=metadata, told=told)
 
     async def greet(self, timeout_s: float, metadata: Metadata) -> MemberStanding:
         """Ask how it is."""
@@ -109,10 +121,9 @@ class EtcdMember:
             status = await self.status(timeout_s, metadata)
         except CallFailed as error:
             return self._standing_by(error)
-        self.id = int(status.header.member_id)
         if not status.leader:
             return MemberStanding.ALONE
-        return MemberStanding.LEADS if status.leader == status.header.member_id else MemberStanding.FOLLOWS
+        return MemberStanding.LEADS if self.leads else MemberStanding.FOLLOWS
 
     async def status(self, timeout_s: float, metadata: Metadata) -> Any:
         """What it says of itself.
@@ -120,7 +131,14 @@ class EtcdMember:
         Raises:
             CallFailed: it does not say.
         """
-        return await self._maintenance.Status(messages.StatusRequest(), timeout=timeout_s, metadata=metadata)
+        try:
+            said = await self._maintenance.Status(messages.StatusRequest(), timeout=timeout_s, metadata=metadata)
+        except CallFailed:
+            self.leads = False
+            raise
+        self.id, self.term = int(said.header.member_id), int(said.header.raft_term)
+        self.leads = bool(said.leader) and said.leader == said.header.member_id
+        return said
 
     async def fellows(self, timeout_s: float, metadata: Metadata) -> list[Any]:
         """All members of its cluster, as it knows them; itself among them.

@@ -88,11 +88,49 @@ def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> b
     return _HEAD.pack(size >> 16, size & 0xFFFF, kind, flags, stream) + payload
 
 
+class UnaryAnswer(NamedTuple):
+    """What a call with one answer is nearly always answered: three frames of one stream, and no others."""
+
+    stream: int
+    head: bytes
+    body: bytes
+    """Of its DATA frame."""
+    trailer: bytes
+
+
+def unary_answer_in(data: bytes) -> UnaryAnswer | None:
+    """The answer that this is, from its first byte to its last; None if it is anything else."""
+    end = len(data)
+    if end < 3 * _HEAD.size:
+        return None
+    high, size, kind, flags, stream = _HEAD.unpack_from(data)
+    body_at = 2 * _HEAD.size + size
+    if high or kind != HEADERS or flags != END_HEADERS or body_at > end:
+        return None
+    more_high, more_size, more_kind, more_flags, more_stream = _HEAD.unpack_from(data, body_at - _HEAD.size)
+    tail_at = body_at + more_size + _HEAD.size
+    if more_high or more_kind != DATA or more_flags or more_stream != stream or tail_at > end:
+        return None
+    last_high, last_size, last_kind, last_flags, last_stream = _HEAD.unpack_from(data, tail_at - _HEAD.size)
+    if last_high or last_kind != HEADERS or last_flags != END_HEADERS | END_STREAM or last_stream != stream:
+        return None
+    if tail_at + last_size != end or max(size, more_size, last_size) > FRAME_BYTES:
+        return None
+    return UnaryAnswer(
+        stream, data[_HEAD.size : body_at - _HEAD.size], data[body_at : tail_at - _HEAD.size], data[tail_at:]
+    )
+
+
 class Splitter:
     """Bytes as they come, cut into frames."""
 
     def __init__(self) -> None:
         self._rest = b""
+
+    @property
+    def is_between(self) -> bool:
+        """Whether what comes next begins a frame."""
+        return not self._rest
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now.
@@ -226,6 +264,12 @@ def settings_in(payload: bytes) -> dict[int, int]:
 def message(data: bytes) -> bytes:
     """A message of gRPC, as DATA carries it."""
     return _MESSAGE.pack(0, len(data)) + data
+
+
+def is_message(body: bytes) -> bool:
+    """Whether this is one message of gRPC, whole and not compressed, and nothing else."""
+    size = len(body) - _MESSAGE.size
+    return size >= 0 and _MESSAGE.unpack_from(body) == (0, size)
 
 
 def message_size(received: bytearray) -> int:

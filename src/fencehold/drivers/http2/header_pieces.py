@@ -19,6 +19,11 @@ class HeaderPieces:
         self._count = 0
 
     @property
+    def is_between(self) -> bool:
+        """Whether no block is under way."""
+        return self._first is None
+
+    @property
     def kept(self) -> int:
         """How many bytes of a block wait for the rest of it."""
         return len(self._block)

@@ -12,7 +12,7 @@
     is damage, and reported as such.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, Self
 
 from fencehold.drivers.etcd.address import EtcdAddress
@@ -22,24 +22,31 @@ from fencehold.drivers.etcd.member import Connect, MemberStanding
 from fencehold.drivers.etcd.survey import EtcdMemberStatus, survey
 from fencehold.drivers.etcd.transactions import (
     Message,
-    copy_of,
-    count,
     count_in,
     equals,
     first_of,
     get,
     is_absent,
-    is_present,
     put,
     transaction,
     value_in,
 )
 from fencehold.engines.etcd import snapshots
+from fencehold.engines.etcd.append_form import AppendForm
 from fencehold.engines.etcd.layout import POSITION_MAX, JournalKeys, encode_beginning, encode_entry
 from fencehold.engines.etcd.reader import EntryPages, JournalTail
 from fencehold.engines.etcd.room import Gauge
 from fencehold.engines.etcd.snapshots import EtcdTrimmer, Pointer, load, pointer_of
-from fencehold.errors import Damaged, NotAdmitted, OutcomeUnknown, OutOfPlace, Sealed, Unavailable, UsageError
+from fencehold.errors import (
+    Damaged,
+    FenceholdError,
+    NotAdmitted,
+    OutcomeUnknown,
+    OutOfPlace,
+    Sealed,
+    Unavailable,
+    UsageError,
+)
 from fencehold.journal.health import EngineMember, Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.journal.room import Room
@@ -182,6 +189,14 @@ class EtcdJournal:
             raise UsageError(f"an entry has 1 to {self.declared.entry_bytes_max} bytes, not {len(entry)}")
         await running.append(entry, epoch, position)
 
+    def begin_append(
+        self, entry: bytes, *, epoch: Epoch, position: Position, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        running = self._running
+        if running is None or not 0 < len(entry) <= self.declared.entry_bytes_max:
+            return False
+        return running.begin_append(entry, epoch, position, done)
+
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         await snapshots.save(self._opened().cluster, self._keys, position, chunks)
 
@@ -234,15 +249,32 @@ class _Running:
         self._keys = keys
         self._epoch = epoch
         """The newest one seen."""
-        self._form = self._append_form()
+        self._form: AppendForm | None = None
 
     async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
         if not 0 < position <= POSITION_MAX:
             raise OutOfPlace(f"the next position is another than {position}")
         value = encode_entry(position, epoch, entry)
-        answer = await self.cluster.transact(self._appending(value, epoch, position))
+        answer = await self.cluster.transact(self._form_of(epoch).message(position, value))
         if not answer.message.succeeded:
             _settle(answer, value, epoch, position)
+
+    def begin_append(
+        self, entry: bytes, epoch: Epoch, position: Position, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        if not 0 < position <= POSITION_MAX:
+            return False
+        value = encode_entry(position, epoch, entry)
+
+        def told(answer: EtcdAnswer | BaseException) -> None:
+            if isinstance(answer, BaseException):
+                done(answer)
+            elif answer.message.succeeded:
+                done(None)
+            else:
+                done(_refusal(answer, value, epoch, position))
+
+        return self.cluster.begin_transact(self._form_of(epoch).filled(position, value), told)
 
     async def lead(self, known: Epoch | None) -> Epoch:
         newest, is_doubted = self._epoch if known is None else known, False
@@ -269,30 +301,23 @@ class _Running:
             tail.close()
         await self.cluster.close()
 
-    def _append_form(self) -> Message:
-        """An append, but for its epoch, position and value."""
-        nothing = b""
-        return transaction(
-            so=[equals(self._keys.epoch, nothing), is_absent(nothing), is_present(nothing)],
-            then=[put(nothing, nothing)],
-            otherwise=[get(self._keys.epoch), get(nothing), count(nothing)],
-        )
-
-    def _appending(self, value: bytes, epoch: Epoch, position: Position) -> Message:
-        # Filled in on a copy: to make it anew takes three times as long, on the path of every acquire.
-        request = copy_of(self._form)
-        place, before = self._keys.entry(position), self._keys.entry(Position(position - 1))
-        is_ours, is_free, is_next = request.compare
-        is_ours.value, is_free.key, is_next.key = b"%d" % epoch, place, before
-        entry = request.success[0].request_put
-        entry.key, entry.value = place, value
-        _, there, previous = request.failure
-        there.request_range.key, previous.request_range.key = place, before
-        return request
+    def _form_of(self, epoch: Epoch) -> AppendForm:
+        if self._form is None or self._form.epoch != epoch:
+            self._form = AppendForm(self._keys, epoch)
+        return self._form
 
     def _taking(self, newest: Epoch) -> Message:
         key = self._keys.epoch
         return transaction([equals(key, b"%d" % newest)], [put(key, b"%d" % (newest + 1))], [get(key)])
+
+
+def _refusal(answer: EtcdAnswer, value: bytes, epoch: Epoch, position: Position) -> FenceholdError | None:
+    """What `_settle` raises, if anything."""
+    try:
+        _settle(answer, value, epoch, position)
+    except FenceholdError as refused:
+        return refused
+    return None
 
 
 def _settle(answer: EtcdAnswer, value: bytes, epoch: Epoch, position: Position) -> None:

@@ -22,6 +22,7 @@ class Members:
     """Members a, which leads, and b. A test says how calls to one of them go wrong."""
 
     def __init__(self) -> None:
+        self.leader, self.term = "a", 1
         self.asked: list[tuple[str, str]] = []
         self.on_call: dict[tuple[str, str], Callable[[float], Any]] = {}
 
@@ -35,8 +36,8 @@ class Members:
         if (wrong := self.on_call.get((member, verb))) is not None:
             await wrong(timeout)
         if verb == "Status":
-            header = messages.ResponseHeader(member_id=ord(member))
-            return messages.StatusResponse(header=header, leader=ord("a"))
+            header = messages.ResponseHeader(member_id=ord(member), raft_term=self.term)
+            return messages.StatusResponse(header=header, leader=ord(self.leader))
         return {"Authenticate": messages.AuthenticateResponse(token="token")}.get(verb, messages.PutResponse())
 
 
@@ -138,3 +139,50 @@ async def test_a_connection_that_broke_is_not_taken_for_nobody_there() -> None:
     members.on_call["a", "Status"] = break_once
     members.on_call["b", "Status"] = failing(Code.UNAVAILABLE, "refused", is_sent=False)
     await members.cluster().put(b"key", b"value")
+
+
+async def test_the_member_that_comes_to_lead_is_asked_from_then_on() -> None:
+    """Without a call that fails first: looking how full members are tells who leads."""
+    members = Members()
+    cluster = members.cluster()
+    await cluster.put(b"key", b"value")
+    assert cluster.asked == "a:1"
+    members.leader, members.term = "b", 2
+    await cluster.storage(1.0)
+    assert cluster.asked == "b:1"
+    await cluster.put(b"key", b"value")
+    assert members.asked[-1] == ("b", "Put")
+    await cluster.close()
+
+
+async def test_a_leader_that_was_left_is_not_gone_back_to_at_once() -> None:
+    """It may be reached for a greeting, and still lose what it is asked."""
+    members = Members()
+    cluster = members.cluster()
+    await cluster.put(b"key", b"value")
+    members.on_call["a", "Put"] = failing(Code.UNAVAILABLE, "it hung up", is_sent=True)
+    await cluster.put(b"key", b"value")
+    assert cluster.asked == "b:1"
+    await cluster.storage(1.0)
+    assert cluster.asked == "b:1"
+    await cluster.close()
+
+
+async def test_a_leader_of_an_older_term_is_not_believed() -> None:
+    """Cut off from the others, it does not know yet that they have another."""
+    members = Members()
+    cluster = members.cluster()
+    members.leader, members.term = "b", 5
+    await cluster.put(b"key", b"value")
+    assert cluster.asked == "b:1"
+
+    async def deposed(_: float) -> None:
+        members.leader, members.term = "a", 4
+
+    async def elected(_: float) -> None:
+        members.leader, members.term = "z", 5
+
+    members.on_call = {("a", "Status"): deposed, ("b", "Status"): elected}
+    await cluster.storage(1.0)
+    assert cluster.asked == "b:1"
+    await cluster.close()

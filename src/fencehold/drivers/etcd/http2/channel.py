@@ -55,6 +55,23 @@ class Channel:
 
         return call
 
+    def begin_unary(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        timeout_s: float,
+        metadata: Metadata,
+        told: Callable[[bytes | CallFailed], None],
+    ) -> bool:
+        """One request and one answer, without a task: `told` is called once, later, with what came of it. False:
+        there is no connection at the moment, and nothing was sent."""
+        line = self._line
+        if line is None or not line.is_open:
+            return False
+        line.ask_then(self.block(path, timeout_s, metadata), data, timeout_s, told)
+        return True
+
     def stream_stream(
         self, path: str, request_serializer: Callable[[Any], bytes], response_deserializer: Any
     ) -> Callable[..., "Talk"]:

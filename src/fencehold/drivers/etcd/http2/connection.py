@@ -4,17 +4,17 @@ A name may stand for several addresses, and one of them may swallow what is sent
 nowhere, a machine that is gone. So the next address is tried when the one before has failed, or has not answered
 for a moment, and the first that answers is taken. How long all of it may take is the caller's to say.
 
-Calls are written at once, and answered from within the reading; a call makes one future, one timer and one write:
-answers to pings wait a moment for one another. A connection on which nothing is heard while somebody waits is
-asked for a sign of life, and given up without one. A server that finds it is asked too often says so and hangs up;
-the next connection asks half as often.
+Calls are written at once, and answered from within the reading; a call makes one timer and one write, as answers
+to pings wait a moment for one another, and a future only if it is awaited. A connection on which nothing is heard
+while somebody waits is asked for a sign of life, and given up without one. A server that finds it is asked too
+often says so and hangs up; the next connection asks half as often.
 """
 
 import asyncio
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -210,20 +210,35 @@ class Http2Connection(asyncio.Protocol):
         Raises:
             CallFailed: see its `code` and `is_sent`.
         """
-        asked = _Asked(self._loop.create_future())
-        stream = self.begin(block, asked)
-        self.send(stream, data, is_last=True)
-        timer = None
-        if timeout_s is not None:
-            timer = self._loop.call_later(timeout_s, self._on_late, stream, asked, self.heard)
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+
+        def told(found: bytes | CallFailed) -> None:
+            if answer.done():
+                return
+            if isinstance(found, CallFailed):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
+        asked, stream = self.ask_then(block, data, timeout_s, told)
         try:
-            return await asked.answer
+            return await answer
         except asyncio.CancelledError:
             self.cancel(stream)
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            asked.stop_clock()
+
+    def ask_then(
+        self, block: bytes, data: bytes, timeout_s: float | None, told: Callable[[bytes | CallFailed], None]
+    ) -> "tuple[_Asked, Stream]":
+        """The same; `told` is called with the answer, or what became of it, from within the reading."""
+        asked = _Asked(told)
+        stream = self.begin(block, asked)
+        self.send(stream, data, is_last=True)
+        if timeout_s is not None and not asked.is_over:
+            asked.timer = self._loop.call_later(timeout_s, self._on_late, stream, asked, self.heard)
+        return asked, stream
 
     def begin(self, block: bytes, receiver: Receiver) -> Stream:
         return self._conversation.begin(block, receiver)
@@ -364,23 +379,32 @@ class Http2Connection(asyncio.Protocol):
 
 
 class _Asked:
-    """Waits for one answer."""
+    """Waits for one answer, and has it told once."""
 
-    __slots__ = ("_data", "answer")
+    __slots__ = ("_data", "_told", "is_over", "timer")
 
-    def __init__(self, answer: "asyncio.Future[bytes]") -> None:
-        self.answer = answer
+    def __init__(self, told: Callable[[bytes | CallFailed], None]) -> None:
+        self._told = told
         self._data: bytes | None = None
+        self.is_over = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def stop_clock(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def on_message(self, data: bytes) -> None:
         self._data = data
 
     def on_end(self, status: Status) -> None:
-        if self.answer.done():
+        if self.is_over:
             return
-        if status.code is Code.OK and self._data is not None:
-            self.answer.set_result(self._data)
-        elif status.code is Code.OK:
-            self.answer.set_exception(CallFailed(Code.INTERNAL, "it answered nothing"))
+        self.is_over = True
+        self.stop_clock()
+        if status.code is not Code.OK:
+            self._told(failed(status))
+        elif self._data is None:
+            self._told(CallFailed(Code.INTERNAL, "it answered nothing"))
         else:
-            self.answer.set_exception(failed(status))
+            self._told(self._data)

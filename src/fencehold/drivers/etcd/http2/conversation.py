@@ -12,6 +12,7 @@
 """
 
 from collections import deque
+from functools import lru_cache
 from typing import Protocol
 
 from fencehold.drivers.etcd.http2.status import Status, status_in
@@ -33,6 +34,31 @@ _SIGNS_MAX = 4
 """What may wait of answers to pings: who asks for more at a time gets them at once."""
 """How servers of gRPC say that they are asked too often for a sign of life."""
 _WORDS_MAX = 200
+
+
+_OK = Status(Code.OK)
+
+
+@lru_cache(128)
+def _is_answer(block: bytes) -> bool:
+    """Whether headers begin an answer of gRPC."""
+    headers = _headers_or_none(block)
+    return headers.get(":status") == "200" and headers.get("content-type", "").startswith("application/grpc")
+
+
+@lru_cache(128)
+def _is_ok(block: bytes) -> bool:
+    """Whether trailers say that all is well, and no more."""
+    headers = _headers_or_none(block)
+    return "grpc-status" in headers and ":status" not in headers and status_in(headers) == _OK
+
+
+def _headers_or_none(block: bytes) -> dict[str, str]:
+    """What a block says; nothing if it cannot be read, which is found out again frame by frame."""
+    try:
+        return frames.headers_in(block)
+    except Broken:
+        return {}
 
 
 class Receiver(Protocol):
@@ -202,12 +228,44 @@ class Conversation:
             Broken: it makes no sense; write what is to be written, and end it.
         """
         try:
+            if self._splitter.is_between and self._take_answer(data):
+                return
             for arrived in self._splitter.feed(data):
                 self._check(arrived)
                 self._on_frame(arrived)
         except Broken as error:
             self._out.append(frames.goaway(error.cause))
             raise
+
+    def _take_answer(self, data: bytes) -> bool:
+        """Take what came as the whole answer of one call, if it is that and nothing about it is unusual.
+
+        It means what its frames would one by one; nearly everything that a member says is of this form.
+        """
+        answer = frames.unary_answer_in(data)
+        if answer is None or not self._pieces.is_between or not self.is_greeted:
+            return False
+        number, head, body, trailer = answer
+        stream, size = self._streams.get(number), len(body)
+        if (
+            stream is None
+            or stream.is_answered
+            or not stream.is_whole
+            or stream.to_send
+            or size > stream.room
+            or not frames.is_message(body)
+            or not _is_answer(head)
+            or not _is_ok(trailer)
+        ):
+            return False
+        self._use_room(size, stream)
+        del self._streams[number]
+        receiver = stream.receiver
+        receiver.on_message(body[frames.MESSAGE_HEAD_BYTES :])
+        receiver.on_end(_OK)
+        if self._waiting or self.is_ending:
+            self._begin_waiting()
+        return True
 
     def _check(self, arrived: Frame) -> None:
         self._pieces.check(arrived)

@@ -465,3 +465,85 @@ def test_settings_that_nobody_may_want_break(wanted: dict[int, int]) -> None:
     client, _ = greeted()
     with pytest.raises(Broken):
         client.feed(frames.settings(wanted))
+
+
+HEAD = Encoder().encode([(":status", "200"), ("content-type", "application/grpc")])
+DONE = Encoder().encode([("grpc-status", "0")])
+FAILED = Encoder().encode([("grpc-status", "14"), ("grpc-message", "etcdserver: no leader")])
+NO_GRPC = Encoder().encode([(":status", "200"), ("content-type", "text/html")])
+
+
+def answer_bytes(
+    stream: int, *, head: bytes = HEAD, body: bytes = b"", trailer: bytes = DONE, flags: int = 0, other: int = 0
+) -> bytes:
+    """Headers, data and trailers, as a server of gRPC writes them at once."""
+    return (
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream, head)
+        + frames.frame(frames.DATA, flags, other or stream, body or message(b"answer"))
+        + frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, trailer)
+    )
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {},
+        {"body": message(b"")},
+        {"body": message(bytes(16_000))},
+        {"body": message(b"one") + message(b"two")},
+        {"body": message(b"cut")[:-1]},
+        {"body": b"\x01" + message(b"packed")[1:]},
+        {"body": b"\0\0"},
+        {"trailer": FAILED},
+        {"trailer": HEAD},
+        {"trailer": b"\xff\xff\xff"},
+        {"head": NO_GRPC},
+        {"head": DONE},
+        {"head": b"\xff\xff\xff"},
+        {"flags": frames.END_STREAM},
+        {"other": 3},
+    ],
+)
+def test_an_answer_that_comes_whole_means_what_its_bytes_mean_one_by_one(unusual: dict[str, bytes]) -> None:
+    """Nearly all answers are taken in one step; that must make no difference."""
+
+    def told(pieces: int) -> tuple[object, ...]:
+        client, peer = greeted()
+        stream, asker = ask(client)
+        _, other = ask(client)
+        peer.exchange(client)
+        data, broken = answer_bytes(stream.number, **unusual), ""  # type: ignore[arg-type]
+        size = len(data) if pieces == 1 else 1
+        try:
+            for at in range(0, len(data), size):
+                client.feed(data[at : at + size])
+        except Broken as error:
+            broken = str(error).partition(" from <memory")[0]
+        return asker.messages, asker.status, other.messages, other.status, broken, client.take(), client.is_idle
+
+    assert told(1) == told(2)
+
+
+def test_an_answer_whole_or_not_is_taken_after_others_that_were_cut() -> None:
+    """Wherever what comes is cut into pieces."""
+    client, peer = greeted()
+    asked = [ask(client) for _ in range(3)]
+    peer.exchange(client)
+    data = b"".join(answer_bytes(stream.number) for stream, _ in asked)
+    size = len(data) // 3
+    client.feed(data[: size + 5])
+    client.feed(data[size + 5 : 2 * size])
+    client.feed(data[2 * size :])
+    assert [asker.messages for _, asker in asked] == [[b"answer"]] * 3
+    assert client.is_idle
+
+
+def test_answers_taken_whole_use_up_room_and_give_it_back() -> None:
+    """As those that come in pieces do."""
+    client, _ = greeted()
+    body = message(bytes(16_000))
+    for _ in range(conversation._WINDOW_BYTES // 2 // len(body) + 1):
+        stream, _ = ask(client)
+        client.take()
+        client.feed(answer_bytes(stream.number, body=body))
+    assert client.take().startswith(b"\0\0\4\x08")
