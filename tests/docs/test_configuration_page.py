@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 import fencehold
+from fencehold.build import PURE
 from fencehold.cli.app import build
 from fencehold.cli.configuration import configured
 from fencehold.cli.credentials import VARIABLE
@@ -169,7 +170,7 @@ def test_no_variable_is_named_that_nobody_reads() -> None:
     named = set(re.findall(r"`(FENCEHOLD_\w+)`", PAGE.read_text()))
     login = {"FENCEHOLD_USER", *(f"FENCEHOLD_{each}" for each in ("SECRET", "SECRET_FILE", "TOKEN", "TOKEN_FILE"))}
     of_clients = {"FENCEHOLD_URL", *VARIABLES.values(), *login}
-    assert named == {words[0].strip("`") for _, words in _options()} | {VARIABLE} | of_clients
+    assert named == {words[0].strip("`") for _, words in _options()} | {VARIABLE, PURE} | of_clients
 
 
 def test_the_sections_that_other_pages_link_to_are_there() -> None:
