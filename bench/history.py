@@ -18,7 +18,7 @@ from bench.musts import at_most, median
 from bench.samples import Figures
 from bench.servers import Fencehold
 from bench.wire import Wire
-from fencehold.observe.history.recorder import who_of
+from fencehold.observe.history.recorder import ROWS_PER_BATCH, who_of
 from fencehold.observe.history.store import HOLD, Bounds, Span, Store
 
 HOT = "hot"
@@ -26,7 +26,6 @@ QUESTIONS = 200
 _START_MS = 1_790_000_000_000
 _EVERY_MS = 7
 _WHO = who_of('{"client": "worker-17", "host": "app-3", "pid": 4711}', "billing")
-_BATCH = 20_000
 
 
 def _hold(number: int, names: int) -> Span:
@@ -40,10 +39,11 @@ def _hold(number: int, names: int) -> Span:
 def fill(path: Path, count: int, bounds: Bounds | None = None) -> Store:
     """A history of so many holds."""
     store = Store(path, bounds)
-    for start in range(0, count, _BATCH):
+    # In batches as they are in life: the bound is kept after each, and by so many rows at a time.
+    for start in range(0, count, ROWS_PER_BATCH):
         store.begin()
         store.set_fact("known_since", _START_MS)
-        store.add(_hold(number, count // 10) for number in range(start, min(start + _BATCH, count)))
+        store.add(_hold(number, count // 10) for number in range(start, min(start + ROWS_PER_BATCH, count)))
         # Its journal is empty: what is in the history came from elsewhere.
         store.commit(0)
         store.keep_bound(_START_MS)

@@ -29,7 +29,8 @@ class Measured(Fencehold):
 
     def command(self) -> list[str]:
         more = [] if self._is_observed else ["--no-observer"]
-        return [*super().command(), "--http", str(self.http_port), *more]
+        words = [word for word in super().command() if word != "--no-http"]
+        return [*words, "--http", str(self.http_port), *more]
 
     async def page(self) -> bytes:
         """The page, when it is there."""
@@ -43,8 +44,13 @@ class Measured(Fencehold):
         """By as little as will do: Prometheus runs elsewhere, and is not what is measured."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.http_port)
         try:
-            writer.write(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
-            return await reader.read(-1)
+            # By its address: a host that the server does not know is refused.
+            host = f"127.0.0.1:{self.http_port}".encode()
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % host)
+            page = await reader.read(-1)
+            if not page.startswith(b"HTTP/1.1 200 "):
+                raise RuntimeError(f"no page of metrics: {page[:200]!r}")
+            return page
         finally:
             writer.close()
 
