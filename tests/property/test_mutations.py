@@ -229,7 +229,7 @@ def a_circle_through_permits_is_reported(patch: Patch) -> None:
     def sharing(state: State, name: str) -> commands.Mode | None:
         return commands.Mode.SHARED if name in state.crowds else None
 
-    patch.setattr(deadlock, "_sharing", sharing)
+    patch.setattr(deadlock, "sharing_mode", sharing)
 
 
 def a_circle_through_a_queue_is_missed(patch: Patch) -> None:

@@ -6,6 +6,7 @@ it got it gives back, and when it is told to stop it comes to an end soon.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from itertools import count
 from random import Random
 from typing import NamedTuple
 
@@ -153,6 +154,7 @@ class Program:
         self._stopping = False
         self._closing: asyncio.Event | None = None
         self._resting: dict[asyncio.Future[None], None] = {}
+        numbers = count(1)
         self._config = Config(
             url=url,
             ttl=self.ttl_s,
@@ -163,6 +165,7 @@ class Program:
             long_wait=0,
             clock=self.process.seconds,
             draw=random.random,
+            identify=lambda: f"{name}/{next(numbers)}".rjust(12, "0"),
         )
 
     def protocols(self) -> Iterator[SessionProtocol]:

@@ -12,8 +12,10 @@
 
 import os
 import random
+import secrets
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Unpack
@@ -66,7 +68,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     token_file: str = ""
     clock: Clock = clock
     draw: Callable[[], float] = random.random
-    """A number between 0 and 1, drawn by lot. The one place of the SDK with dice."""
+    """A number between 0 and 1, drawn by lot."""
+    identify: Callable[[], str] = partial(secrets.token_hex, 6)
+    """What the sessions of a client say of whose they are: another word for each client, which nobody guesses."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -11,7 +11,6 @@
 """
 
 import asyncio
-import secrets
 import ssl
 from collections.abc import Mapping
 from functools import partial
@@ -154,7 +153,7 @@ def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     config, scheme = source.config, _scheme(source.url)
     if scheme in SERVICE_SCHEMES:
         # A new one each time: a child process makes carriers of the same source.
-        source = msgspec.structs.replace(source, client=secrets.token_hex(6))
+        source = msgspec.structs.replace(source, client=config.identify())
         driver = _driver(source, source.url, is_direct)
         make_cell = None if source.is_far else partial(_cell_carrier, source)
         return Channel(driver, source.guarantees, partial(_shard_channel, source), make_cell)

@@ -112,7 +112,8 @@ class Talk:
         words = self.sent()
         while words and words[0][0] == "SESSION.HELD":
             self.reply([fence for fence in ended if str(fence) in words[0]])
-            del words[0]
+            # What has run out meanwhile is released behind it.
+            words = words[1:] + self.sent()
         return words
 
     # The server.
