@@ -90,13 +90,13 @@ class DeadlockWatch:
         self._seen = () if circles else seen
 
     async def _search(self, readings: list[Reading]) -> list[Circle]:
-        begun = asyncio.get_running_loop().time()
+        begun_ms = self._now_ms()
         if sum(len(reading.waits) for reading in readings) > _AT_ONCE_MAX:
             # Aside: the node goes on meanwhile.
             circles = await asyncio.to_thread(_search, readings)
         else:
             circles = _search(readings)
-        self._took_s += asyncio.get_running_loop().time() - begun
+        self._took_s += (self._now_ms() - begun_ms) / 1000
         return circles
 
     async def _end(self, circle: Circle, share: int) -> None:
@@ -145,10 +145,14 @@ class DeadlockWatch:
         return reading if isinstance(reading, Reading) else None
 
     def _timed(self, question: Callable[[State], Reading], state: State) -> Reading:
-        begun = asyncio.get_running_loop().time()
+        begun_ms = self._now_ms()
         reading = question(state)
-        self._took_s += asyncio.get_running_loop().time() - begun
+        self._took_s += (self._now_ms() - begun_ms) / 1000
         return reading
+
+    def _now_ms(self) -> float:
+        # Not the loop's time, which stands still while a turn of the loop goes on.
+        return self._nodes[0].clock.now_ms()
 
 
 def _search(readings: list[Reading]) -> list[Circle]:

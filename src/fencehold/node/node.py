@@ -109,7 +109,7 @@ class Node:
         self._line: Line | None = None
         """None: it is alone, and leads whenever it can."""
         self._patience = patience or Patience()
-        self._clock = clock
+        self.clock = clock
         self._calendar = calendar
         self._limits = limits or Limits()
         self._bounds = bounds or Bounds()
@@ -196,7 +196,7 @@ class Node:
         """Seconds since an entry came from the journal while it stands by; None if it does not."""
         if not self._follows or self._followed_ms is None:
             return None
-        return max(0.0, (self._clock.now_ms() - self._followed_ms) / 1000)
+        return max(0.0, (self.clock.now_ms() - self._followed_ms) / 1000)
 
     def submit(self, command: Command, answer: Answer, lane: Lane | None = None) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed.
@@ -466,7 +466,7 @@ class Node:
             self.replica.lead(),
             self.journal,
             self.epoch,
-            self._clock,
+            self.clock,
             on_durable=self._on_durable,
             bounds=self._bounds,
             speech=self.speech,
@@ -570,7 +570,7 @@ class Node:
         before = self.leader
         entry, applied = self.replica.follow(record)
         self.position = applied.position
-        self._followed_ms = self._clock.now_ms()
+        self._followed_ms = self.clock.now_ms()
         if (self.home is None) is not (self.replica.machine.state.home is None):
             # Another node has just made the journal, with another number of shards.
             self._check_home()

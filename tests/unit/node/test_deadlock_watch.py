@@ -80,6 +80,20 @@ async def test_a_circle_is_ended_by_one_look(monkeypatch: pytest.MonkeyPatch) ->
         assert seen.watch.looks == 1
 
 
+async def test_what_a_look_takes_is_counted_within_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on while the loop is kept: the pause after a look is so many times that."""
+    async with stuck(monkeypatch) as seen:
+        loop = asyncio.get_running_loop()
+        stands_still = loop.time()
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "time", lambda: stands_still, raising=False)
+            found = await seen.watch._search([])
+        assert found == []
+        assert seen.watch._took_s > 0
+        await seen.watch.look()
+        assert await seen.outcomes() == [True, False]
+
+
 async def test_what_is_over_when_it_is_read_again_refuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hold of the circle is released after the first readings, before the second."""
     async with stuck(monkeypatch) as seen:
