@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from fencehold.journal.codec import decode
 from tests.depth import deep
 from tests.simulation.runs import run, seeds_from
-from tests.simulation.world import World
+from tests.simulation.world import World, shards_of
 
 pytestmark = pytest.mark.slow
 
 SEEDS, CHUNK = deep(6, 100), 2
-MOVED_SEEDS, MOVES_S = deep(3, 40), deep(60.0, 300.0)
+MOVED_SEEDS, MOVES_S = deep(3, 40), deep(40.0, 300.0)
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
 
@@ -41,10 +41,12 @@ def judge(seed: int) -> None:
 @pytest.mark.guarantee("G10")
 @pytest.mark.guarantee("G12")
 @pytest.mark.guarantee("G13")
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_no_seed_breaks_a_guarantee(first: int) -> None:
     """Five minutes of kills, pauses, partitions and lost replies, many times over, break nothing."""
-    for seed in range(first, first + CHUNK):
+    # Five minutes in which slots move take several times as long: at a push they are shorter, in the next test.
+    seeds = (seed for seed in count(1) if deep(shards_of(seed) == 1, True))
+    for seed in islice(seeds, first, first + CHUNK):
         judge(seed)
 
 

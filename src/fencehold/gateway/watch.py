@@ -26,8 +26,8 @@ _AWAY_S_MAX = 30.0
 """For so long a watch of one shard looks for a node that leads before its client is told to try again."""
 _SILENT_S = 3.0
 """For so long a shard of several may be away before that is said: less than that, and it is a failover."""
-_BEGIN_S = 1.0
-"""How long the first shards that are watched wait for the others."""
+_BEGIN_S = 3.0
+"""How long the first shards that are watched wait for the others: on a busy machine a connection takes a while."""
 _UNREAD_MAX = 512
 """Events that wait for a slow reader, of all shards; beyond, nothing is read from the connections."""
 
