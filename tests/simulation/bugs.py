@@ -263,7 +263,7 @@ def _a_map_taken_before_the_last_one_is_done(patch: Patch) -> None:
 
 
 def _a_slot_opened_by_an_older_map(patch: Patch) -> None:
-    """That a slot was closed once, for whomever and by whichever map, is enough to open it."""
+    """That a slot was closed once, for any shard and by any map, is enough to open it."""
 
     def is_for(move: SlotMove, shard: int, version: int) -> bool:
         return move.stage is Stage.CLOSED

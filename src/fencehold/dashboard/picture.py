@@ -91,7 +91,7 @@ class Picture:
 
     @property
     def position(self) -> int:
-        """How far it is; of several shards, all of their positions added up: it grows whichever goes on."""
+        """How far it is; of several shards, the sum of their positions, which grows with each."""
         return sum(self.positions.values())
 
     async def changed(self, since: int, timeout_s: float) -> None:

@@ -33,7 +33,7 @@ def session_meta(name: str, meta: Mapping[str, object] | None, version: str, cli
         "python": platform.python_version(),
         "version": version,
     }
-    # Last, lest somebody else's word say that two clients are one.
+    # Last: metadata of the application must not replace it and make two clients one.
     own = {"session_of": client} if client else {}
     return json.dumps(known | dict(meta or {}) | own, separators=(",", ":"), default=str)
 

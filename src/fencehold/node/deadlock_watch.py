@@ -86,7 +86,7 @@ class DeadlockWatch:
         for circle in circles:
             if self._nodes[victim_of(circle).shard].leads:
                 await self._end(circle, share)
-        # Whoever is to end one has not done so yet, if there is any.
+        # A circle that another leader is to end may still be there: look again.
         self._seen = () if circles else seen
 
     async def _search(self, readings: list[Reading]) -> list[Circle]:

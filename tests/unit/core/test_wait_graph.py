@@ -139,7 +139,7 @@ def test_other_owners_of_a_client_are_strangers(owners: tuple[str, str]) -> None
 
 
 def test_a_client_of_another_principal_is_another() -> None:
-    """Whoever says of itself that it is A's client is not, unless it is of the same principal."""
+    """A session that says it is of A's client is not believed, unless it has the same principal."""
     service = Service(2)
     for shard in range(2):
         for principal in ("ann", "ben") if shard else ("ann", "eve"):

@@ -1,7 +1,7 @@
 """Events as server-sent events. Each has an id by which a client goes on after it: see `gateway.places`.
 
-Of several shards the id has the place of each: so nothing is missed, and nothing told twice, whichever shard the
-last event was of. That a shard is away is told as an event `shard_away`, and later `shard_back`, without an id.
+Of several shards the id has the place of each: so nothing is missed or told twice, from any shard. That a
+shard is away is told as an event `shard_away`, and later `shard_back`, without an id.
 """
 
 import asyncio
