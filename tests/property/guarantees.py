@@ -16,7 +16,7 @@ from fencehold.core.state import Hold, State
 from fencehold.core.views import view_name
 from fencehold.placement.slots import slot_of
 from tests.property.model import may, with_change
-from tests.property.tables import entered
+from tests.property.tables import TABLES, entered
 
 UNCLEAN = (o.Ending.EXPIRED, o.Ending.BROKEN)
 
@@ -125,7 +125,12 @@ class History:
             case c.ChangePolicy(), o.PolicyChanged():
                 self.policy = with_change(self.policy, command.change)
             case c.RaiseFence(), o.FenceRaised():
-                g1_a_raised_fence_is_above_all(self, command, outcome)
+                g1_a_raised_fence_is_above_all(self, command.at_least, outcome)
+            case c.OpenSlots(), o.SlotsOpened():
+                g1_a_raised_fence_is_above_all(self, command.fence, outcome)
+            case c.ForceSlots(), o.SlotsForced() if outcome.holds:
+                # One fence for all that were broken; no outcome tells it.
+                self.fence_last += 1
 
     def _end_least(self, is_ended: Callable[[o.Granted], bool], only: str = "") -> None:
         for name in [name for name, least in self.least.items() if is_ended(least.granted)]:
@@ -179,10 +184,10 @@ def g1_fences_grow(history: History, fence: int) -> None:
     history.fence_last = fence
 
 
-def g1_a_raised_fence_is_above_all(history: History, command: c.RaiseFence, raised: o.FenceRaised) -> None:
+def g1_a_raised_fence_is_above_all(history: History, at_least: int, raised: o.FenceRaised | o.SlotsOpened) -> None:
     """G1: raising the fence never lowers it; whatever follows is above what was asked for."""
     assert raised.fence >= history.fence_last, f"G1: {raised} after {history.fence_last}"
-    assert raised.fence >= command.at_least, f"G1: {raised} for {command}"
+    assert raised.fence >= at_least, f"G1: {raised} for at least {at_least}"
     history.fence_last = raised.fence
 
 
@@ -413,7 +418,7 @@ def g11_nothing_is_left(state: State) -> None:
     # Where slots are is no matter of names: there are so many, and no more.
     beside = {"outcomes", "notices", "repeated", "leader", "leader_address", "anchors"}
     beside |= {"slots", "draining", "arriving"}
-    for table in sorted({*State.__slots__} - beside):
+    for table in sorted(TABLES - beside):
         content = getattr(state, table)
         if hasattr(content, "__len__"):
             assert len(content) == 0, f"G11: {table} still has {content}"

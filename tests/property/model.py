@@ -335,12 +335,12 @@ class Model:
         moves = [self.last_move(slot) for slot in command.slots]
         if any(m is None or m[1] != command.version or m[2] not in ("arriving", "open") for m in moves):
             return CONFLICT
-        self.fence = max(self.fence, command.fence)
+        above = self.fence = max(self.fence, command.fence)
         opened = sorted({slot for slot in command.slots if self.stage(slot) == "arriving"})
         for slot in opened:
             self.moves.append((slot, command.version, "open", self.home[0], command.fence))
         self.hand_on()
-        return o.SlotsOpened(len(opened), self.fence)
+        return o.SlotsOpened(len(opened), above)
 
     def force(self, by: str) -> Expected:
         if self.home is None:

@@ -22,6 +22,7 @@ from fencehold.journal.codec import encode
 from fencehold.journal.port import Record, Snapshot
 from fencehold.types import Epoch, Position
 from tests.property.conversation import LIMITS, Conversation, make_small
+from tests.property.tables import TABLES
 from tests.property.test_machine_model import EXAMPLES, PROFILE
 
 NOW_US = 1_800_000_000_000_000
@@ -121,7 +122,7 @@ def _used(usage: Usage | None) -> list[list[tuple[str, int, int, int]]]:
 
 def compare(found: State, expected: State) -> None:
     """Everything but the fence, and who leads, is as it was."""
-    for table in sorted({*State.__slots__} - _CHANGED - _BESIDE - _DUE - _WORKED_OUT - {"sessions"}):
+    for table in sorted(TABLES - _CHANGED - _BESIDE - _DUE - _WORKED_OUT - {"sessions"}):
         assert getattr(found, table) == getattr(expected, table), f"{table} differs"
     assert (found.rulebook is None) is (expected.rulebook is None)
     assert _used(found.usage) == _used(expected.usage), "usage differs"

@@ -67,7 +67,8 @@ def open_slots(state: State, command: OpenSlots) -> SlotsOpened | Refused:
             return Refused(Code.CONFLICT, detail)
         if move.stage is Stage.ARRIVING:
             opening.append(slot)
-    state.fence = max(state.fence, fence)
+    # Before anybody is granted: what is told is the fence that all grants here are above.
+    above = state.fence = max(state.fence, fence)
     for slot in opening:
         state.slots[slot] = SlotMove(slot, command.version, Stage.OPEN, home.shard, fence)
         del state.arriving[slot]
@@ -75,7 +76,7 @@ def open_slots(state: State, command: OpenSlots) -> SlotsOpened | Refused:
         state.steps += 1
         opened = set(opening)
         hand_on(state, [name for name in state.queues if slot_of(name) in opened])
-    return SlotsOpened(len(opening), state.fence)
+    return SlotsOpened(len(opening), above)
 
 
 def force_slots(state: State, command: ForceSlots) -> SlotsForced | Refused:
