@@ -62,11 +62,32 @@ print(machine.state_hash(), told.hexdigest(), machine.fence)
 def test_the_modules_to_be_compiled_are_there_and_have_no_structs() -> None:
     """msgspec reads the fields of a struct from its class, which a compiled one does not have as it expects."""
     for module in MODULES:
-        tree = ast.parse((SOURCE / f"{module}.py").read_text())
-        bases = [
-            ast.unparse(base) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases
-        ]
+        bases = [ast.unparse(base) for node in _classes(_tree(module)) for base in node.bases]
         assert "Struct" not in bases, module
+
+
+def test_no_class_that_stays_interpreted_has_a_compiled_base() -> None:
+    """Compiled code takes an object of such a class for none of its base, and fails where it gets one."""
+    compiled = {
+        f"fencehold.{module.replace('/', '.')}.{node.name}"
+        for module in MODULES
+        for node in _classes(_tree(module))
+    }
+    for file in SOURCE.rglob("*.py"):
+        module = str(file.relative_to(SOURCE).with_suffix(""))
+        if module in MODULES:
+            continue
+        tree = _tree(module)
+        imported = {
+            name.asname or name.name: f"{node.module}.{name.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for name in node.names
+        }
+        for node in _classes(tree):
+            for base in map(ast.unparse, node.bases):
+                first, dot, rest = base.partition("[")[0].partition(".")
+                assert imported.get(first, first) + dot + rest not in compiled, f"{node.name} in {module}"
 
 
 def test_source_is_found_where_both_are() -> None:
@@ -101,6 +122,14 @@ def test_both_builds_make_the_same_state_of_the_same_entries() -> None:
     pure = _run(_REPLAY, FENCEHOLD_PURE="1", PYTHONHASHSEED="2")
     assert here == pure
     assert int(here.split()[-1]) > 100
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((SOURCE / f"{module}.py").read_text())
+
+
+def _classes(tree: ast.Module) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
 
 
 def _run(program: str, **environment: str) -> str:

@@ -2,18 +2,13 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Mode
+from fencehold.doors.resp.wrong import Wrong
 
 INTEGER_MAX = (1 << 53) - 1
 """Integers up to here survive any client, JavaScript's too."""
-
-
-class Wrong(Exception):
-    """The command is wrong as it stands; the message says why."""
-
-    code: ClassVar[str] = "USAGE"
 
 
 def text(word: bytes, what: str) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong, exactly, shown
+from fencehold.doors.resp.arguments import exactly, shown
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.node.online_backup import OnlineBackup, begin
 

@@ -16,10 +16,11 @@ from fencehold.core.commands import ApplyCells, CloseHome, Command, OpenHome, Se
 from fencehold.core.outcomes import CellsApplied, HomeClosed, HomeClosing, HomeOpened, Outcome
 from fencehold.core.state import State
 from fencehold.doors.resp.answers import refuse, tell_found
-from fencehold.doors.resp.arguments import Wrong, exactly, number, shown, text
+from fencehold.doors.resp.arguments import exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied
 from fencehold.doors.resp.policy_commands import is_admin
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError
 from fencehold.placement.cells import PREFIXES_MAX, CellMap
 

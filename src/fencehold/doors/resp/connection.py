@@ -22,12 +22,13 @@ import hiredis
 from fencehold.core.commands import Command
 from fencehold.core.outcomes import Notice
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.arguments import Wrong, shown
+from fencehold.doors.resp.arguments import shown
 from fencehold.doors.resp.backlog import QUANTUM, Turns
 from fencehold.doors.resp.guard import ORDINARY
 from fencehold.doors.resp.heads import NotFlat
 from fencehold.doors.resp.inbox import Inbox, NoCommand, are_bulk, not_flat
 from fencehold.doors.resp.outbox import Outbox
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
 from fencehold.runtime.shared import Shared

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from fencehold import __version__, build
 from fencehold.core.policy import Verb
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
+from fencehold.doors.resp.arguments import at_least, exactly, number, shown, text
 from fencehold.doors.resp.authentication import log_in
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import WHO, rights_of
 from fencehold.doors.resp.named_commands import described, names_in
 from fencehold.doors.resp.shard_commands import choose_shard
 from fencehold.doors.resp.tiers import choose
+from fencehold.doors.resp.wrong import Wrong
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door

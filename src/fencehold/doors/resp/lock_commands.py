@@ -23,7 +23,6 @@ from fencehold.core.outcomes import (
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import done, refuse, refuse_hold
 from fencehold.doors.resp.arguments import (
-    Wrong,
     acquire,
     at_least,
     exactly,
@@ -37,6 +36,7 @@ from fencehold.doors.resp.arguments import (
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
 from fencehold.doors.resp.session_commands import member_of, with_implicit
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError

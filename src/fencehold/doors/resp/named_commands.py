@@ -3,7 +3,8 @@
 Commands of one name have it first. Commands of several say how many they have, then have them.
 """
 
-from fencehold.doors.resp.arguments import Wrong, at_least, names, shown, text
+from fencehold.doors.resp.arguments import at_least, names, shown, text
+from fencehold.doors.resp.wrong import Wrong
 
 ONE = (b"LOCK.ACQUIRE", b"LOCK.RELEASE", b"LOCK.EXTEND", b"LOCK.INFO", b"LOCK.BREAK")
 SEVERAL = (b"LOCK.MACQUIRE", b"LOCK.MRELEASE", b"LOCK.MEXTEND")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import denied
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
+from fencehold.doors.resp.arguments import at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError
 from fencehold.node.node import Node
 from fencehold.observe.figures import figures_of

@@ -16,9 +16,10 @@ from fencehold.core.policy import Policy, PolicyChange, Verb
 from fencehold.core.rulebook import Rights, Rulebook, denied
 from fencehold.core.state import State
 from fencehold.doors.resp.answers import refuse, tell_found
-from fencehold.doors.resp.arguments import Wrong, exactly, number, shown, text
+from fencehold.doors.resp.arguments import exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied, rights_of
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError
 
 _decode_change = msgspec.json.Decoder(PolicyChange).decode

@@ -11,9 +11,10 @@ from fencehold.core.commands import CloseSession, OpenSession, OpenSessionAs, Op
 from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
 from fencehold.core.state import Session, State
 from fencehold.doors.resp.answers import done, ignore, refuse
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text, usage
+from fencehold.doors.resp.arguments import at_least, exactly, kinds, number, options, text, usage
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError

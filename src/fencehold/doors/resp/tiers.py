@@ -6,8 +6,9 @@
 """
 
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.arguments import Wrong, exactly, shown
+from fencehold.doors.resp.arguments import exactly, shown
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.node.node import Node
 from fencehold.types import Tier
 

@@ -11,11 +11,12 @@ from fencehold.core.policy import Verb
 from fencehold.core.rulebook import denied
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, kinds, number, options, text
+from fencehold.doors.resp.arguments import at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.event_batches import WHOLE, Place
 from fencehold.doors.resp.guard import Denied, rights_of
+from fencehold.doors.resp.wrong import Wrong
 
 _PREFIX_BYTES_MAX = 1_024
 _FROM = kinds(FROM=("position", number), INDEX=("index", number))
