@@ -179,6 +179,8 @@ class Server:
                 await self._listen()
                 for shard, host in enumerate(self.hosts):
                     link = LeaderLink(self._member(), self._peer_tls(), shard if self.shards else None)
+                    if self.shards is not None:
+                        link.on_hurry = self.shards.mover.hurry
                     host.node.join(self._member(), link)
             await self._run()
             if not self.is_clustered:

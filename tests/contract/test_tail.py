@@ -5,9 +5,13 @@ import asyncio
 import pytest
 
 from fencehold.errors import Trimmed
-from fencehold.journal.port import Journal, Record
+from fencehold.journal.port import Journal, PacedJournal, Record
 from fencehold.types import Position
 from tests.contract.harness import Harness, fill, leading, opened
+from tests.stopwatch import Stopwatch
+
+CLOSE_S = 0.02
+"""From the beginning of an append until a close tail has told of it, on the average."""
 
 
 class Follower:
@@ -102,3 +106,58 @@ async def test_a_tail_from_before_the_trim_says_so(harness: Harness) -> None:
         await journal.trim()
         with pytest.raises(Trimmed):
             await Follower(journal).task
+
+
+async def test_a_close_tail_is_told_of_each_entry_at_once(harness: Harness) -> None:
+    """However many there were just before; and one that is not wanted close any more sees all the same."""
+
+    async def work(leader: Journal, standby: Journal) -> None:
+        epoch, follower = await leader.lead(), Follower(standby)
+        # So many that a tail which is to be cheap goes over to pages.
+        records = await fill(leader, epoch, range(1, 101))
+        await follower.until(100)
+        follow_closely(standby, True)
+        records += await fill(leader, epoch, [101])
+        await follower.until(101)
+        watch = Stopwatch()
+        for position in range(102, 142):
+            records += await fill(leader, epoch, [position])
+            await follower.until(position)
+        assert watch.passed_s < 40 * CLOSE_S
+        follow_closely(standby, False)
+        records += await fill(leader, epoch, range(142, 182))
+        await follower.until(181)
+        await standby.close()
+        await follower.task
+        assert follower.seen == records
+
+    async with opened(harness.handle()) as leader:
+        if leader.declared.shared:
+            async with opened(harness.handle()) as standby:
+                await work(leader, standby)
+        else:
+            await work(leader, leader)
+
+
+async def test_a_tail_can_be_wanted_close_before_it_is_there(harness: Harness) -> None:
+    """Before the journal is open, and again: a tail that begins then is told of what was and of what comes."""
+    journal = harness.handle()
+    follow_closely(journal, True)
+    async with leading(journal) as (journal, epoch):
+        follow_closely(journal, True)
+        records = await fill(journal, epoch, range(1, 81))
+        follower = Follower(journal)
+        records += await fill(journal, epoch, range(81, 121))
+        await follower.until(120)
+        follow_closely(journal, False)
+        follow_closely(journal, True)
+        records += await fill(journal, epoch, range(121, 131))
+        await follower.until(130)
+    await follower.task
+    assert follower.seen == records
+
+
+def follow_closely(journal: Journal, wanted: bool) -> None:
+    """Tell a journal whose tails may be late; the others follow closely anyhow."""
+    if isinstance(journal, PacedJournal):
+        journal.follow_closely(wanted)

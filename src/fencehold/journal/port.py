@@ -88,6 +88,20 @@ class DirectJournal(Protocol):
         ...
 
 
+@runtime_checkable
+class PacedJournal(Protocol):
+    """A journal whose tails may be late to be cheap: by a tenth of a second or two. Any other follows closely."""
+
+    def follow_closely(self, wanted: bool) -> None:
+        """Have the tails of this handle be close, those there are and those to come; or cheap again.
+
+        A close tail hands an entry on some milliseconds after it is durable, however many there are, and costs
+        what that costs. It may be called at any time, open or not, and again; it raises nothing and waits for
+        nothing. What a tail promises is the same either way: only a wait in it is cut short.
+        """
+        ...
+
+
 class Journal(Protocol):
     """A handle on one journal. Use: `open`, `read` what follows the snapshot, then `lead` and `append`, or `tail`.
 

@@ -8,11 +8,14 @@ crowd is given as much time as the last append took to come together:
 2. Only for a crowd. Who is alone, or among few, never waits; nor for one of them that asks for much.
 3. No longer than an append, nor than 10 ms, whatever kept that append; and not at all once they are there. Who
    does not come is not expected the next time.
+
+Where a server has several shards, the smaller crowd of each also uses the time in which others append (`turns`).
 """
 
 APPEND_S_MIN = 0.001
 _CROWD_MIN = 16
 _WAIT_S_MAX = 0.01
+_CROWD_OF_SHARD_MIN = 4
 _ENOUGH = 0.9
 """Of those who were there the last time: some have gone for good."""
 
@@ -36,3 +39,7 @@ class Company:
         if here >= self.expected or self.expected < _CROWD_MIN or self._took_s < APPEND_S_MIN:
             return 0.0
         return min(self._took_s, _WAIT_S_MAX)
+
+    def lacks(self, here: int) -> bool:
+        """Whether some of a shard's crowd are still to come, with so many here already."""
+        return here < self.expected and self.expected >= _CROWD_OF_SHARD_MIN

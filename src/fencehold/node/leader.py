@@ -3,7 +3,8 @@
 1.  *Answered means durable* (G3). No answer, notice, event or reading leaves before its entry is in the journal.
 2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
     of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together
-    (`group_commit`). Who asks for more than its share waits for itself, and for nobody else (`lanes`).
+    (`group_commit`), and the crowds of several shards append in turn (`turns`).
+    Who asks for more than its share waits for itself, and for nobody else (`lanes`).
     Who is alone has its entry made where it stands, without a turn of the event loop (`commit_here`): nobody would
     come meanwhile.
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
@@ -28,7 +29,6 @@
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -71,6 +71,7 @@ from fencehold.node.group_commit import APPEND_S_MIN, Company
 from fencehold.node.homes_lease import HomesLease
 from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
 from fencehold.node.names import Names
+from fencehold.node.turns import TURN_S_MAX, Turns
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.types import Epoch, Position
@@ -176,8 +177,11 @@ class Leader:
         calendar: Calendar = unix_ms,
         names: Names | None = None,
         lease: HomesLease | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.machine = machine
+        self._turns = turns
+        """Shared with the leaders of other shards; None: it is alone, or its appends need not go one by one."""
         self._lease = lease
         """What other cells have confirmed; None: nothing, and what they must confirm lapses."""
         self._names = names or Names()
@@ -420,14 +424,12 @@ class Leader:
         try:
             while not self._stopping or self._has_work():
                 if self._is_wanted and not self._is_begun():
-                    wait_s = self._company.wait_s(self._lanes.crowd) if self._company.expected else 0
-                    if wait_s and not self._lanes.is_crowded:
-                        await self._await_company(wait_s)
+                    if self._company.expected and not self._lanes.is_crowded and await self._await_company():
                         if self._failure is not None:
                             # Meanwhile, where somebody stood: the state is ahead of the journal, and nothing may
                             # be appended after that.
                             break
-                        if self._is_begun():
+                        if self._is_begun() or not self._is_wanted:
                             # All that were waited for have come: their entry was made where the last one stood.
                             continue
                     self._is_wanted = False
@@ -451,17 +453,46 @@ class Leader:
     def _has_work(self) -> bool:
         return not self._lanes.is_empty or bool(self._renewals or self._proposed or self._appending)
 
-    async def _await_company(self, wait_s: float) -> None:
-        self._awaited = asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._awaited.wait()
-        self._awaited = None
+    async def _await_company(self) -> bool:
+        """Wait for those who are to come, or for the appends of other shards; says whether it did."""
+        here, turns = self._lanes.crowd, self._turns
+        wait_s = self._company.wait_s(here)
+        if turns is not None and self._company.lacks(here):
+            if not turns.is_taken and not wait_s:
+                # While the disk is quick, others append within this turn of the loop; then what came is read.
+                await asyncio.sleep(0)
+                return True
+            wait_s = TURN_S_MAX if turns.is_taken else wait_s
+        if wait_s:
+            await self._await_signal(wait_s)
+        return wait_s > 0
+
+    async def _await_signal(self, wait_s: float) -> None:
+        """Wait until all are there that are expected, or its turn has come, or time is up."""
+        awaited = self._awaited = asyncio.Event()
+        late = asyncio.get_running_loop().call_later(wait_s, awaited.set)
+        if self._turns is not None:
+            self._turns.line_up(awaited)
+        try:
+            await awaited.wait()
+        finally:
+            self._awaited = None
+            late.cancel()
+            if self._turns is not None:
+                self._turns.leave(awaited)
 
     async def _commit(self) -> None:
         """One entry: apply, append, answer when it is durable."""
         proposal, self._proposed = self._proposed or self._propose(), None
-        await self._journal.append(proposal.data, epoch=self._epoch, position=proposal.position)
+        turns = self._turns
+        if turns is None:
+            await self._journal.append(proposal.data, epoch=self._epoch, position=proposal.position)
+        else:
+            turns.begin(self)
+            try:
+                await self._journal.append(proposal.data, epoch=self._epoch, position=proposal.position)
+            finally:
+                turns.end(self)
         self._conclude(proposal)
 
     def _propose(self) -> Proposal:
@@ -490,7 +521,7 @@ class Leader:
             raise LeaseLapsed("the lease on homes of this cell ran out while an entry was written")
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
-        if took_s >= APPEND_S_MIN or self._company.expected:
+        if took_s >= APPEND_S_MIN or self._company.expected or self._turns is not None:
             self._company.on_append(crowd + self._lanes.crowd, took_s)
         self._is_ahead = False
         speech = self._speech

@@ -1,7 +1,8 @@
 """The link to the leader: a standby's connection to the leader's RESP listener, and the little that is said on it.
 
 1. The standby says `NODE.FOLLOW name address position` every beat, and is answered its rank.
-2. The leader pushes `goodbye` before it stops. A node that does not lead answers `NOTLEADER`, or `UNAVAILABLE`.
+2. The leader pushes `goodbye` before it stops, and `hurry` when journals are to be followed closely for a while.
+   A node that does not lead answers `NOTLEADER`, or `UNAVAILABLE`.
 3. A leader whose policy does not let the standby in is heard all the same: it lives.
 4. A link that is silent is no news: `suspicion` counts since when. A link that breaks is.
 """
@@ -40,12 +41,14 @@ class LeaderLink:
         self._tls = tls
         """How leaders are reached that speak TLS: with this node's own certificate."""
         self._told = ""
+        self.on_hurry: Callable[[], None] = _ignore
+        """Called when the leader says so."""
 
     async def follow(self, address: str, position: Callable[[], int], on_heard: Callable[[int], None]) -> Parting:
         """As `node.standby.Line` says."""
         loop = asyncio.get_running_loop()
         host, port = endpoint(address)
-        connection = _LeaderConnection(on_heard, self._hello)
+        connection = _LeaderConnection(on_heard, self._hello, self.on_hurry)
         try:
             async with asyncio.timeout(CONNECT_S):
                 tls = self._tls() if self._tls is not None else None
@@ -75,8 +78,11 @@ class LeaderLink:
 class _LeaderConnection(asyncio.Protocol):
     """One link."""
 
-    def __init__(self, on_heard: Callable[[int], None], hello: bytes) -> None:
+    def __init__(
+        self, on_heard: Callable[[int], None], hello: bytes, on_hurry: Callable[[], None] | None = None
+    ) -> None:
         self._on_heard = on_heard
+        self._on_hurry = on_hurry or _ignore
         self._hello = hello
         self._reader = Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
@@ -116,6 +122,8 @@ class _LeaderConnection(asyncio.Protocol):
             case PushNotification():
                 if reply and reply[0] == b"goodbye":
                     self._part(Parting.GOODBYE)
+                elif reply and reply[0] == b"hurry":
+                    self._on_hurry()
             case ReplyError() if str(reply).startswith(_NOT_LET_IN):
                 # It lives and leads, and only takes no note of this node: no reason to take its place.
                 self._on_heard(_LAST)
@@ -129,3 +137,7 @@ class _LeaderConnection(asyncio.Protocol):
     def _part(self, parting: Parting) -> None:
         if not self.parted.done():
             self.parted.set_result(parting)
+
+
+def _ignore() -> None:
+    """Nobody is to be told."""

@@ -49,6 +49,7 @@ from fencehold.node.snapshot_growth import growth_bytes
 from fencehold.node.standby import Line, StandingBy
 from fencehold.node.standbys import Member, Standbys
 from fencehold.node.suspicion import Patience
+from fencehold.node.turns import Turns
 from fencehold.runtime.calendar import Calendar, unix_ms
 from fencehold.runtime.clock import Clock
 from fencehold.runtime.shared import SharedThings
@@ -132,6 +133,8 @@ class Node:
         self.room.on_level, self.room.on_looked = self._on_level, self._on_looked
         self._is_held_back = False
         self._due: Alarm | None = None
+        self.turns: Turns | None = None
+        """Of the appends of all shards here, where there are several and their journals share a disk."""
         self.lease: HomesLease | None = None
         """What other cells have confirmed, where there are several; None: nothing."""
         self.before_leading: Callable[[], Awaitable[None]] = _at_once
@@ -474,6 +477,7 @@ class Node:
             calendar=self._calendar,
             names=self.replica.names,
             lease=self.lease,
+            turns=self.turns,
         )
         state = self.replica.machine.state
         if self.home is not None and state.home is None:

@@ -21,6 +21,7 @@ from fencehold.node.leader_link import BEAT_S
 from fencehold.node.node import Node
 from fencehold.node.slot_mover import Place, SlotMover
 from fencehold.node.standbys import Member
+from fencehold.node.turns import Turns
 from fencehold.node.volatile import Volatile
 from fencehold.placement.map import ShardMap
 from fencehold.placement.slots import slot_of
@@ -48,8 +49,14 @@ class Shards:
         self.hosts = tuple(hosts)
         self.map = placed
         """The newest that is known here. It is durable in some shard."""
+        self.on_map: Callable[[], None] = _ignore
+        """Called when there is a newer one."""
         self.mover = SlotMover([Place(*host) for host in self.hosts], placed, self._on_map)
         self.deadlocks = DeadlockWatch([host.node for host in self.hosts])
+        turns = Turns()
+        for host in self.hosts:
+            if not host.node.journal.declared.shared:
+                host.node.turns = turns
         first, *others = self.hosts
         for host in others:
             follow = partial(_follow_policy, first.node, host.node)
@@ -58,6 +65,7 @@ class Shards:
 
     def _on_map(self, placed: ShardMap) -> None:
         self.map = placed
+        self.on_map()
 
     def shard_of(self, name: str) -> int:
         """The home of a name."""

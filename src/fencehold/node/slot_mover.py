@@ -11,6 +11,10 @@
    so whoever saw it may rely on it, as far as the version is still the same; and the first shard sees to that.
 5. The volatile machines follow the map of the nodes beside them, and open at once: for their tier it is enough
    that everybody asks at the same place.
+6. While a slot is on its way its free names wait, so the journals that tell of it are followed closely. All of
+   them for a moment, when a map is about to be taken: the leader of the first shard tells the others beforehand,
+   and who misses that learns of the map from the journal, a little later. Then, as long as a slot is to come to a
+   shard led here, the journals of shards that have not closed all they are to.
 """
 
 import asyncio
@@ -22,6 +26,7 @@ from typing import NamedTuple
 from fencehold.core.commands import Command, FollowMap, OpenSlots, SealSlots
 from fencehold.core.slot_moves import can_seal
 from fencehold.core.state import SlotMove, Stage, State
+from fencehold.journal.port import PacedJournal
 from fencehold.node.node import Node
 from fencehold.node.volatile import Volatile
 from fencehold.placement.map import ShardMap
@@ -32,6 +37,8 @@ _PAUSE_S = 0.002
 """At least so long between two looks: while something drains, every entry asks for one."""
 _PAUSE_FACTOR = 5
 """A look that took long is followed by a pause of so many times that."""
+_HURRY_S = 1.0
+"""How long all journals are followed closely when a map is about to be taken, or was."""
 
 
 class Standing(NamedTuple):
@@ -68,6 +75,9 @@ class SlotMover:
         self._asked: set[Node] = set()
         """Machines that were told something and have not answered yet."""
         self._wanted = asyncio.Event()
+        self._hurried_until = 0.0
+        self._close = [False] * len(self._places)
+        """Whether each journal is followed closely."""
         for shard, place in enumerate(self._places):
             place.node.on_steps = partial(self._on_steps, shard)
 
@@ -75,6 +85,27 @@ class SlotMover:
     def is_settled(self) -> bool:
         """Whether every shard has the newest map, and has done what it says."""
         return all(each.placed.version == self._newest.version and each.is_settled for each in self.standings)
+
+    def expect(self) -> None:
+        """A map is about to be taken here: let every server follow closely."""
+        self._places[0].node.standbys.hurry()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Follow all journals closely for a while."""
+        self._hurried_until = asyncio.get_running_loop().time() + _HURRY_S
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        is_hurried = asyncio.get_running_loop().time() < self._hurried_until
+        awaits = any(self._places[shard].node.leads and each.arriving for shard, each in enumerate(self.standings))
+        for shard, each in enumerate(self.standings):
+            is_behind = each.closing or each.placed.version < self._newest.version
+            closely = is_hurried or bool(awaits and is_behind)
+            journal = self._places[shard].node.journal
+            if closely is not self._close[shard] and isinstance(journal, PacedJournal):
+                self._close[shard] = closely
+                journal.follow_closely(closely)
 
     def _on_steps(self, shard: int) -> None:
         """Called when something is durable. Nothing is ahead of the journal then."""
@@ -88,6 +119,7 @@ class SlotMover:
             if state.placed.version > self._newest.version:
                 self._newest = state.placed
                 self._on_map(state.placed)
+                self.hurry()
             self._wanted.set()
         elif state.draining:
             self._wanted.set()
@@ -105,6 +137,7 @@ class SlotMover:
             await asyncio.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (loop.time() - begun)))
 
     def _look(self) -> None:
+        self._set_pace()
         for shard, place in enumerate(self._places):
             if place.node.leads:
                 self._tell(place.node, self._due(shard, place.node.replica.machine.state))

@@ -23,6 +23,8 @@ class Standby(NamedTuple):
     member: Member
     position: int
     heard_at: float
+    hurry: Callable[[], None] | None = None
+    """Tells it to follow all journals closely for a while."""
 
 
 class Standbys:
@@ -57,6 +59,12 @@ class Standbys:
         for goodbye in known:
             goodbye()
         return bool(known)
+
+    def hurry(self) -> None:
+        """Have all follow closely for a while, as far as they are reached."""
+        for standby in self._known.values():
+            if standby.hurry is not None:
+                standby.hurry()
 
     def all(self) -> list[Standby]:
         """In the order of their ranks."""

@@ -27,7 +27,8 @@ class Away(Faults):
 class ShardedCluster:
     """Servers that share a journal for each shard, by name."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, journal: type[MemoryJournal] = MemoryJournal) -> None:
+        self._journal = journal
         self.shards = shards
         self.stores = [MemoryStore() for _ in range(shards)]
         self.faults = [Away() for _ in range(shards)]
@@ -37,7 +38,7 @@ class ShardedCluster:
         """Start one more, or one again."""
         config = Config(node=name, port=0, shards=self.shards, patience=QUICK, leader=Bounds(tick_s=0.05))
         pairs = zip(self.stores, self.faults, strict=True)
-        server = Server(config, journals=[MemoryJournal(store, faults=faults) for store, faults in pairs])
+        server = Server(config, journals=[self._journal(store, faults=faults) for store, faults in pairs])
         self.servers[name] = server
         await server.start()
         return server
@@ -56,9 +57,11 @@ class ShardedCluster:
 
 
 @asynccontextmanager
-async def sharded(shards: int, *names: str) -> AsyncIterator[ShardedCluster]:
+async def sharded(
+    shards: int, *names: str, journal: type[MemoryJournal] = MemoryJournal
+) -> AsyncIterator[ShardedCluster]:
     """Servers that are up, none of which need lead anything yet."""
-    cluster = ShardedCluster(shards)
+    cluster = ShardedCluster(shards, journal)
     try:
         for name in names:
             await cluster.start(name)

@@ -40,3 +40,17 @@ def test_a_node_that_does_not_lead_says_so_to_who_follows_it() -> None:
         node.leading = leader
 
     serve(scenario)
+
+
+def test_a_standby_is_told_to_hurry() -> None:
+    """The leader's word that journals are to be followed closely ends nothing, and comes to whom it is for."""
+
+    async def scenario() -> None:
+        heard: list[int] = []
+        told: list[str] = []
+        line = _LeaderConnection(heard.append, b"", lambda: told.append("hurry"))
+        line.data_received(b">1\r\n$5\r\nhurry\r\n:1\r\n>1\r\n$5\r\nother\r\n")
+        assert (told, heard) == (["hurry"], [1])
+        assert not line.parted.done()
+
+    run(scenario())

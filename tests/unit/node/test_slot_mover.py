@@ -1,6 +1,7 @@
 """Slots that move between the shards of running servers: by the leaders themselves, whatever fails meanwhile."""
 
 import asyncio
+import contextlib
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 import fencehold
 from fencehold import aio
 from fencehold.core.state import Stage
+from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.node import slot_mover
 from fencehold.node.slot_mover import Standing
 from fencehold.placement.map import ShardMap
 from fencehold.placement.slots import slot_of
+from fencehold.runtime.faults import Faults
 from fencehold.server import Config, Server
 from fencehold.types import Position
 from tests.unit.doors.box import Failed
@@ -182,6 +186,55 @@ async def test_leaders_finish_a_move_whoever_of_them_dies() -> None:
         assert fences == sorted(set(fences))
 
 
+class Paced(MemoryJournal):
+    """A journal that keeps what it was told of its pace."""
+
+    def __init__(self, store: MemoryStore, *, faults: Faults) -> None:
+        super().__init__(store, faults=faults)
+        self.told: list[bool] = []
+
+    def follow_closely(self, wanted: bool) -> None:
+        self.told.append(wanted)
+
+
+def close(server: Server) -> list[int]:
+    """The shards whose journals a server follows closely."""
+    journals = [host.node.journal for host in server.hosts]
+    return [shard for shard, each in enumerate(journals) if isinstance(each, Paced) and each.told[-1:] == [True]]
+
+
+async def test_journals_are_followed_closely_while_a_slot_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All for a moment, by every server; then that of the shard it comes from, by who leads the one it goes to."""
+    monkeypatch.setattr(slot_mover, "_HURRY_S", 0.3)
+    async with sharded(SHARDS, "a", "b", "c", journal=Paced) as cluster, aio.connect(cluster.url) as client:
+        servers = cluster.servers
+        await until(lambda: set(cluster.led().values()) <= {1, 2} and sum(cluster.led().values()) == SHARDS)
+        assert [close(each) for each in servers.values()] == [[], [], []]
+        async with client.lock("a", timeout=60):
+            source = map_of(servers["a"]).shard_of_name("a")
+            to = (source + 1) % SHARDS
+            version = await next_map(cluster, "a")
+            for server in servers.values():
+                await until(lambda server=server: all(host.node.journal.told for host in server.hosts))  # type: ignore[misc]
+            led = {name: server.hosts[to].node.leads for name, server in servers.items()}
+            await until(lambda: {name: close(server) == [source] for name, server in servers.items()} == led)
+            await until(lambda: [close(servers[name]) for name, leads in led.items() if not leads] == [[], []])
+        await until(lambda: all_settled(cluster, version))
+        await until(lambda: [close(each) for each in servers.values()] == [[], [], []])
+
+
+async def test_servers_are_told_of_a_map_before_it_is_taken() -> None:
+    """By the leader of the first shard, over the links of its standbys: nothing of it is in a journal yet."""
+    async with sharded(SHARDS, "a", "b", "c", journal=Paced) as cluster:
+        await until(lambda: set(cluster.led().values()) <= {1, 2} and sum(cluster.led().values()) == SHARDS)
+        first = next(each for each in cluster.servers.values() if each.hosts[0].node.leads)
+        await until(lambda: len(first.hosts[0].node.standbys.all()) == 2)
+        assert first.shards is not None
+        first.shards.mover.expect()
+        for server in cluster.servers.values():
+            await until(lambda server=server: close(server) == list(range(SHARDS)))  # type: ignore[misc]
+
+
 def all_settled(cluster: ShardedCluster, version: int) -> bool:
     return all(is_settled(each, version) for each in cluster.servers.values())
 
@@ -256,3 +309,89 @@ async def test_a_service_that_starts_from_snapshots_knows_its_map(tmp_path: Path
 def standings(server: Server) -> list[Standing]:
     assert server.shards is not None
     return server.shards.mover.standings
+
+
+async def moved_on(server: Server, name: str) -> None:
+    """Have a name moved to the next shard, and wait until it is there."""
+    version = await move(server, (name,), (map_of(server).shard_of_name(name) + 1) % SHARDS)
+    await until(lambda: is_settled(server, version))
+
+
+async def test_a_watch_goes_on_where_a_name_has_moved_to() -> None:
+    """Events of a name come from its old home up to the move, and from its new one after it, each once."""
+    async with (
+        Server(Config(port=0, shards=SHARDS)) as server,
+        sharded_client(server) as client,
+        client.watch("a") as watch,
+    ):
+        fences = []
+        for _ in range(SHARDS + 1):
+            async with client.lock("a", timeout=60) as hold:
+                fences.append(hold.fence)
+            await moved_on(server, "a")
+        seen = [await anext(watch) for _ in range(2 * len(fences))]
+        assert [(each.kind, each.fence) for each in seen] == [
+            (kind, fence) for fence in fences for kind in ("acquired", "released")
+        ]
+        assert len({each.shard for each in seen}) == SHARDS
+        # Nothing is told late, and so twice.
+        async with client.lock("a", timeout=60) as hold:
+            assert (await anext(watch)).fence == hold.fence
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_who_observes_an_election_sees_who_leads_after_its_name_has_moved(knows: bool) -> None:
+    """Whether it heard of the name moving, or began with an old map; also if the slot is held while it moves."""
+    async with (
+        Server(Config(port=0, shards=SHARDS)) as server,
+        sharded_client(server) as client,
+        sharded_client(server) as other,
+    ):
+        if not knows:
+            await moved_on(server, "a")
+        async with contextlib.aclosing(client.election("a").observe()) as leaders:
+            assert await anext(leaders) is None
+            for round_ in range(SHARDS + 1):
+                term = await other.election("a").campaign()
+                assert term is not None
+                seen = await anext(leaders)
+                assert seen is not None
+                assert seen.fence == term.fence
+                if round_ % 2:
+                    await term.release()
+                    assert await anext(leaders) is None
+                    await moved_on(server, "a")
+                else:
+                    version = await move(server, ("a",), (map_of(server).shard_of_name("a") + 1) % SHARDS)
+                    await term.release()
+                    assert await anext(leaders) is None
+                    await until(partial(is_settled, server, version))
+
+
+def unheard(data: bytes) -> None:
+    """Nothing of it reaches anybody."""
+
+
+async def test_who_observes_an_election_hears_of_a_move_while_it_was_cut_off() -> None:
+    """What was pushed meanwhile is lost: it looks where the name is when it is back."""
+    async with (
+        Server(Config(port=0, shards=SHARDS)) as server,
+        sharded_client(server) as client,
+        sharded_client(server) as other,
+        contextlib.aclosing(client.election("a").observe()) as leaders,
+    ):
+        assert await anext(leaders) is None
+        old = map_of(server).shard_of_name("a")
+        watching = [each for each in server.door.connections if each.watching is not None]
+        for connection in watching:
+            connection.push = unheard  # type: ignore[method-assign]
+        await moved_on(server, "a")
+        for connection in watching:
+            connection.let_go()
+        term = await other.election("a").campaign()
+        assert term is not None
+        seen = await anext(leaders)
+        assert seen is not None
+        assert seen.fence == term.fence
+        assert holder(server, "a") == [(old + 1) % SHARDS]
+        await term.release()

@@ -47,3 +47,26 @@ def test_what_is_opened_is_private(tmp_path: Path) -> None:
     assert os.fstat(fd).st_mode & 0o077 == 0
     assert not os.get_inheritable(fd)
     disk.close(fd)
+
+
+class Pieces(Disk):
+    """Notes how much each call was given."""
+
+    __slots__ = ("sizes",)
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        self.sizes.append(len(data))
+        return super().pwrite(fd, data, offset)
+
+
+def test_much_is_written_in_pieces(tmp_path: Path) -> None:
+    """No call writes more than 64 KiB, and all of it is there."""
+    disk, data = Pieces(), os.urandom((150 << 10) + 1)
+    fd = disk.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
+    disk.write(fd, data, 5)
+    disk.close(fd)
+    assert disk.sizes == [64 << 10, 64 << 10, (22 << 10) + 1]
+    assert (tmp_path / "file").read_bytes()[5:] == data

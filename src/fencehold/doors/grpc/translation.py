@@ -8,10 +8,10 @@ from fencehold import Event, Explanation, Holder, Party, Waiting
 from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.holds import Held
-from fencehold.gateway.places import Place, Places
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.gateway.watch import Begun, ShardAway, Told
 from fencehold.locks.history import History, PastHold, PastWait
+from fencehold.locks.places import Place, Places
 from fencehold.locks.views import WHOLE
 from fencehold.types import CORRECTNESS, EFFICIENCY, Tier
 from fencehold.wire import messages as m

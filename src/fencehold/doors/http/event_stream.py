@@ -12,8 +12,8 @@ from typing import Any
 
 from fencehold import Event, Party
 from fencehold.errors import FenceholdError
-from fencehold.gateway.places import Place, places_text
 from fencehold.gateway.watch import Begun, ShardAway, Told
+from fencehold.locks.places import Place, places_text
 from fencehold.locks.views import Missing
 
 _COMMENT_S = 15.0

@@ -17,11 +17,11 @@ from fencehold.doors.http.requests import credentials_of, instant_ms, tier_of
 from fencehold.errors import FenceholdError, LockTimeout, OutcomeUnknown, Unavailable, UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.lists import Lists, Page
-from fencehold.gateway.places import read_places
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import EXCLUSIVE, PERMIT, SHARED, Ask
 from fencehold.gateway.shard_sight import shards_seen
 from fencehold.gateway.upstream import SHARED_TTL_S, Upstream
+from fencehold.locks.places import read_places
 from fencehold.observe.page import MEDIA_TYPE, page
 from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import CORRECTNESS

@@ -29,6 +29,7 @@ from fencehold.doors.resp import (
     observe_commands,
     policy_commands,
     query_commands,
+    replies,
     router,
     session_commands,
     shard_commands,
@@ -133,6 +134,8 @@ class Door:
         self.volatile = volatile
         self.shards = shards
         """What it hosts, if the service has several; `node` and `volatile` are those of the first."""
+        if shards is not None:
+            shards.on_map = self._on_map
         self.spans = Reach.NONE
         """What the members of the engine are said to be spread over."""
         self.advertised = ""
@@ -432,6 +435,14 @@ class Door:
             self.refuse(connection.peer, str(error))
             self.on_denied(connection, str(error))
             connection.end("DENIED", str(error))
+
+    def _on_map(self) -> None:
+        """Tell all who watch that slots move: what they watch may be told elsewhere from now on."""
+        if self.shards is not None:
+            told = replies.push("map", self.shards.map.version)
+            for connection in tuple(self.connections):
+                if connection.watching is not None:
+                    connection.push(told)
 
     def on_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)

@@ -7,13 +7,15 @@ from functools import partial
 
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong, exactly, number, text
+from fencehold.doors.resp.arguments import exactly, number, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.journal.health import Health
 from fencehold.node.standbys import Member, Standby
 
 _NAME_BYTES_MAX = 128
 _ADDRESS_BYTES_MAX = 256
+_HURRY = replies.push("hurry")
 
 
 class TooMany(Wrong):
@@ -42,7 +44,8 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
         return
     if connection.goodbye is None:
         connection.goodbye = partial(connection.push, replies.push("goodbye"))
-    standby = Standby(Member(name, address), position, connection.door.now())
+    hurry = partial(connection.push, _HURRY)
+    standby = Standby(Member(name, address), position, connection.door.now(), hurry)
     rank = node.standbys.report(connection.goodbye, standby)
     if rank is None:
         raise TooMany("too many standbys follow this node")

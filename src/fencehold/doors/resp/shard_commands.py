@@ -17,9 +17,10 @@ from fencehold.core.commands import ChangeMap, ForceSlots
 from fencehold.core.outcomes import MapTaken, Outcome, SlotsForced
 from fencehold.core.slot_moves import names_left
 from fencehold.doors.resp.answers import refuse
-from fencehold.doors.resp.arguments import Wrong, at_least, exactly, number, shown, text
+from fencehold.doors.resp.arguments import at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.tiers import check_free
+from fencehold.doors.resp.wrong import Wrong
 from fencehold.drivers.address import endpoint
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.node.shards import Shards
@@ -190,6 +191,7 @@ def place(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if placed != shards.map and not shards.mover.is_settled:
         # Such a look may be old, but what was settled stays so until there is another map: see `slot_mover`.
         raise Moving("slots are still on their way: wait for that, or see `fencehold shards moves`")
+    shards.mover.expect()
     shards.hosts[0].node.submit(ChangeMap(placed, connection.principal), partial(_taken, slot))
 
 

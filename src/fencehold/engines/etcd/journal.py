@@ -131,6 +131,7 @@ class EtcdJournal:
         self._connect = connect
         self._keys = JournalKeys(address.prefix)
         self._running: _Running | None = None
+        self._closely = False
 
     @classmethod
     def from_url(cls, url: str, shard: int = 0) -> Self:
@@ -171,7 +172,7 @@ class EtcdJournal:
 
     async def tail(self, after: Position) -> AsyncIterator[Record]:
         running = self._opened()
-        tail = JournalTail(running.cluster, self._keys, after)
+        tail = JournalTail(running.cluster, self._keys, after, closely=self._closely)
         running.tails.add(tail)
         try:
             async for record in tail.records():
@@ -179,6 +180,11 @@ class EtcdJournal:
         finally:
             tail.close()
             running.tails.discard(tail)
+
+    def follow_closely(self, wanted: bool) -> None:
+        self._closely = wanted
+        for tail in self._running.tails if self._running is not None else ():
+            tail.follow_closely(wanted)
 
     async def lead(self, known: Epoch | None = None) -> Epoch:
         return await self._opened().lead(known)

@@ -9,10 +9,14 @@
    or was cut off from the others, delays a tail and cannot deceive it.
 4. An entry is handed on once, in its order, whatever a watch repeats.
 5. A watch is for quiet times. It wakes this process, and costs etcd a message, for every entry; when they come
-   fast, they are read by the page instead, every so often, until they come slowly again.
+   fast, they are read by the page instead, every so often, until they come slowly again; unless the tail is wanted
+   close: then it is a watch all the same.
+6. A watch from a revision that has passed is served by etcd only a tenth of a second later, when it next looks for
+   such. So a close tail has its watch begin now, and then reads what came before it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -30,7 +34,7 @@ PAGE_BYTES = 1 << 20
 PAGE_ENTRIES_MAX = 512
 _PAGE_ENTRIES_FIRST = 32
 _PAUSE_S = 0.02
-"""After a watch that broke, so that nothing spins where watches cannot be had."""
+"""After a watch that broke or was not had, so that nothing spins where watches cannot be had."""
 _PACE_S = 0.15
 """Between pages, when entries come fast: how far behind a tail may be then."""
 _WINDOW_S = 0.25
@@ -39,6 +43,8 @@ _WAKES_MAX = 16
 _CALM_ENTRIES = 3
 _CALM_PAGES = 10
 """So many pages in a row with no more entries each: they come slowly."""
+_NOW = 0
+"""The revision from which etcd takes a watch to begin with the next."""
 
 
 class EntryPage(NamedTuple):
@@ -112,11 +118,16 @@ class EntryPages:
 class JournalTail:
     """One who stands at the end of a journal."""
 
-    def __init__(self, cluster: EtcdClient, keys: JournalKeys, after: Position) -> None:
+    def __init__(self, cluster: EtcdClient, keys: JournalKeys, after: Position, *, closely: bool = False) -> None:
         self._cluster = cluster
         self._keys = keys
         self._pages = EntryPages(cluster, keys, after)
         self._watch: EntryWatch | None = None
+        self._closely = closely
+        self._hurry = asyncio.Event()
+        """It is wanted close, so it does not rest between pages."""
+        self._is_joining = False
+        """The watch tells what came after it began; what came before is not all read yet."""
         self._is_closed = False
         self._busy_pages = 0
         """Entries come fast: they are read for so many pages more, at least."""
@@ -144,11 +155,18 @@ class JournalTail:
         self._is_closed = True
         self._drop_watch()
 
+    def follow_closely(self, wanted: bool) -> None:
+        """As the port says."""
+        self._closely = wanted
+        if wanted:
+            self._busy_pages = 0
+            self._hurry.set()
+
     async def _hear(self) -> list[Record]:
         """What the watch tells next; nothing if it is silent, or there is none any more."""
         if self._busy_pages:
-            await asyncio.sleep(_PACE_S)
-        while self._watch is not None:
+            await self._rest()
+        while self._watch is not None and not self._is_joining:
             pairs = await self._watch.next(self._cluster.bounds.silence_s)
             if self._watch is not None and self._watch.is_broken:
                 self._drop_watch()
@@ -160,7 +178,16 @@ class JournalTail:
                 return fresh
         return []
 
+    async def _rest(self) -> None:
+        """Between two pages, but no longer than until it is wanted close."""
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PACE_S):
+                await self._hurry.wait()
+
     def _look_at_pace(self) -> None:
+        if self._closely:
+            return
         now = asyncio.get_running_loop().time()
         if now - self._window_at > _WINDOW_S:
             self._window_at, self._wakes = now, 0
@@ -170,15 +197,28 @@ class JournalTail:
             self._drop_watch()
 
     async def _read(self) -> list[Record]:
+        if self._closely and self._watch is None:
+            await self._watch_from_now()
         page = await self._pages.next()
         if self._busy_pages:
             self._busy_pages = _CALM_PAGES if len(page.records) > _CALM_ENTRIES else self._busy_pages - 1
-        if page.records:
+        if self._is_joining:
+            self._is_joining = self._pages.position < page.end
+        elif page.records:
             # What a watch should have told, if there is one: it is behind, or hangs.
             self._drop_watch()
         elif self._watch is None and not self._busy_pages and (stream := self._cluster.stream()) is not None:
             self._watch = EntryWatch(stream, self._keys, page.revision + 1)
         return page.records
+
+    async def _watch_from_now(self) -> None:
+        stream = self._cluster.stream()
+        if stream is not None:
+            watch = self._watch = EntryWatch(stream, self._keys)
+            self._is_joining = await watch.begun(self._cluster.bounds.silence_s)
+        if not self._is_joining:
+            self._drop_watch()
+            await asyncio.sleep(_PAUSE_S)
 
     def _fresh(self, pairs: list[Message]) -> list[Record]:
         """Those entries that come next. If some are skipped, the watch is not to be trusted."""
@@ -195,14 +235,15 @@ class JournalTail:
 
     def _drop_watch(self) -> None:
         watch, self._watch = self._watch, None
+        self._is_joining = False
         if watch is not None:
             watch.close()
 
 
 class EntryWatch:
-    """Entries from a revision on, as one member tells them."""
+    """Entries from a revision on, or from when it begins, as one member tells them."""
 
-    def __init__(self, stream: Any, keys: JournalKeys, revision: int) -> None:
+    def __init__(self, stream: Any, keys: JournalKeys, revision: int = _NOW) -> None:
         self._stream = stream
         self._request: Message | None = messages.WatchRequest(
             create_request=messages.WatchCreateRequest(
@@ -216,22 +257,29 @@ class EntryWatch:
         self._reading: asyncio.Task[Message | None] | None = None
         self.is_broken = False
 
+    async def begun(self, silence_s: float) -> bool:
+        """Whether it has begun, by the first thing that it says: it says that, before any entry."""
+        return await self._message(silence_s) is not None
+
     async def next(self, silence_s: float) -> list[Message]:
         """The entries told next; none after a silence, or if it broke."""
-        while True:
-            if self._reading is None:
-                self._reading = asyncio.create_task(self._read())
-            reading = self._reading
-            await asyncio.wait({reading}, timeout=silence_s)
-            if not reading.done():
-                return []
-            self._reading = None
-            told = None if reading.cancelled() else reading.result()
-            if told is None:
-                self.is_broken = True
-                return []
+        while (told := await self._message(silence_s)) is not None:
             if told.events:
                 return [event.kv for event in told.events]
+        return []
+
+    async def _message(self, silence_s: float) -> Message | None:
+        """What it says next; None after a silence, or if it broke."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        reading = self._reading
+        await asyncio.wait({reading}, timeout=silence_s)
+        if not reading.done():
+            return None
+        self._reading = None
+        told = None if reading.cancelled() else reading.result()
+        self.is_broken = self.is_broken or told is None
+        return told
 
     def close(self) -> None:
         self.is_broken = True

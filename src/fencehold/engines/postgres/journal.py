@@ -47,6 +47,8 @@ class PostgresBounds(NamedTuple):
     """One statement that is no append; and how long a tail goes on trying while nobody answers."""
     look_s: float = 0.05
     """How often a tail looks for news."""
+    close_look_s: float = 0.005
+    """How often one does that is wanted close."""
 
 
 class PostgresJournal:
@@ -60,6 +62,7 @@ class PostgresJournal:
         self._bounds = bounds or PostgresBounds()
         self._faults = faults
         self._running: _Running | None = None
+        self._closely = False
 
     @classmethod
     def from_url(cls, url: str, shard: int = 0) -> Self:
@@ -85,6 +88,7 @@ class PostgresJournal:
             await running.end()
             raise
         self._running = running
+        running.follow_closely(self._closely)
         return opened
 
     async def read(self, after: Position) -> AsyncIterator[Record]:
@@ -101,6 +105,11 @@ class PostgresJournal:
         while self._running is running:
             for record in await running.following(cursor):
                 yield record
+
+    def follow_closely(self, wanted: bool) -> None:
+        self._closely = wanted
+        if self._running is not None:
+            self._running.follow_closely(wanted)
 
     async def lead(self, known: Epoch | None = None) -> Epoch:
         running = self._opened()
@@ -174,6 +183,12 @@ class _Running:
         self._bounds = bounds
         self._news = asyncio.Event()
         self._ended = False
+        self._look_s = bounds.look_s
+
+    def follow_closely(self, wanted: bool) -> None:
+        self._look_s = self._bounds.close_look_s if wanted else self._bounds.look_s
+        if wanted:
+            self._wake()
 
     async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
         await self.appender.append(entry, epoch, position)
@@ -213,7 +228,7 @@ class _Running:
     async def _hear(self, news: asyncio.Event) -> None:
         """Wait until something was appended here since `news` was taken, or it is time to look."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._bounds.look_s):
+            async with asyncio.timeout(self._look_s):
                 await news.wait()
 
     def _has_ended(self) -> bool:

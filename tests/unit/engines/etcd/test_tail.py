@@ -194,3 +194,58 @@ async def test_fast_entries_are_read_by_the_page_and_slow_ones_watched_again(
             await follower.until(31)
         await follower.task
     assert follower.seen == records
+
+
+async def test_a_tail_that_rests_between_pages_is_woken_when_it_is_wanted_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reads what came meanwhile, is told of each entry by a watch, and rests again when that is over."""
+    monkeypatch.setattr(watch, "_WAKES_MAX", 0)
+    monkeypatch.setattr(watch, "_PACE_S", 3_600.0)
+    monkeypatch.setattr(watch, "_PAGE_ENTRIES_FIRST", 2)
+
+    address, streams = fresh_address(), Streams()
+    following = EtcdJournal(address, connect=streams.connect)
+    async with leading(address) as (leader, epoch), opened(following):
+        follower = Follower(following)
+        await streams.until(1)
+        records = await fill(leader, epoch, [1])
+        await follower.until(1)
+        # It rests now, and would for an hour.
+        records += await fill(leader, epoch, range(2, 31))
+        for turn in range(2):
+            following.follow_closely(True)
+            await follower.until(len(records))
+            await streams.until(turn + 2)
+            for _ in range(20):
+                records += await fill(leader, epoch, [len(records) + 1])
+                await follower.until(len(records))
+            following.follow_closely(False)
+            records += await fill(leader, epoch, [len(records) + 1])
+            await follower.until(len(records))
+        follower.task.cancel()
+        await asyncio.gather(follower.task, return_exceptions=True)
+    assert follower.seen == records
+
+
+async def test_a_close_tail_misses_nothing_that_is_put_while_its_watch_begins() -> None:
+    """What comes between the wish for a watch and its beginning is read; what comes after it is told."""
+    address, streams = fresh_address(), Streams()
+    async with leading(address) as (leader, epoch):
+        records = await fill(leader, epoch, range(1, 4))
+
+        async def append() -> None:
+            records.extend(await fill(leader, epoch, range(4, 8)))
+
+        streams.on_begin = append
+        followed = EtcdJournal(address, connect=streams.connect)
+        followed.follow_closely(True)
+        async with opened(followed) as journal:
+            follower = Follower(journal)
+            await follower.until(7)
+            for _ in range(2):
+                streams.calls[-1].cancel()
+                records += await fill(leader, epoch, [len(records) + 1])
+                await follower.until(len(records))
+        await follower.task
+    assert follower.seen == records
