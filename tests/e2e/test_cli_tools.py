@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold import __version__
+from fencehold import __version__, build
 from tests.e2e.served import Served, ended, start
 
 
@@ -100,7 +100,8 @@ def test_the_demo_tells_its_story() -> None:
 
 def test_the_version_comes_at_once() -> None:
     """Without loading what commands need."""
-    assert ended(start("--version")).out == f"fencehold {__version__}\n"
+    kind = ", compiled" if build.is_compiled() else ""
+    assert ended(start("--version")).out == f"fencehold {__version__}{kind}\n"
     code = "import sys; sys.argv = ['fencehold', '--version']; from fencehold.cli.main import main; main(); "
     loaded = _python(code + "print(sorted({'typer', 'rich', 'asyncio', 'hiredis'} & set(sys.modules)))")
     assert loaded.splitlines()[-1] == "[]"

@@ -77,7 +77,7 @@ def test_every_page_is_of_all_shards(  # noqa: PLR0915 - a visit to every page
         visitor.check_accessible()
         visitor.picture("shards-waits")
         page = visitor.go("events")
-        expect(page.get_by_text("as they happen")).to_be_visible()
+        expect(page.get_by_text("as they happen", exact=True)).to_be_visible()
         for hold in holds:
             hold.extend(60)
         for name in NAMES:
@@ -103,6 +103,20 @@ def test_every_page_is_of_all_shards(  # noqa: PLR0915 - a visit to every page
             got = each.result()
             assert got is not None
             got.release()
+
+
+def test_a_shard_whose_events_are_missing_is_named(port: int, browser: Browser) -> None:
+    """The page of events says which shards do not answer, until they are back."""
+    told = (("shard_away", 2), ("shard_away", 1), ("shard_back", 2))
+    stream = "".join(f'event: {kind}\ndata: {{"kind": "{kind}", "shard": {shard}}}\n\n' for kind, shard in told)
+    with Visitor(browser, port) as visitor:
+        visitor.page.route(
+            "**/dashboard/api/v1/events?*",
+            lambda route: route.fulfill(content_type="text/event-stream", body=f"retry: 600000\n\n{stream}"),
+        )
+        page = visitor.go("events")
+        expect(page.locator(".banner.warn")).to_contain_text("No events from shard 1: it does not answer")
+        visitor.check_accessible()
 
 
 def test_the_leader_of_some_shards_dies_while_it_is_open(browser: Browser, tmp_path: Path) -> None:

@@ -1,53 +1,81 @@
 """Events of all shards of a service, in the order in which they arrive here.
 
-Each shard has its own order, and positions of its own: between two shards there is none to keep.
+Each shard has its own order, and positions of its own: between two shards there is none to keep. Who goes on later
+says a place for each, as `locks.places` writes them.
 """
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from queue import Queue
-from typing import Any
+from typing import Any, Protocol
 
 from fencehold.cli.wire import connect, map_of
-from fencehold.errors import FenceholdError, UsageError
+from fencehold.errors import FenceholdError
+from fencehold.locks.places import Place, places_text
+from fencehold.locks.views import WHOLE
 
 _WAITING_MAX = 10_000
 """Events that wait to be shown. Beyond, nothing more is read from the servers, which then tell a gap."""
 
-Follow = Callable[[int | None], Iterator[dict[str, Any]]]
-"""Makes the events of one shard, or of the only one."""
+
+class Following(Protocol):
+    """The events of one shard, or of the only one."""
+
+    begun: Place | None
+    """After which they begin; None: that is not known yet."""
+
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """One after the other."""
+        ...
 
 
-def followed(url: str, has_begin: bool, tier: str, follow: Follow) -> Iterator[dict[str, Any]]:
-    """The events of all shards. `has_begin`: they are to begin at a place, not now.
+class ShardEvents:
+    """The events of a service, and up to where they were shown."""
 
-    Raises:
-        UsageError: they are to begin at a place, and there are several shards.
-    """
-    with contextlib.closing(connect(url, tier=tier)) as wire:
-        placed = map_of(wire)
-    if placed is None:
-        return follow(None)
-    if has_begin:
-        raise UsageError("--after is a position of one shard, and this service has several: leave it out")
-    return _merged(placed.shards, follow)
+    def __init__(
+        self,
+        url: str,
+        tier: str,
+        begin: Callable[[int], dict[int, Place]],
+        make: Callable[[int | None, Place | None], Following],
+    ) -> None:
+        """`begin` says where each of so many shards is to begin; `make` has one followed from there."""
+        with contextlib.closing(connect(url, tier=tier)) as wire:
+            placed = map_of(wire)
+        self._is_one = placed is None
+        self.shards = 1 if placed is None else placed.shards
+        after = begin(self.shards)
+        self._each = [make(None if self._is_one else shard, after.get(shard)) for shard in range(self.shards)]
+        self._shown: dict[int, Place] = {}
 
+    @property
+    def places(self) -> str:
+        """Up to where they were shown. A shard that was not reached has none."""
+        begun = {shard: each.begun for shard, each in enumerate(self._each) if each.begun is not None}
+        return places_text({**begun, **self._shown}, self.shards)
 
-def _merged(shards: int, follow: Follow) -> Iterator[dict[str, Any]]:
-    queue: Queue[dict[str, Any] | FenceholdError] = Queue(_WAITING_MAX)
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """One after the other, each once."""
+        for shard, event in ((0, each) for each in self._each[0].follow()) if self._is_one else self._merged():
+            self._shown[shard] = event["position"], WHOLE if event["kind"] == "gap" else event["index"]
+            yield event
 
-    def read(shard: int) -> None:
-        try:
-            for event in follow(shard):
-                queue.put({**event, "shard": shard})
-        except FenceholdError as error:
-            queue.put(error)
+    def _merged(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        queue: Queue[tuple[int, dict[str, Any]] | FenceholdError] = Queue(_WAITING_MAX)
 
-    for shard in range(shards):
-        threading.Thread(target=read, args=(shard,), name=f"fencehold shard {shard}", daemon=True).start()
-    while True:
-        event = queue.get()
-        if isinstance(event, FenceholdError):
-            raise event
-        yield event
+        def read(shard: int, following: Following) -> None:
+            try:
+                for event in following.follow():
+                    queue.put((shard, {**event, "shard": shard}))
+            except FenceholdError as error:
+                queue.put(error)
+
+        for shard, following in enumerate(self._each):
+            name = f"fencehold shard {shard}"
+            threading.Thread(target=read, args=(shard, following), name=name, daemon=True).start()
+        while True:
+            told = queue.get()
+            if isinstance(told, FenceholdError):
+                raise told
+            yield told

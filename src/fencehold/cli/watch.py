@@ -3,8 +3,9 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
@@ -12,13 +13,12 @@ from fencehold.cli import shapes
 from fencehold.cli.holders import called, owner, who
 from fencehold.cli.options import URL, Json, Prefix, Tier, Url
 from fencehold.cli.output import clean, columns, console, field_of_time, hanging, note, say, say_json, to_person
-from fencehold.cli.shard_events import followed
+from fencehold.cli.shard_events import ShardEvents
 from fencehold.cli.tables import cells_of, shares, shortened
 from fencehold.cli.wire import CannotConnect, Wire, connect
-from fencehold.errors import Unavailable
+from fencehold.errors import Unavailable, UsageError
+from fencehold.locks.places import Place, read_places
 from fencehold.locks.views import WHOLE, time_of
-
-Place: TypeAlias = tuple[int, int]
 
 _AGAIN_S = 0.2
 _GAP = "  "
@@ -45,6 +45,19 @@ def place_of(said: str) -> Place:
     return int(position), int(index) if dot else WHOLE
 
 
+def places_of(said: str | None, shards: int) -> dict[int, Place]:
+    """Where each of so many shards is to begin."""
+    if said is None:
+        return {}
+    if shards == 1 and "," not in said and "-" not in said:
+        return {0: place_of(said)}
+    if shards > 1 and "," not in said:
+        raise UsageError(
+            f"--after {said} is a place in one shard, and this service has {shards}: say one for each"
+        )
+    return dict(read_places(said.replace(".", "-"), shards))
+
+
 def watch(
     prefix: Prefix = "",
     after: Annotated[
@@ -52,8 +65,9 @@ def watch(
         typer.Option(
             "--after",
             "--from",
-            metavar="POSITION[.INDEX]",
-            help="Start after this event, as the first column has it, or after all of a position.",
+            metavar="PLACE",
+            help="Start after this event, as the first column has it, or after all of a position. With several "
+            "shards: after a place in each, 17-0,9-2,,40, as is said at the end.",
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="End after this many events; 0: never.")] = 0,
@@ -64,16 +78,21 @@ def watch(
     """Show what happens to names, as it happens, until ctrl-c."""
     if to_person() and not as_json:
         note(f"watching {'names that begin with ' + clean(prefix) if prefix else 'everything'}; ctrl-c ends it")
-    place = None if after is None else place_of(after)
 
-    def follow(shard: int | None) -> Iterator[dict[str, Any]]:
-        return Events(url, prefix, place, tier, shard).follow()
+    def make(shard: int | None, place: Place | None) -> Events:
+        return Events(url, prefix, place, tier, shard)
 
-    for event in islice(followed(url, place is not None, tier, follow), count or None):
-        if as_json:
-            say_json(shapes.event(event))
-        else:
-            _show(event)
+    events = ShardEvents(url, tier, partial(places_of, after), make)
+    try:
+        for event in islice(events.follow(), count or None):
+            if as_json:
+                say_json(shapes.event(event))
+            else:
+                _show(event)
+    finally:
+        if events.shards > 1:
+            # No event says it: each has the place in its own shard.
+            note(f"to go on from here: --after {events.places}")
 
 
 class Events:
@@ -88,6 +107,7 @@ class Events:
         self._prefix = prefix
         self._place = after
         """Of the last event that came, or after which they begin."""
+        self.begun = after
 
     def follow(self) -> Iterator[dict[str, Any]]:
         """One after the other, until no node can be reached."""
@@ -105,6 +125,7 @@ class Events:
         since = () if self._place is None else ("FROM", self._place[0], "INDEX", self._place[1])
         begun = wire.call("LOCK.WATCH", self._prefix, *since)
         self._place = self._place or (begun["position"], begun["index"])
+        self.begun = self.begun or self._place
         while True:
             push = wire.push(None)
             if not push or push[0] != "event":

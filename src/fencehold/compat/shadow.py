@@ -16,7 +16,7 @@ Kind: TypeAlias = Literal["overlap", "overlap_over", "retaken", "expired", "late
 
 KINDS: dict[Kind, str] = {
     "overlap": "two had it at the same time",
-    "retaken": "somebody took it while its holder thought to have it",
+    "retaken": "another client took it while its holder still trusted it",
     "expired": "held for longer than its timeout",
     "late_release": "released after its timeout had run out",
     "lost": "gone from Redis before its timeout had run out",

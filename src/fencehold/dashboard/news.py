@@ -13,10 +13,10 @@ from fencehold.dashboard.picture import Picture
 from fencehold.dashboard.shard_facts import event_in
 from fencehold.errors import FenceholdError, PermissionDenied
 from fencehold.gateway.credentials import Credentials
-from fencehold.gateway.places import Place
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.watch import Begun, ShardAway
+from fencehold.locks.places import Place
 from fencehold.locks.views import WHOLE, Event
 from fencehold.types import Tier
 

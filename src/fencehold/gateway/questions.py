@@ -21,9 +21,9 @@ from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Un
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend
 from fencehold.gateway.lines import Line, endpoint_of, place_of, tls_to
-from fencehold.gateway.places import Places
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.watch import AGAIN_S, Told, Watch
+from fencehold.locks.places import Places
 from fencehold.placement.map import ShardMap, SlotRange, even_map
 from fencehold.types import CORRECTNESS, Tier
 

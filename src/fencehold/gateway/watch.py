@@ -17,7 +17,7 @@ import msgspec
 
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.gateway.lines import Line
-from fencehold.gateway.places import Place, Places
+from fencehold.locks.places import Place, Places
 from fencehold.locks.views import Event, event
 
 AGAIN_S = 0.1

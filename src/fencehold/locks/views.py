@@ -295,11 +295,11 @@ def event(push: dict[bytes, Any]) -> Event:
 
 
 def gap(dropped: Sequence[Event], detail: str) -> Event:
-    """One event in the place of several that came on end, and are not looked at."""
+    """One event in the place of several of a shard that came on end, and are not looked at."""
     first, last = dropped[0], dropped[-1]
     begins = first.missing or Missing(first.position, 0, max(0, first.index - 1))
     missing = Missing(begins.first, last.position, begins.after)
-    return Event("gap", last.position, last.at_ms, 0, "", (), 0, detail, missing=missing)
+    return Event("gap", last.position, last.at_ms, 0, "", (), 0, detail, shard=last.shard, missing=missing)
 
 
 def time_of(unix_ms: int | None) -> datetime | None:

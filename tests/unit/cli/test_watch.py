@@ -1,17 +1,24 @@
 """Watching: what is shown of each event; over a change of leaders nothing twice, and no gap without a word."""
 
+import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from fencehold import aio
 from fencehold.cli import output, watch
 from fencehold.cli.tables import cells_of
 from fencehold.cli.watch import Events
 from fencehold.cli.wire import CannotConnect
+from fencehold.errors import UsageError
+from fencehold.locks.places import read_places
 from fencehold.locks.views import WHOLE
+from fencehold.server import Config, Server
 from tests.unit.cli.test_wire import _HELLO, Scripted
 
 BEGUN = b"%2\r\n$8\r\nposition\r\n:5\r\n$5\r\nindex\r\n:9\r\n"
@@ -141,3 +148,56 @@ def test_where_there_is_little_room_names_are_left(
     watch._show(BROKEN)
     output.console.cache_clear()
     assert capsys.readouterr().out.rstrip().endswith(f"  broken          {told}")
+
+
+@pytest.mark.parametrize(
+    ("said", "shards", "found"),
+    [
+        (None, 3, {}),
+        ("17", 1, {0: (17, WHOLE)}),
+        ("17.2", 1, {0: (17, 2)}),
+        ("17-2", 1, {0: (17, 2)}),
+        ("17-2,,9", 3, {0: (17, 2), 2: (9, WHOLE)}),
+        ("17.2,,9", 3, {0: (17, 2), 2: (9, WHOLE)}),
+    ],
+)
+def test_where_to_begin_is_said_for_each_shard(said: str | None, shards: int, found: dict[int, Any]) -> None:
+    """As the first column has it, or as the places of HTTP and the SDK are written."""
+    assert watch.places_of(said, shards) == found
+
+
+@pytest.mark.parametrize(("said", "why"), [("17.2", "one for each"), ("17", "one for each"), ("1,2", "2 shards")])
+def test_the_place_of_one_shard_is_none_of_several(said: str, why: str) -> None:
+    """It would be a place in the first, and nothing of the others."""
+    with pytest.raises(UsageError, match=why):
+        watch.places_of(said, 3)
+
+
+async def test_a_watch_of_several_shards_says_where_to_go_on() -> None:
+    """After the last event that was shown of each; and there it goes on, with none twice and none left out."""
+
+    def lines(url: str, *options: str) -> tuple[list[tuple[int, int, int]], str]:
+        told = subprocess.run(
+            [sys.executable, "-m", "fencehold.cli", "watch", "n", "--json", "--url", url, *options],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        events = [json.loads(line) for line in told.stdout.splitlines()]
+        after = told.stderr.rsplit("--after ", 1)[1].strip()
+        return [(each["shard"], each["position"], each["index"]) for each in events], after
+
+    names = [f"n{number}" for number in range(6)]
+    async with Server(Config(port=0, shards=3)) as server:
+        url = f"fencehold://127.0.0.1:{server.port}"
+        async with aio.connect(url) as client, client.watch("n") as beside:
+            begun = beside.places
+            for name in names:
+                async with client.lock(name):
+                    pass
+            wanted = [await anext(beside) for _ in range(2 * len(names))]
+        first, places = await asyncio.to_thread(lines, url, "--after", begun, "--count", "5")
+        rest, places = await asyncio.to_thread(lines, url, "--after", places, "--count", str(2 * len(names) - 5))
+    assert sorted(first + rest) == sorted((each.shard, each.position, each.index) for each in wanted)
+    assert read_places(places, 3) == read_places(beside.places, 3)

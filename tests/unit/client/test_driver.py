@@ -71,7 +71,7 @@ async def test_a_watch_is_asked_for_again_from_the_middle_of_an_entry() -> None:
         told = {b"kind": b"acquired", b"position": 1 << 40, b"names": [b"a1"]}
         for index in (2, 5, 5, 2):
             watch._watches[0]._on_event({**told, b"index": index})
-        assert [event.index for event in watch._events] == [2, 5]
+        assert [event.index for _, event in watch._events] == [2, 5]
         assert watch._watches[0]._subscriptions() == [command("LOCK.WATCH", "a", "FROM", 1 << 40, "INDEX", 5)]
 
 

@@ -8,7 +8,11 @@ import pytest
 
 import fencehold
 from fencehold import aio
+from fencehold.client.aio import watch as watch_module
+from fencehold.client.aio.watch import Watch
 from fencehold.errors import HoldLost, Unavailable, UsageError
+from fencehold.locks.places import read_places
+from fencehold.locks.views import Event
 from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
 from fencehold.server import Config, Server
@@ -180,6 +184,108 @@ async def test_a_watch_is_of_all_shards() -> None:
         assert sorted((event.names[0], event.kind) for event in seen) == sorted(
             (name, kind) for name in NAMES for kind in ("acquired", "released")
         )
+
+
+async def locked(client: aio.Client, names: tuple[str, ...]) -> None:
+    """Lock each name for a moment."""
+    for name in names:
+        async with client.lock(name):
+            pass
+
+
+async def several(watch: Watch, count: int) -> list[Event]:
+    """The next events of names. Sessions begin and end besides."""
+    seen: list[Event] = []
+    while len(seen) < count:
+        event = await anext(watch)
+        seen += [event] if event.names else []
+    return seen
+
+
+def told(event: Event) -> tuple[int, int, int, str]:
+    return event.shard, event.position, event.index, event.kind
+
+
+async def test_a_watch_of_all_shards_goes_on_after_a_place_in_each() -> None:
+    """After those events that were looked at, not after those that had come: none is told twice or left out."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        async with client.watch() as whole, client.watch() as first:
+            with pytest.raises(UsageError, match="begun"):
+                _ = client.watch().places
+            await locked(client, NAMES)
+            seen = await several(first, 3)
+            places = first.places
+        await locked(client, NAMES)
+        assert places.count(",") == SHARDS - 1
+        async with aio.connect(url_of(server)) as other, other.watch(after=places) as again:
+            seen += await several(again, 4 * len(NAMES) - 3)
+            await locked(client, NAMES[:1])
+            seen += await several(again, 2)
+            places = again.places
+            assert read_places(places, SHARDS)[home(NAMES[0])] == seen[-1].place
+        async with client.watch(after=places) as last:
+            await locked(client, NAMES[1:2])
+            seen += await several(last, 2)
+        assert whole.places.count(",") == SHARDS - 1
+        assert len(set(map(told, seen))) == len(seen) == 4 * len(NAMES) + 4
+        kinds = sorted((event.names[0], event.kind) for event in seen)
+        assert kinds == sorted(
+            (name, kind) for name in (*NAMES, *NAMES, *NAMES[:2]) for kind in ("acquired", "released")
+        )
+
+
+async def test_places_of_another_number_of_shards_are_refused() -> None:
+    """And so is what is no place; a watch that was refused ends, and does not wait for ever."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        for said, why in (("17-0", "this service has 4"), ("x,,,", "no place"), ("1,2", "2 shards")):
+            watch = client.watch(after=said)
+            with pytest.raises(UsageError, match=why):
+                await anext(watch)
+            with pytest.raises(StopAsyncIteration):
+                await anext(watch)
+        with pytest.raises(UsageError, match="after= is the places"):
+            client.watch(after=(1, 2, 3))  # type: ignore[arg-type]
+    async with Server(Config(port=0)) as server, aio.connect(url_of(server)) as client:
+        async with client.watch() as watch:
+            await locked(client, NAMES)
+            seen = await several(watch, 2)
+            assert watch.places == f"{seen[-1].position}-{seen[-1].index}"
+        async with client.watch(after=watch.places) as again:
+            assert [(await anext(again)).names[0] for _ in range(2)] == ["b", "b"]
+
+
+async def test_a_blocking_watch_goes_on_after_a_place_in_each_shard() -> None:
+    """As the async one does."""
+
+    def seen(url: str) -> list[Event]:
+        with fencehold.connect(url) as client:
+            with client.watch() as watch:
+                for name in NAMES:
+                    with client.lock(name):
+                        pass
+                first = [next(watch) for _ in range(3)]
+                places = watch.places
+            with client.watch(after=places) as again:
+                return first + [next(again) for _ in range(2 * len(NAMES) - 3)]
+
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        assert len(set(map(told, await asyncio.to_thread(seen, url_of(server))))) == 2 * len(NAMES)
+
+
+async def test_what_a_watch_of_several_shards_dropped_is_a_gap_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions of two shards are not those of one gap; and who goes on after the gaps misses nothing else."""
+    monkeypatch.setattr(watch_module, "EVENTS_MAX", 3 * len(NAMES))
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        async with client.watch() as watch, client.watch() as all_of_it:
+            for _ in range(2):
+                await locked(client, NAMES)
+                seen = await several(all_of_it, 2 * len(NAMES))
+            gaps = [await anext(watch) for _ in {home(name) for name in NAMES}]
+            assert [event.kind for event in gaps] == ["gap"] * len(gaps)
+            assert sorted(event.shard for event in gaps) == sorted({home(name) for name in NAMES})
+            rest = await several(watch, len(NAMES))
+            assert list(map(told, rest)) == list(map(told, seen))[len(NAMES) :]
+            assert read_places(watch.places, SHARDS) == read_places(all_of_it.places, SHARDS)
 
 
 async def test_an_election_hears_of_its_own_shard() -> None:

@@ -12,10 +12,10 @@ from fencehold.errors import LimitExceeded, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS
 from fencehold.gateway.lists import Lists
-from fencehold.gateway.places import places_text, read_places
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.shard_sight import shards_seen
 from fencehold.gateway.watch import Begun, ShardAway, Watch
+from fencehold.locks.places import places_text, read_places
 from fencehold.locks.views import Event
 from fencehold.server import Config, Server
 from fencehold.types import CORRECTNESS

@@ -181,6 +181,11 @@ class Channel:
             await self._greeted()
         return self if self.shards is None else self.shards.of((name,))
 
+    async def newest_home_of(self, name: str) -> "Channel":
+        """As `home_of`, but it is asked whether the name has moved."""
+        home = await self.home_of(name)
+        return await self.shards.newest_home_of(name) if isinstance(self.shards, ShardChannels) else home
+
     async def _greeted(self) -> None:
         """Wait until it is known whether there are several shards."""
         if self._make_shard is not None and not self.protocol.shards:

@@ -131,6 +131,11 @@ class ShardChannels:
             if not is_elsewhere:
                 await _rest(waited_s)
 
+    async def newest_home_of(self, name: str) -> "Channel":
+        """The channel to the shard of a name, by the newest map that the node knows which leads its last one."""
+        await self._read_map(self.of((name,)))
+        return self.of((name,))
+
     async def _read_map(self, channel: "Channel") -> None:
         """Take over a newer map, if the node at the other end knows one."""
         self.map = self.map.newest(_read(await channel.read(_MAP)))

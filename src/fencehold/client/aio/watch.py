@@ -1,4 +1,14 @@
-"""Watching: events of names with a prefix, as an async iterator."""
+"""Watching: events of names with a prefix, as an async iterator.
+
+1. Events of a shard come once each and in order. Between two shards there is no order.
+2. Who goes on later goes on after a place in each shard. `places` are those of the events that were handed out,
+   not of those that came and wait to be looked at; they are written as `locks.places` says, as HTTP does.
+3. What cannot be told any more is a gap, of one shard.
+4. Names with a prefix may be in any shard, so all are watched. A watch of one name is told by the home of that
+   name. When slots move, or a connection was lost that may have missed it, it looks where the name is, and is told
+   by that shard as well from then on. A gap says that something may have happened there before: who watches one
+   name looks again then, and has missed nothing.
+"""
 
 import asyncio
 from collections import deque
@@ -9,14 +19,18 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from fencehold.drivers.resp.wire import command
-from fencehold.errors import UsageError
-from fencehold.locks.views import WHOLE, Event, event, gap
+from fencehold.errors import Unavailable, UsageError
+from fencehold.locks.places import Place, Places, places_text, read_places
+from fencehold.locks.views import WHOLE, Event, Missing, event, gap
 
 if TYPE_CHECKING:
     from fencehold.client.aio.channel import Channel
 
 EVENTS_MAX = 10_000
 """Events that wait to be looked at, for each watch. Beyond, the oldest are dropped and a `gap` says so."""
+
+_SEEK_AGAIN_S = 0.5
+"""Between two attempts to learn where a name is."""
 
 
 class Watches:
@@ -26,14 +40,21 @@ class Watches:
         self._channel = channel
         self._watches: list[Watch] = []
         channel.protocol.on_event = self._on_event
+        channel.protocol.on_map = self._on_map
         channel.protocol.subscriptions = self._subscriptions
+
+    @property
+    def shard(self) -> int:
+        return self._channel.protocol.settings.shard or 0
 
     async def add(self, watch: "Watch") -> None:
         """Begin to hand events to a watch, from now on or from its place."""
         self._watches.append(watch)
         reply = await self._channel.read(command("LOCK.WATCH", watch.prefix, *_since(watch._places.get(self))))
         # From here on nothing is missed, also if the connection is lost before the first event.
-        watch._places.setdefault(self, (int(reply[b"position"]), int(reply.get(b"index", WHOLE))))
+        begun = int(reply[b"position"]), int(reply.get(b"index", WHOLE))
+        watch._told.setdefault(self.shard, begun)
+        watch._places[self] = max(watch._places.get(self, begun), begun)
 
     async def remove(self, watch: "Watch") -> None:
         """Hand it no more."""
@@ -41,21 +62,29 @@ class Watches:
         if not any(other.prefix == watch.prefix for other in self._watches):
             await self._channel.read(command("LOCK.UNWATCH", watch.prefix))
 
+    def forget(self, watch: "Watch") -> None:
+        """Hand it no more, though it could not be asked for."""
+        self._watches.remove(watch)
+
     def end(self) -> None:
         """The client is closed."""
         for watch in self._watches:
             watch._end()
 
+    def _on_map(self) -> None:
+        for watch in self._watches:
+            watch._look_for_home()
+
     def _on_event(self, push: dict[bytes, Any]) -> None:
         seen = event(push)
-        if shard := self._channel.protocol.settings.shard:
-            seen = msgspec.structs.replace(seen, shard=shard)
+        if self.shard:
+            seen = msgspec.structs.replace(seen, shard=self.shard)
         for watch in self._watches:
             place = watch._places.get(self)
             if (place is None or seen.place > place) and watch._wants(seen):
                 watch._put(seen)
-            if place is not None:
-                watch._places[self] = max(place, seen.place)
+            # Also of one whose answer is on its way still: what comes behind it in one go is here first.
+            watch._places[self] = seen.place if place is None else max(place, seen.place)
 
     def _subscriptions(self) -> list[bytes]:
         """What a new connection must be told; events since the last one seen follow, if they are still kept."""
@@ -63,10 +92,12 @@ class Watches:
         # All prefixes of a connection are told in one order, from the place of the one that was told least.
         places = [watch._places[self] for watch in self._watches if self in watch._places]
         since = _since(min(places)) if places else ()
+        # Asked after these: what is pushed before them is not told to this connection.
+        self._on_map()
         return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
 
 
-def _since(place: tuple[int, int] | None) -> tuple[str | int, ...]:
+def _since(place: Place | None) -> tuple[str | int, ...]:
     return () if place is None else ("FROM", place[0], "INDEX", place[1])
 
 
@@ -77,7 +108,7 @@ class Watch:
         self,
         channel: "Channel",
         prefix: str,
-        after: tuple[int, int] | int | None = None,
+        after: str | tuple[int, int] | int | None = None,
         *,
         is_wanted: Callable[[Event], bool] = lambda _: True,
         is_one: bool = False,
@@ -85,8 +116,12 @@ class Watch:
         """`is_one`: the prefix is a name, and only the events of its own shard are needed."""
         self.prefix = prefix
         self._after = _begins_after(after)
-        """After which they begin; None: from now on."""
-        self._places: dict[Watches, tuple[int, int]] = {}
+        """After which they begin: a place, or the text of several; None: from now on."""
+        self._told: dict[int, Place] = {}
+        """Of the last event that was handed out, or after which they begin; by shard."""
+        self._shards = 0
+        """How many it is of; 0: it has not begun, or is of several cells."""
+        self._places: dict[Watches, Place] = {}
         """Of the last event that came, or after which they begin; in each shard that is watched."""
         self._is_wanted = is_wanted
         self._channel = channel
@@ -94,9 +129,24 @@ class Watch:
         self._watches: list[Watches] = []
         """Of each shard that is watched; mostly there is one."""
         self._loop = channel.loop
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[Place, Event]] = deque()
+        """What waits to be looked at, and up to where all is told with it."""
         self._waiter: asyncio.Future[None] | None = None
         self._watching = self._ended = False
+        self._seeking: asyncio.Task[None] | None = None
+        """Looks where the name is, of a watch of one."""
+        self._seek_again = False
+
+    @property
+    def places(self) -> str:
+        """Up to where it was told what happened, in each shard: `watch(after=…)` goes on from there.
+
+        Raises:
+            UsageError: it has not begun, or is of several cells: those have no common order of shards.
+        """
+        if not self._shards:
+            raise UsageError("a watch has places once it has begun, unless it is of several cells")
+        return places_text(self._told, self._shards)
 
     def __aiter__(self) -> Self:
         return self
@@ -108,12 +158,16 @@ class Watch:
                 raise StopAsyncIteration
             self._waiter = self._loop.create_future()
             await self._waiter
-        return self._events.popleft()
+        place, seen = self._events.popleft()
+        self._told[seen.shard] = max(place, self._told.get(seen.shard, place))
+        return seen
 
     async def close(self) -> None:
         """Watch no longer."""
         if self._watching and not self._ended:
             self._end()
+            if self._seeking is not None:
+                await asyncio.gather(self._seeking, return_exceptions=True)
             for watches in self._watches:
                 await watches.remove(self)
 
@@ -135,37 +189,114 @@ class Watch:
     def _put(self, seen: Event) -> None:
         """An event happened."""
         if len(self._events) >= EVENTS_MAX:
-            missed = gap(self._events, "this watcher fell behind")
-            self._events.clear()
-            self._events.append(missed)
-        self._events.append(seen)
+            self._drop()
+        self._events.append((seen.place, seen))
         self._wake()
+
+    def _drop(self) -> None:
+        """Let a gap of each shard stand for all that waits to be looked at."""
+        dropped: dict[int, list[Event]] = {}
+        # It may end within a position, the rest of which comes yet: so its place is that of the last event.
+        places = {each.shard: place for place, each in self._events}
+        for _, each in self._events:
+            dropped.setdefault(each.shard, []).append(each)
+        self._events.clear()
+        for shard, events in sorted(dropped.items()):
+            self._events.append((places[shard], gap(events, "this watcher fell behind")))
 
     def _end(self) -> None:
         """No event will come any more."""
         self._ended = True
+        if self._seeking is not None:
+            self._seeking.cancel()
         self._wake()
 
     async def _begin(self) -> None:
         if not self._watching:
             self._watching = True
             channels = await self._channel.homes_of(self.prefix, is_one=self._is_one)
-            if self._after is not None and len(channels) > 1:
-                raise UsageError("after= is the place of an event in one shard, and this service has several")
+            try:
+                after = self._places_in(channels)
+            except UsageError:
+                self._ended = True
+                raise
             for channel in channels:
-                if self._after is not None:
-                    self._places[channel.watches] = self._after
-                self._watches.append(channel.watches)
-                await channel.watches.add(self)
+                watches = channel.watches
+                if watches.shard in after:
+                    self._told[watches.shard] = self._places[watches] = after[watches.shard]
+                self._watches.append(watches)
+                await watches.add(self)
+            self._shards = len(channels) if _is_one_service(channels) else 0
+            self._look_for_home()
+
+    def _look_for_home(self) -> None:
+        """Be told by the shard that the name of this watch is in by now, if it is of one."""
+        if self._is_one and not self._ended:
+            self._seek_again = True
+            if self._seeking is None or self._seeking.done():
+                self._seeking = self._loop.create_task(self._follow_home())
+
+    async def _follow_home(self) -> None:
+        while self._seek_again:
+            self._seek_again = False
+            try:
+                home = (await self._channel.newest_home_of(self.prefix)).watches
+                if home not in self._watches:
+                    await self._watch_too(home)
+            except Unavailable:
+                self._seek_again = True
+                await asyncio.sleep(_SEEK_AGAIN_S)
+
+    async def _watch_too(self, home: Watches) -> None:
+        self._watches.append(home)
+        try:
+            await home.add(self)
+        except Unavailable:
+            self._watches.remove(home)
+            home.forget(self)
+            raise
+        self._put(_moved(home.shard, self._places[home]))
+
+    def _places_in(self, channels: "list[Channel]") -> Places:
+        """After which place it begins in each shard.
+
+        Raises:
+            UsageError: what was said is not of so many.
+        """
+        after = self._after
+        if after is None:
+            return {}
+        if len(channels) > 1 and not isinstance(after, str):
+            said = "after= is the place of an event in one shard, and this service has several"
+            raise UsageError(f"{said}: say the `places` of a watch")
+        if not _is_one_service(channels):
+            raise UsageError("after= is of the shards of one cell, and these names are in several")
+        if isinstance(after, str):
+            return read_places(after, len(channels))
+        return {channels[0].watches.shard: after}
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
 
-def _begins_after(after: tuple[int, int] | int | None) -> tuple[int, int] | None:
-    """After which event a watch begins; a position alone means all of it."""
+def _moved(shard: int, place: Place) -> Event:
+    """What may have happened to a name in the shard it has moved to, before this was watched."""
+    missing = Missing(place[0], place[0], 0)
+    return Event("gap", place[0], 0, 0, "", (), 0, "the name has moved", shard=shard, missing=missing)
+
+
+def _is_one_service(channels: "list[Channel]") -> bool:
+    """Whether these are all shards of one service, in their order."""
+    return [channel.watches.shard for channel in channels] == list(range(len(channels)))
+
+
+def _begins_after(after: str | tuple[int, int] | int | None) -> str | tuple[int, int] | None:
+    """After which event a watch begins; a position alone means all of it. A text is read when it has begun."""
+    if isinstance(after, str):
+        return after
     place = (after, WHOLE) if isinstance(after, int) else after
     if place is not None and not (len(place) == 2 and all(isinstance(part, int) and part >= 0 for part in place)):
-        raise UsageError(f"after= is the place of an event, (position, index), or a position, not {after!r}")
+        known = "the places of a watch, the place of an event, (position, index), or a position"
+        raise UsageError(f"after= is {known}, not {after!r}")
     return place

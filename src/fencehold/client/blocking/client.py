@@ -55,14 +55,15 @@ class Client(BlockingOnly, Verbs):
         self,
         prefix: str = "",
         *,
-        after: tuple[int, int] | int | None = None,
+        after: str | tuple[int, int] | int | None = None,
         tier: Tier | str | None = None,
     ) -> Watch:
         """What happens to names with a prefix, as an iterator of `Event`.
 
         Args:
-            after: begin after this place, the `place` of an event, or a position; None: from now on. What the
-                service does not know any more is told as one event of kind `gap`.
+            after: begin after these places, the `places` of a watch; with one shard also the `place` of an event,
+                or a position; None: from now on. What the service does not know any more is told as an event of
+                kind `gap`, in each shard.
             tier: in which tier; by default where state is protected, if there is that.
         """
         return Watch(self._route_of(tier), prefix, after)

@@ -17,12 +17,21 @@ class Watch:
 
     __slots__ = ("_portal", "_watch")
 
-    def __init__(self, route: Route, prefix: str, after: tuple[int, int] | int | None = None) -> None:
+    def __init__(self, route: Route, prefix: str, after: str | tuple[int, int] | int | None = None) -> None:
         if not route.guarantees.watches:
             raise Unsupported(f"{route.guarantees.backend}:// tells no events; the Fencehold service does")
         self._portal = route.portal()
         channel = cast("Channel", channel_of(self._portal.channel))
         self._watch = AsyncWatch(channel, prefix, after)
+
+    @property
+    def places(self) -> str:
+        """Up to where it was told what happened, in each shard: `watch(after=…)` goes on from there.
+
+        Raises:
+            UsageError: it has not begun, or is of several cells: those have no common order of shards.
+        """
+        return self._watch.places
 
     def __iter__(self) -> Self:
         return self

@@ -104,6 +104,8 @@ class SessionProtocol:
         """When `on_timer` is to be called."""
         self.on_event: Callable[[dict[bytes, Any]], None] | None = None
         """Told of pushed events."""
+        self.on_map: Callable[[], None] | None = None
+        """Told that slots move to other shards."""
         self.on_busy: Callable[[Overloaded, float], None] | None = None
         """Told that the service is busy, and for how many seconds it will be asked again."""
         self.busy_s_max = inf
@@ -524,6 +526,8 @@ class SessionProtocol:
             self._on_withheld(push[1], push[2].decode(), push[3].decode())
         elif kind == b"event" and self.on_event is not None:
             self.on_event(push[1])
+        elif kind == b"map" and self.on_map is not None:
+            self.on_map()
         elif kind == b"ended" and push[1] == self.session.id:
             self._end_session(push[2].decode())
         elif kind == b"lost":

@@ -34,6 +34,7 @@ export function Events({ params }) {
   const [isPaused, setPaused] = useState(false);
   const [state, setState] = useState("connecting");
   const [missed, setMissed] = useState(0);
+  const [away, setAway] = useState([]);
   const paused = useRef(false);
   useLive("overview", { span_s: 90, tier }); // Says in the header how far the service is heard.
   paused.current = isPaused;
@@ -44,6 +45,7 @@ export function Events({ params }) {
     const take = (message) => waiting.push(shown(JSON.parse(message.data)));
     source.onopen = () => {
       setState("live");
+      setAway([]); // Each stream says anew which shards it lacks.
       // What happened just before: asked for now, so that nothing is missed in between.
       ask(`view/overview?${query({ tier, span_s: 90 })}`).then(({ view }) => {
         const known = view.events.filter((event) => !prefix || event.names.some((name) => name.startsWith(prefix)));
@@ -52,6 +54,10 @@ export function Events({ params }) {
     };
     source.onmessage = take;
     for (const each of [...KINDS, "gap"]) source.addEventListener(each, take);
+    const shardOf = (message) => JSON.parse(message.data).shard;
+    const without = (shards, shard) => shards.filter((each) => each !== shard);
+    source.addEventListener("shard_away", (message) => setAway((now) => [...without(now, shardOf(message)), shardOf(message)].sort((a, b) => a - b)));
+    source.addEventListener("shard_back", (message) => setAway((now) => without(now, shardOf(message))));
     source.onerror = async () => {
       setState("broken");
       if (source.readyState === EventSource.CLOSED) {
@@ -84,6 +90,7 @@ export function Events({ params }) {
       <label class="field"><span>Kind</span><select value=${kind} onChange=${(event) => say({ kind: event.target.value })}><option value="">all</option>${KINDS.map((each) => html`<option key=${each} value=${each}>${each.replaceAll("_", " ")}</option>`)}</select></label>
       <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Go on${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
     </div>
+    ${away.length > 0 && html`<p class="banner warn" role="status">No events from shard${away.length > 1 ? "s" : ""} ${away.join(", ")}: ${away.length > 1 ? "they do" : "it does"} not answer. What happened there is shown when ${away.length > 1 ? "they are" : "it is"} back.</p>`}
     ${state === "refused" ? html`<div class="trouble" role="alert"><strong>Events are not told</strong><p>This user may not be told events of these names, or too many watch by this listener. Ask for the right <code>events</code>, or say a prefix that you may watch.</p></div>`
       : found.length ? html`<ul class="events card">${found.map((event) => html`<${EventRow} key=${eventKey(event)} event=${event} tier=${tier} />`)}</ul>`
       : html`<${Empty} title="Nothing yet">Events are shown as they happen${prefix ? html`, of names that begin with <code>${prefix}</code>` : ""}.</${Empty}>`}

@@ -3,7 +3,7 @@
 import pytest
 
 from fencehold.errors import UsageError
-from fencehold.gateway.places import places_text, read_places
+from fencehold.locks.places import places_text, read_places
 from fencehold.locks.views import WHOLE
 
 
