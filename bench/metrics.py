@@ -2,6 +2,9 @@
 beside one whose page is not, and beside one without an observer.
 
 The load is `redis-benchmark` with 64 connections and a billion names; the page must not grow with them.
+
+Throughput scatters by more than what a page costs. So the processor time of a page is measured, too, over all of
+the server's processes: read once a second it may take a fiftieth of a core.
 """
 
 import asyncio
@@ -11,11 +14,13 @@ from collections.abc import AsyncIterator
 from bench.contest import Benchmark, Contest, Contestant
 from bench.embedded import AtTheDoor
 from bench.musts import at_least, at_most, median, ratio
+from bench.procfs import cpu_seconds, family
 from bench.samples import Figures
 from bench.servers import Fencehold, free_port
 
 CONNECTIONS = 64
 ACQUIRE = ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0", "TTL", "5"]
+PAGES = 50
 _READY_S_MAX = 30.0
 
 
@@ -92,6 +97,21 @@ class Loaded(Contestant):
             await asyncio.sleep(self._every_s)
 
 
+class Pages(Contestant):
+    """Pages one after another, of a server that has nothing else to do."""
+
+    def __init__(self, name: str, server: Measured) -> None:
+        super().__init__(name)
+        self._server = server
+
+    async def round(self) -> Figures:
+        processes = family(self._server.pid)
+        before_s = sum(map(cpu_seconds, processes))
+        for _ in range(PAGES):
+            await self._server.page()
+        return {"cpu_ms": (sum(map(cpu_seconds, processes)) - before_s) / PAGES * 1e3}
+
+
 def build(quick: bool) -> Contest:
     """The contest."""
     server, bare = Measured("a server"), Measured("a server without an observer", is_observed=False)
@@ -99,13 +119,15 @@ def build(quick: bool) -> Contest:
     alone = Loaded("not scraped", server, requests)
     scraped = Loaded("scraped every second", server, requests, 1.0)
     unobserved = Loaded("without an observer", bare, requests)
+    pages = Pages("a page", server)
     return Contest(
-        contestants=[alone, scraped, unobserved],
+        contestants=[alone, scraped, unobserved, pages],
         rounds=3 if quick else 9,
         reference=alone.name,
         fixtures=[server, bare],
         musts=[
             at_least("scraped every second, times not scraped", ratio(scraped.name, alone.name), 0.98, "×"),
+            at_most("processor time of a page", median(pages.name, "cpu_ms"), 20, "ms"),
             at_most("lines of the page, with a billion names", median(scraped.name, "page_lines"), 400, "lines"),
         ],
     )

@@ -19,6 +19,18 @@ def cpu_times_s(pid: int) -> tuple[float, float]:
     return int(fields[11]) / ticks_per_s, int(fields[12]) / ticks_per_s
 
 
+def family(pid: int) -> list[int]:
+    """The process and all that descend from it."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # It has ended meanwhile.
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:
+        found.extend(child for child, parent in parents.items() if parent == each)
+    return found
+
+
 def resident_mb(pid: int) -> float:
     """Memory it has now."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
