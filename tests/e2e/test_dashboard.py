@@ -189,7 +189,7 @@ def test_sessions_waits_events_and_preferences(port: int, browser: Browser, queu
         page.keyboard.press("4")
         expect(page.locator(".drawing .box")).to_have_count(2)
         page.keyboard.press("5")
-        expect(page.get_by_text("as they happen")).to_be_visible()
+        expect(page.get_by_text("as they happen", exact=True)).to_be_visible()
         queued.extend(30)
         expect(page.locator(".events .badge").first).to_have_text("extended")
         page.keyboard.press("u")

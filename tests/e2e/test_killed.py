@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import deep
 from tests.e2e.driver import Wire
 from tests.e2e.kills import kill_and_check, port_of
 from tests.e2e.served import PATIENCE_S, serving
 from tests.stopwatch import Stopwatch
+
+KILLS = deep(8, 20)
 
 
 @pytest.mark.guarantee("G3")
@@ -58,6 +61,6 @@ def test_told_to_stop_it_does_not_wait_for_who_waits(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.guarantee("G1")
 @pytest.mark.guarantee("G3")
-def test_killed_twenty_times_it_loses_nothing_acknowledged(tmp_path: Path) -> None:
+def test_killed_again_and_again_it_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """After each kill under load all acknowledged grants are held, all releases done, and no fence comes twice."""
-    assert kill_and_check(tmp_path, kills=20).grants > 40 * 20
+    assert kill_and_check(tmp_path, kills=KILLS).grants > 40 * KILLS
