@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from bench import isolated
 from bench.musts import Must
+from bench.quiet import Quiet
 from bench.samples import Figures, Results, Sample, checked
 
 T = TypeVar("T")
@@ -202,12 +203,15 @@ async def _set_up(contest: Contest, begun: list[Fixture], watcher: Watcher) -> N
 
 
 async def _measure(contest: Contest, results: Results, watcher: Watcher) -> None:
+    quiet = Quiet()
+    await quiet.learn()
     for number in range(1 - contest.warmups, contest.rounds + 1):
         step = f"round {number} of {contest.rounds}" if number > 0 else "warm-up"
         for place, contestant in enumerate(order(contest.contestants, number), 1):
             watcher.note(f"{step}: {contestant.name}")
-            # Nobody pays for the garbage of the one before.
+            # Nobody pays for the garbage of the one before, nor for what it left the servers to do.
             gc.collect()
+            await quiet.come()
             figures = await _step(contest, contestant, step, _figures(contestant))
             if number > 0:
                 results.samples.append(Sample(number, place, contestant.name, figures))
