@@ -12,7 +12,6 @@ from fencehold.core.cells import refuse_away
 from fencehold.core.commands import Acquire, AcquireAtLeast, Cancel, RefuseWait
 from fencehold.core.deadlock import find_circle
 from fencehold.core.grants import grant, grant_plain
-from fencehold.core.holds import MASK
 from fencehold.core.outcomes import (
     Answer,
     Busy,
@@ -66,17 +65,11 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     ):
         # Nearly all: one name, on the usual terms, of nobody whose quotas are looked at.
         name = ask.names[0]
-        part = state.held.parts[hash(name) & MASK]
-        if (
-            name in part
-            or name in state.queues
-            or name in state.delays
-            or name in state.kept
-            or name in state.crowds
-            or early
-        ):
-            return _wait(state, session, ask, name)
-        return grant_plain(state, session, ask, part)
+        is_barred = (
+            name in state.queues or name in state.delays or name in state.kept or name in state.crowds or early
+        )
+        granted = None if is_barred else grant_plain(state, session, ask)
+        return _wait(state, session, ask, name) if granted is None else granted
     refusal = _refusal(state, session, ask)
     if refusal is None and state.usage is not None:
         refusal = refuse_asking(state, session, ask)

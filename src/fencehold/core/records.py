@@ -8,9 +8,10 @@ from enum import Enum
 from operator import attrgetter
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencehold.core.commands import AnyAcquire, Mode
+from fencehold.core.holds import new_table
 from fencehold.core.outcomes import Answer
 from fencehold.placement.cells import CellMap, lengths_of
 
@@ -203,7 +204,7 @@ class Session(Struct, gc=False):
     answered: int = 0
     """Direct answers up to this request id have arrived."""
     names_awaited: int = 0
-    held: dict[str, Hold] = {}
+    held: dict[str, Hold] = field(default_factory=new_table)
     shares: dict[tuple[int, str], Hold] = {}
     """Holds in a crowd, by fence and name: one session may have several on a name."""
     waiters: dict[int, Waiter] = {}

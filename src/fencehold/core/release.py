@@ -33,13 +33,15 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
         # Nearly all: one name that is held exclusively, with nothing else to keep up.
         name = names[0]
         part = state.held.parts[hash(name) & MASK]
-        hold = part.get(name)
-        is_plain = hold is not None and not (hold.until_at or hold.meta)
-        if is_plain and hold.fence == fence and hold.session == session.id:  # type: ignore[union-attr]
-            del part[name], session.held[name]
-            if state.queues:
-                hand_on(state, names)
-            return RELEASED
+        # Taken out as it is found: among half a million names, to look twice costs more than the rest.
+        hold = part.pop(name, None)
+        if hold is not None:
+            if hold.fence == fence and hold.session == session.id and not (hold.until_at or hold.meta):
+                del session.held[name]
+                if state.queues:
+                    hand_on(state, names)
+                return RELEASED
+            part[name] = hold
     return _release(state, session, names if len(names) == 1 else tuple(dict.fromkeys(names)), fence)
 
 

@@ -52,3 +52,22 @@ def test_the_short_way_of_a_release_leaves_what_it_must_count_to_the_long_one() 
     assert machine.state.noted == 1
     machine.apply(3, Entry(0, (Release(1, ("a",), 1), Release(1, ("b",), 2))))
     assert (machine.state.noted, list(machine.state.held)) == (0, [])
+
+
+def test_tables_keep_the_hashes_of_names_with_them() -> None:
+    """So that no text is read of a name that only stands in the way; also after names came and went."""
+    machine = machine_with(NAMES)
+    machine.apply(3, Entry(0, tuple(Release(1, (name,), fence) for fence, name in enumerate(NAMES, 1))))
+    machine.apply(4, Entry(0, tuple(Acquire(1, (name,)) for name in NAMES)))
+    tables = [machine.state.sessions[1].held, *machine.state.held.parts]
+    for table in tables:
+        without = dict.fromkeys([*table])
+        assert sys.getsizeof(table) / sys.getsizeof(without) > 1.2
+
+
+def test_a_release_by_another_fence_changes_nothing() -> None:
+    """A hold is taken out as it is found; one that is not meant is back in its place."""
+    machine = machine_with(NAMES[:3])
+    before = dict(machine.state.held)
+    machine.apply(3, Entry(0, (Release(1, ("name:1",), 1), Release(1, ("name:1",), 99))))
+    assert dict(machine.state.held) == before == machine.state.sessions[1].held
