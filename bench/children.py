@@ -24,6 +24,8 @@ from bench import isolated
 from rig.processes import leash
 
 _LINE_SECONDS_MAX = 60.0
+_LINE_BYTES_MAX = 16 << 20
+"""What a minute of a quick server's latencies take, several times."""
 _COMPLAINT_BYTES_MAX = 4_000
 
 
@@ -51,6 +53,7 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
+                limit=_LINE_BYTES_MAX,
                 process_group=0,
             )
         return cls(name, process, complaints)

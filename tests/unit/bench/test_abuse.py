@@ -12,11 +12,14 @@ from bench.contest import Contest
 from bench.samples import Results, Sample
 
 
+MUCH = 100_000
+
+
 async def echo(talk: Talk, greeting: str) -> None:
     """A child that says everything back, until it is told to fail."""
     talk.say(said=greeting)
     while (word := await talk.word()) != "fail":
-        talk.say(said=word)
+        talk.say(said=word * MUCH if word == "much" else word)
     raise ValueError("told to")
 
 
@@ -25,6 +28,8 @@ async def test_a_child_answers_a_line_with_a_line(tmp_path: Path) -> None:
     async with running("echo", echo, tmp_path, greeting="hello") as child:
         assert await child.hear() == {"said": "hello"}
         assert await child.ask("again") == {"said": "again"}
+        # As long as what a client tells of a stretch of minutes.
+        assert await child.ask("much") == {"said": "much" * MUCH}
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
 
