@@ -11,7 +11,6 @@ from bench.children import ChildFailed, Talk, running
 from bench.contest import Contest
 from bench.samples import Results, Sample
 
-
 MUCH = 100_000
 
 
