@@ -308,7 +308,7 @@ class Reader:
         picture = self.picture
         if not self._must_list and not picture.is_sampled:
             return _TICK_S / 4
-        if picture.is_sampled and picture.is_loaded and self._is_too_much():
+        if picture.is_sampled and picture.is_loaded and (self._is_too_soon() or self._is_too_much()):
             return _TICK_S
         wanted = set(range(picture.shards)) if picture.is_sampled else set(self._must_list)
         wanted.difference_update(picture.away)
@@ -350,6 +350,10 @@ class Reader:
             picture.miss(shard, str(away))
             self._must_list.add(shard)
             return False
+
+    def _is_too_soon(self) -> bool:
+        """Whether the list is of just now. When a flood begins, it is not known yet how many names there are."""
+        return self._now_ms() - self.picture.listed_ms < 1000 * _SAMPLES_S
 
     def _is_too_much(self) -> bool:
         """Whether to read the list again costs a busy leader too much; now and then it is done all the same."""
