@@ -431,6 +431,7 @@ class Leader:
                             break
                         if self._is_begun() or not self._is_wanted:
                             # All that were waited for have come: their entry was made where the last one stood.
+                            self._pass_on()
                             continue
                     self._is_wanted = False
                     await self._commit()
@@ -443,8 +444,14 @@ class Leader:
             if self._failure is not None:
                 raise self._failure
         except BaseException as error:
+            self._pass_on()
             self._fail(error)
             raise
+
+    def _pass_on(self) -> None:
+        """Its turn may have come, and it makes no use of it."""
+        if self._turns is not None:
+            self._turns.pass_on()
 
     def _is_begun(self) -> bool:
         """Whether an append is under way that no task waits for: the next one comes after it."""

@@ -7,7 +7,8 @@ and gathers commands meanwhile:
 1. Only a crowd waits for its turn, and only while some of it are still to come (`group_commit`).
 2. The turn is that of the append which was begun last. One that is slow or stuck keeps the others waiting once,
    for `TURN_S_MAX`; then one of them goes before it, and the turn is with that one.
-3. Who waits longest is next.
+3. Who waits longest is next. If it does not append then, as its entry was made elsewhere or it is at its end, the
+   one behind it is.
 """
 
 import asyncio
@@ -37,8 +38,12 @@ class Turns:
         """Its append has ended, well or not."""
         if self._holder is holder:
             self._holder = None
-            if self._waiting:
-                self._waiting[0].set()
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Somebody whose turn may have come does not append: let the next one, unless an append is under way."""
+        if self._holder is None and self._waiting:
+            self._waiting[0].set()
 
     def line_up(self, come: asyncio.Event) -> None:
         """Have an event set when its turn has come."""

@@ -77,8 +77,12 @@ class HandJournal:
 
     async def complete(self) -> None:
         """Let the append under way succeed, and what follows happen."""
-        self._under_way.pop(0).set_result(None)
+        self.end_soon()
         await settle()
+
+    def end_soon(self) -> None:
+        """Let the append under way succeed, when others have their turns of the loop."""
+        self._under_way.pop(0).set_result(None)
 
     async def fail(self, error: Exception) -> None:
         """Let the append under way fail."""

@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from fencehold.core.commands import Break
 from fencehold.core.machine import Machine
 from fencehold.errors import OutcomeUnknown
+from fencehold.node import leader as leader_module
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Bounds, Leader
 from fencehold.node.turns import Turns
@@ -23,6 +26,7 @@ class Shard:
     """A leader that shares its turns with others."""
 
     def __init__(self, turns: Turns) -> None:
+        self.turns = turns
         self.journal, self.told, self._clock = HandJournal(), Told(), HandClock()
         self.leader = Leader(
             Machine(),
@@ -44,9 +48,9 @@ class Shard:
 
 
 @asynccontextmanager
-async def two_shards() -> AsyncIterator[tuple[Shard, Shard]]:
+async def two_shards(turns: Turns | None = None) -> AsyncIterator[tuple[Shard, Shard]]:
     """Two shards, of which the second has just answered a crowd and expects it again."""
-    turns = Turns()
+    turns = turns or Turns()
     one, other = Shard(turns), Shard(turns)
     await other.ask(CROWD)
     await other.journal.complete()
@@ -59,6 +63,13 @@ async def two_shards() -> AsyncIterator[tuple[Shard, Shard]]:
                 await shard.leading
 
 
+@pytest.fixture
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, nobody goes before its turn."""
+    monkeypatch.setattr(leader_module, "TURN_S_MAX", 3_600.0)
+
+
+@pytest.mark.usefixtures("long_turns")
 async def test_a_crowd_gathers_while_another_shard_appends() -> None:
     """What comes meanwhile is one entry, begun when the other append has ended."""
     async with two_shards() as (one, other):
@@ -127,6 +138,33 @@ async def test_the_longest_waiting_is_next() -> None:
     turns.begin("holder")
     turns.end("holder")
     assert [event.is_set() for event in (first, second, third)] == [False, True, False]
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_who_does_not_append_when_its_turn_has_come_lets_the_next_one() -> None:
+    """Its leader is at its end: who is behind it waits for nobody then, not for as long as a turn may take."""
+    async with two_shards() as (one, other), two_shards(other.turns) as (_, third):
+        await one.ask(1)
+        await other.ask(2)
+        await third.ask(2)
+        one.journal.end_soon()
+        other.leading.cancel()
+        await settle()
+        assert (other.journal.commands, third.journal.commands) == ([CROWD], [CROWD, 2])
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_who_had_its_entry_made_elsewhere_lets_the_next_one_have_its_turn() -> None:
+    """It was made where a client stood, just when its turn had come."""
+    async with two_shards() as (one, other), two_shards(other.turns) as (_, third):
+        await one.ask(1)
+        await other.ask(2)
+        await third.ask(2)
+        one.journal.end_soon()
+        # As `commit_here` leaves it.
+        other.leader._is_wanted = False
+        await settle()
+        assert (other.journal.commands, third.journal.commands) == ([CROWD], [CROWD, 2])
 
 
 async def test_only_journals_that_are_not_shared_take_turns() -> None:
