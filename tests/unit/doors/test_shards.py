@@ -11,7 +11,7 @@ from redis.cluster import RedisCluster
 
 from fencehold import aio
 from fencehold.core.outcomes import DeadlockAcross, ShardLink
-from fencehold.doors.resp import guard
+from fencehold.doors.resp import guard, shard_commands
 from fencehold.node.node import HomeShard
 from fencehold.placement.map import even_map
 from fencehold.placement.slots import slot_of
@@ -120,6 +120,21 @@ async def test_what_is_about_no_name_needs_a_shard() -> None:
     async with Server(Config(port=0)) as server, connected(server, "SHARD", 0) as client:
         assert await client.refusal("HELLO", 3, "SHARD", 1) == "USAGE"
         assert (await client.call("SHARD.MAP"))["shards"] == 1
+
+
+async def test_a_map_is_written_once_for_all_who_ask() -> None:
+    """When slots move, all who watch a name ask for it at once, and it may have thousands of ranges."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, connected(server) as client:
+        told = [await client.call("SHARD.MAP")]
+        written = shard_commands._ranges_told.cache_info().misses
+        told += [await client.call("SHARD.MAP")]
+        assert shard_commands._ranges_told.cache_info().misses == written
+        ranges = [[each.first, each.last, each.shard] for each in even_map(SHARDS).ranges]
+        assert [each["ranges"] for each in told] == [ranges, ranges]
+        assert server.shards is not None
+        moved = server.shards.map = even_map(SHARDS).moved([0], 1)
+        ranges = [[each.first, each.last, each.shard] for each in moved.ranges]
+        assert (await client.call("SHARD.MAP"))["ranges"] == ranges
 
 
 @pytest.mark.parametrize("led_here", [True, False])

@@ -8,7 +8,7 @@
    one before says is done. How far it is, `SHARD.MOVES` says; `SHARD.FORCE` breaks what keeps slots from leaving.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha1
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from fencehold.core.slot_moves import names_left
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import at_least, exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
+from fencehold.doors.resp.replies import Encoded, reply
 from fencehold.doors.resp.tiers import check_free
 from fencehold.doors.resp.wrong import Wrong
 from fencehold.drivers.address import endpoint
@@ -70,11 +71,18 @@ def shard_map(connection: Connection, words: list[bytes], slot: Slot) -> None:
         {
             "version": placed.version,
             "shards": placed.shards,
-            "ranges": [[each.first, each.last, each.shard] for each in placed.ranges],
+            "ranges": _ranges_told(placed),
             "leaders": [leader.address for leader in leaders],
             "nodes": [leader.name for leader in leaders],
         }
     )
+
+
+@lru_cache(maxsize=8)
+def _ranges_told(placed: ShardMap) -> Encoded:
+    """The ranges of a map, as bytes: there may be thousands, and all who watch a name ask when slots move."""
+    # Integers alone: these are the same bytes in every version of the protocol.
+    return Encoded(reply([[each.first, each.last, each.shard] for each in placed.ranges], 3))
 
 
 def cluster(connection: Connection, words: list[bytes], slot: Slot) -> None:
