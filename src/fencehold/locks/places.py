@@ -24,7 +24,7 @@ def places_text(places: Places, shards: int) -> str:
 
 
 def read_places(said: str, shards: int) -> Places:
-    """Places of all shards of a service that has so many. Position 0 is none: from now on.
+    """Places of all shards of a service that has so many. Position 0 is before all that happened.
 
     Raises:
         UsageError: that is no text of places, or of another number of shards.
@@ -32,8 +32,7 @@ def read_places(said: str, shards: int) -> Places:
     parts = said.split(",") if said else []
     if parts and len(parts) != shards:
         raise UsageError(f"{said[:80]!r} has the places of {len(parts)} shards, and this service has {shards}")
-    found = {shard: _place(part) for shard, part in enumerate(parts) if part}
-    return {shard: place for shard, place in found.items() if place[0]}
+    return {shard: _place(part) for shard, part in enumerate(parts) if part}
 
 
 def _text(place: Place | None) -> str:

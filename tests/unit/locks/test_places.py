@@ -21,7 +21,12 @@ def test_places_of_several_shards_are_read_back() -> None:
     assert places_text(places, 4) == "17-0,9-2,,40"
     assert read_places("17-0,9-2,,40", 4) == places
     assert read_places(",,,", 4) == {}
-    assert read_places("0,9", 2) == {1: (9, WHOLE)}
+
+
+def test_a_watch_that_began_before_all_that_happened_goes_on_there() -> None:
+    """Position 0 is a place like any other, as it is where a position alone is said."""
+    assert read_places(places_text({0: (0, WHOLE), 1: (9, WHOLE)}, 2), 2) == {0: (0, WHOLE), 1: (9, WHOLE)}
+    assert read_places("0", 1) == {0: (0, WHOLE)}
 
 
 @pytest.mark.parametrize("said", ["17-0", "1,2,3", "x,1", "1-,2", "-1,2", "1-x,2", "²,2", "9" * 21 + ",1"])

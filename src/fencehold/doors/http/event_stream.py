@@ -1,4 +1,4 @@
-"""Events as server-sent events. Each has an id by which a client goes on after it: see `gateway.places`.
+"""Events as server-sent events. Each has an id by which a client goes on after it: see `locks.places`.
 
 Of several shards the id has the place of each: so nothing is missed or told twice, from any shard. That a
 shard is away is told as an event `shard_away`, and later `shard_back`, without an id.
