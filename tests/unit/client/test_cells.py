@@ -1,6 +1,7 @@
 """Clients of several cells: names go to their homes, by a session in each; homes move, lapse and are lost."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from fencehold.errors import Unavailable, UsageError
 from fencehold.node.suspicion import Patience
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
+from tests.unit.node.test_slot_mover import SHARDS, moved_on
 
 QUICK = Patience(leader_timeout_s=0.3, confirm_s=0.1, stagger_s=0.1)
 
@@ -200,3 +202,26 @@ async def test_a_goal_that_cannot_be_reached_is_refused_when_it_is_planned(tmp_p
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [each for each in os.environ if each.startswith("FENCEHOLD_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("is_near", [True, False])
+async def test_who_observes_an_election_hears_of_its_shard_in_the_cell_of_its_name(
+    tmp_path: Path, is_near: bool
+) -> None:
+    """Whichever cell is connected to, and wherever in its cell the name has moved to."""
+    async with two_cells(tmp_path, '"" = "eu"\n"us." = "us"', shards=SHARDS) as (eu, us):
+        async with (
+            aio.connect(url_of(eu if is_near else us)) as client,
+            aio.connect(url_of(eu)) as other,
+            contextlib.aclosing(client.election("a").observe()) as leaders,
+        ):
+            assert await anext(leaders) is None
+            for _ in range(2):
+                term = await other.election("a").campaign()
+                assert term is not None
+                seen = await anext(leaders)
+                assert seen is not None
+                assert seen.fence == term.fence
+                await term.release()
+                assert await anext(leaders) is None
+                await moved_on(eu, "a")

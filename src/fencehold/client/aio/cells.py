@@ -67,6 +67,13 @@ class CellChannels:
             return self._near if self._inner is None else self._inner.of(names)
         return self._to(cell)[1]
 
+    async def newest_home_of(self, name: str) -> "Channel":
+        """The channel to the shard of a name in its cell, by the newest map of shards there."""
+        cell = self._cell_of((name,))
+        if cell != self.cell:
+            return await self._to(cell)[1].newest_home_of(name)
+        return self._near if self._inner is None else await self._inner.newest_home_of(name)
+
     async def under(self, prefix: str) -> "list[Channel]":
         """The channels to all cells, and shards, that names with a prefix may be at home in."""
         cells = dict.fromkeys(home.cell for home in self.map.homes_under(prefix))

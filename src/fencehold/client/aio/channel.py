@@ -184,7 +184,7 @@ class Channel:
     async def newest_home_of(self, name: str) -> "Channel":
         """As `home_of`, but it is asked whether the name has moved."""
         home = await self.home_of(name)
-        return await self.shards.newest_home_of(name) if isinstance(self.shards, ShardChannels) else home
+        return home if self.shards is None else await self.shards.newest_home_of(name)
 
     async def _greeted(self) -> None:
         """Wait until it is known whether there are several shards."""
