@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 import fencehold
 from fencehold import aio
 from fencehold.client.aio import watch as watch_module
+from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.watch import Watch
 from fencehold.errors import HoldLost, Unavailable, UsageError
 from fencehold.locks.places import read_places
@@ -103,7 +105,7 @@ async def test_one_shard_that_is_away_opens_no_circuit() -> None:
     """A client with several sources has circuit breakers; that of a service is not opened by one of its shards."""
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
-        async with aio.connect(correctness=cluster.url, efficiency="memory://", connect_timeout=1) as client:
+        async with aio.connect(correctness=cluster.url, efficiency="memory://", connect_timeout=0.5) as client:
             for name in NAMES:
                 async with client.lock(name, timeout=30):
                     pass
@@ -320,3 +322,137 @@ async def test_threads_go_to_the_shards_of_their_names(lazy: bool) -> None:
 
     async with Server(Config(port=0, shards=SHARDS)) as server:
         assert await asyncio.to_thread(locked, url_of(server)) == [1] * SHARDS
+
+
+@pytest.mark.parametrize("shards", [1, SHARDS])
+async def test_a_watch_that_goes_on_misses_nothing_beside_one_that_is_told_what_happens(
+    shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes for the other one, before the service knows of this one, is no news of this one's past."""
+    async with Server(Config(port=0, shards=shards)) as server, aio.connect(url_of(server)) as client:
+        async with client.watch("") as beside:
+            places = beside.places
+            await locked(client, NAMES)
+            wanted = await several(beside, 2 * len(NAMES))
+            asked = Channel.read
+
+            async def late(channel: Channel, words: bytes) -> Any:
+                if b"FROM" in words:
+                    monkeypatch.undo()
+                    await locked(client, NAMES)
+                    wanted.extend(await several(beside, 2 * len(NAMES)))
+                return await asked(channel, words)
+
+            monkeypatch.setattr(Channel, "read", late)
+            async with client.watch("", after=places) as again:
+                seen = await several(again, len(wanted))
+            assert sorted(map(told, seen)) == sorted(map(told, wanted))
+            for shard in range(shards):
+                own = [event.place for event in seen if event.shard == shard]
+                assert own == sorted(set(own))
+
+
+async def test_two_watches_that_go_on_at_once_each_miss_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told again for one, after its place, is not the past of the other."""
+    async with Server(Config(port=0)) as server, aio.connect(url_of(server)) as client:
+        async with client.watch("") as beside:
+            places = [beside.places]
+            wanted: list[list[Event]] = []
+            for _ in range(3):
+                await locked(client, NAMES)
+                wanted.append(await several(beside, 2 * len(NAMES)))
+                places.append(beside.places)
+        again = [client.watch("", after=after) for after in places[2::-1]]
+        asked = Channel.read
+
+        async def late(channel: Channel, words: bytes) -> Any:
+            monkeypatch.undo()
+            reply = await asked(channel, words)
+            await until(lambda: len(again[0]._events) == 2 * len(NAMES))
+            return reply
+
+        monkeypatch.setattr(Channel, "read", late)
+        await asyncio.gather(*(watch.__aenter__() for watch in again))
+        for count, watch in enumerate(again, 1):
+            seen = await several(watch, 2 * len(NAMES) * count)
+            assert list(map(told, seen)) == [told(event) for each in wanted[-count:] for event in each]
+            await watch.close()
+
+
+async def test_a_watch_that_was_given_up_while_it_began_begins_in_all_shards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who waits for an event only so long gives up the beginning, too; the next time it is told by every shard."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        await locked(client, NAMES)
+        watch = client.watch()
+        beginning = asyncio.create_task(anext(watch))
+        asked = Channel.read
+
+        async def given_up(channel: Channel, words: bytes) -> Any:
+            if b"LOCK.WATCH" in words and channel.watches.shard == SHARDS // 2:
+                monkeypatch.undo()
+                beginning.cancel()
+            return await asked(channel, words)
+
+        monkeypatch.setattr(Channel, "read", given_up)
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        with pytest.raises(UsageError, match="begun"):
+            _ = watch.places
+        async with watch:
+            await locked(client, NAMES)
+            seen = await several(watch, 2 * len(NAMES))
+        kinds = sorted((event.names[0], event.kind) for event in seen)
+        assert kinds == sorted((name, kind) for name in NAMES for kind in ("acquired", "released"))
+
+
+async def test_a_watch_that_could_not_begin_leaves_nothing_and_may_begin_again() -> None:
+    """A shard of its own is away: who watches is told so, and is told everything when it is back."""
+    async with sharded(SHARDS, "a") as cluster:
+        await until(lambda: cluster.led() == {"a": SHARDS})
+        async with aio.connect(cluster.url, connect_timeout=0.5) as client:
+            await locked(client, NAMES)
+            watch = client.watch()
+            async with away(cluster, next(name for name in NAMES if home(name) == min(map(home, NAMES)))):
+                with pytest.raises(Unavailable):
+                    await anext(watch)
+            async with watch:
+                await locked(client, NAMES)
+                seen = await several(watch, 2 * len(NAMES))
+        assert len(set(map(told, seen))) == 2 * len(NAMES)
+
+
+async def test_who_leaves_a_watch_is_told_by_no_shard_any_more() -> None:
+    """Also if one of them is away, and cannot be told that."""
+    async with sharded(SHARDS, "a") as cluster:
+        await until(lambda: cluster.led() == {"a": SHARDS})
+        async with aio.connect(cluster.url, connect_timeout=0.5) as client:
+            await locked(client, NAMES)
+            watch = client.watch()
+            await watch.__aenter__()
+            watches = list(watch._watches)
+            async with away(cluster, next(name for name in NAMES if home(name) == min(map(home, NAMES)))):
+                with pytest.raises(Unavailable):
+                    await watch.close()
+            assert [each._watches for each in watches] == [[]] * SHARDS
+
+
+async def test_a_watch_that_is_closed_while_it_begins_is_told_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By none of the shards in which it had begun, or was about to; and its iteration is at its end."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        watch = client.watch()
+        asked = Channel.read
+        used: list[Channel] = []
+
+        async def closed(channel: Channel, words: bytes) -> Any:
+            used.append(channel)
+            if b"LOCK.WATCH" in words and channel.watches.shard == SHARDS // 2:
+                await watch.close()
+            return await asked(channel, words)
+
+        monkeypatch.setattr(Channel, "read", closed)
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+        assert {channel.watches.shard for channel in used} == set(range(SHARDS // 2 + 1))
+        assert not any(channel.watches._watches for channel in used)

@@ -135,6 +135,7 @@ async def test_watching_from_the_middle_of_an_entry_tells_its_rest() -> None:
         await second.call("LOCK.WATCH", "a", "FROM", places[1][0], "INDEX", places[1][1])
         assert [await event(second) for _ in range(2)] == told[2:]
         await second.call("LOCK.WATCH", "b", "FROM", places[2][0], "INDEX", places[2][1])
+        assert await second.push() == ["again", *places[2]]
         assert await event(second) == told[3]
         await second.call("LOCK.WATCH", "b", "FROM", 1 << 40)
         await second.no_push()

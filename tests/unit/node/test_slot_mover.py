@@ -10,8 +10,14 @@ import pytest
 
 import fencehold
 from fencehold import aio
+from fencehold.client.aio.carriers import channel_of
+from fencehold.client.aio.channel import Channel
+from fencehold.client.aio.shards import ShardChannels
+from fencehold.client.aio.watch import Watch, Watches
 from fencehold.core.state import Stage
 from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.errors import LimitExceeded
+from fencehold.locks.places import Place
 from fencehold.node import slot_mover
 from fencehold.node.slot_mover import Standing
 from fencehold.placement.map import ShardMap
@@ -395,3 +401,48 @@ async def test_who_observes_an_election_hears_of_a_move_while_it_was_cut_off() -
         assert seen.fence == term.fence
         assert holder(server, "a") == [(old + 1) % SHARDS]
         await term.release()
+
+
+async def test_a_watch_follows_a_name_that_moves_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map that led to a shard was read before that shard would have told of the next one."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, sharded_client(server) as client:
+        old = map_of(server).shard_of_name("a")
+        channel = channel_of(client._carrier_of(None))
+        assert channel is not None
+        async with Watch(channel, "a", is_one=True) as watch:
+            asked = ShardChannels.newest_home_of
+
+            async def late(shards: ShardChannels, name: str) -> Channel:
+                home = await asked(shards, name)
+                if home.watches.shard != old:
+                    monkeypatch.undo()
+                    for connection in [each for each in server.door.connections if each.watching is not None]:
+                        connection.push = unheard  # type: ignore[method-assign]
+                    await until(lambda: is_settled(server, shards.map.version))
+                    await moved_on(server, "a")
+                return home
+
+            monkeypatch.setattr(ShardChannels, "newest_home_of", late)
+            await moved_on(server, "a")
+            gaps = [await anext(watch) for _ in range(2)]
+            assert [(each.kind, each.shard) for each in gaps] == [
+                ("gap", (old + step) % SHARDS) for step in (1, 2)
+            ]
+
+
+async def test_who_may_not_be_told_where_a_name_has_moved_to_is_told_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hear of nothing any more, and take that for peace."""
+    async with (
+        Server(Config(port=0, shards=SHARDS)) as server,
+        sharded_client(server) as client,
+        contextlib.aclosing(client.election("a").observe()) as leaders,
+    ):
+        assert await anext(leaders) is None
+
+        async def refused(watches: Watches, watch: Watch) -> Place:
+            raise LimitExceeded("a connection watches at most 128 prefixes")
+
+        monkeypatch.setattr(Watches, "_begun", refused)
+        await moved_on(server, "a")
+        with pytest.raises(LimitExceeded):
+            await anext(leaders)

@@ -4,10 +4,16 @@
 2. Who goes on later goes on after a place in each shard. `places` are those of the events that were handed out,
    not of those that came and wait to be looked at; they are written as `locks.places` says, as HTTP does.
 3. What cannot be told any more is a gap, of one shard.
-4. Names with a prefix may be in any shard, so all are watched. A watch of one name is told by the home of that
+4. All watches of a connection are told by one stream. One that begins after a place has that go back to there, for
+   all of them; the others know by their places what they had. The service says when it has gone back (`again`).
+   What comes before that is nothing for the one that begins: it comes once more, in its order.
+5. A watch that could not begin, or was given up while it did, may be begun again: then it goes on with the shards
+   that are left.
+6. Names with a prefix may be in any shard, so all are watched. A watch of one name is told by the home of that
    name. When slots move, or a connection was lost that may have missed it, it looks where the name is, and is told
-   by that shard as well from then on. A gap says that something may have happened there before: who watches one
-   name looks again then, and has missed nothing.
+   by that shard as well from then on, and looks again: while it was not told there, the name may have moved on.
+   A gap says that something may have happened there before: who watches one name looks again then, and has missed
+   nothing. If it may not be told there, who watches is told so.
 """
 
 import asyncio
@@ -19,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from fencehold.drivers.resp.wire import command
-from fencehold.errors import Unavailable, UsageError
+from fencehold.errors import Refused, Unavailable, UsageError
 from fencehold.locks.places import Place, Places, places_text, read_places
 from fencehold.locks.views import WHOLE, Event, Missing, event, gap
 
@@ -39,8 +45,15 @@ class Watches:
     def __init__(self, channel: "Channel") -> None:
         self._channel = channel
         self._watches: list[Watch] = []
+        self._joining: Watch | None = None
+        """The one that begins after a place, until it is told from there."""
+        self._early: deque[Event] = deque()
+        """What came meanwhile."""
+        self._turn = asyncio.Lock()
+        """One at a time has them told again, or nobody knew whose place that is after."""
         channel.protocol.on_event = self._on_event
         channel.protocol.on_map = self._on_map
+        channel.protocol.on_again = self._on_again
         channel.protocol.subscriptions = self._subscriptions
 
     @property
@@ -48,23 +61,52 @@ class Watches:
         return self._channel.protocol.settings.shard or 0
 
     async def add(self, watch: "Watch") -> None:
-        """Begin to hand events to a watch, from now on or from its place."""
+        """Begin to hand events to a watch, from now on or from its place. If that fails, it is handed none."""
+        if watch._places.get(self) is None:
+            await self._add(watch)
+        else:
+            # Before its turn it is handed nothing: events that another one has told again are none of its own.
+            async with self._turn:
+                await self._add(watch)
+
+    async def _add(self, watch: "Watch") -> None:
         self._watches.append(watch)
-        reply = await self._channel.read(command("LOCK.WATCH", watch.prefix, *_since(watch._places.get(self))))
-        # From here on nothing is missed, also if the connection is lost before the first event.
+        try:
+            reply = await self._begun(watch)
+        except BaseException:
+            self.forget(watch)
+            raise
         begun = int(reply[b"position"]), int(reply.get(b"index", WHOLE))
+        # From here on nothing is missed, also if the connection is lost before the first event.
         watch._told.setdefault(self.shard, begun)
         watch._places[self] = max(watch._places.get(self, begun), begun)
 
-    async def remove(self, watch: "Watch") -> None:
-        """Hand it no more."""
-        self._watches.remove(watch)
-        if not any(other.prefix == watch.prefix for other in self._watches):
-            await self._channel.read(command("LOCK.UNWATCH", watch.prefix))
+    async def _begun(self, watch: "Watch") -> Any:
+        since = watch._places.get(self)
+        words = command("LOCK.WATCH", watch.prefix, *_since(since))
+        if since is None:
+            return await self._channel.read(words)
+        self._joining, self._early = watch, deque(maxlen=EVENTS_MAX)
+        try:
+            reply = await self._channel.read(words)
+        except BaseException:
+            self._joining = None
+            raise
+        if self._joining is watch:
+            # Nothing is told again: what came happened after its place. Or an older service does not say so.
+            self._joining = None
+            for seen in self._early:
+                self._hand(watch, seen)
+        return reply
 
     def forget(self, watch: "Watch") -> None:
-        """Hand it no more, though it could not be asked for."""
+        """Hand it no more."""
         self._watches.remove(watch)
+
+    async def leave(self, prefix: str) -> None:
+        """Have the service tell no more of a prefix, if nobody watches that any more."""
+        if not any(other.prefix == prefix for other in self._watches):
+            await self._channel.read(command("LOCK.UNWATCH", prefix))
 
     def end(self) -> None:
         """The client is closed."""
@@ -80,11 +122,23 @@ class Watches:
         if self.shard:
             seen = msgspec.structs.replace(seen, shard=self.shard)
         for watch in self._watches:
-            place = watch._places.get(self)
-            if (place is None or seen.place > place) and watch._wants(seen):
-                watch._put(seen)
-            # Also of one whose answer is on its way still: what comes behind it in one go is here first.
-            watch._places[self] = seen.place if place is None else max(place, seen.place)
+            if watch is self._joining:
+                self._early.append(seen)
+            else:
+                self._hand(watch, seen)
+
+    def _hand(self, watch: "Watch", seen: Event) -> None:
+        place = watch._places.get(self)
+        if (place is None or seen.place > place) and watch._wants(seen):
+            watch._put(seen)
+        # Also of one whose answer is on its way still: what comes behind it in one go is here first.
+        watch._places[self] = seen.place if place is None else max(place, seen.place)
+
+    def _on_again(self, place: Place) -> None:
+        """What comes from here on is told after that place, whatever came before."""
+        # It may be that of one that was given up.
+        if self._joining is not None and place <= self._joining._places[self]:
+            self._joining = None
 
     def _subscriptions(self) -> list[bytes]:
         """What a new connection must be told; events since the last one seen follow, if they are still kept."""
@@ -92,6 +146,7 @@ class Watches:
         # All prefixes of a connection are told in one order, from the place of the one that was told least.
         places = [watch._places[self] for watch in self._watches if self in watch._places]
         since = _since(min(places)) if places else ()
+        self._joining = None
         # Asked after these: what is pushed before them is not told to this connection.
         self._on_map()
         return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
@@ -133,6 +188,9 @@ class Watch:
         """What waits to be looked at, and up to where all is told with it."""
         self._waiter: asyncio.Future[None] | None = None
         self._watching = self._ended = False
+        self._beginning = asyncio.Lock()
+        self._failure: Refused | None = None
+        """Why it is not told by the shard that its name has moved to."""
         self._seeking: asyncio.Task[None] | None = None
         """Looks where the name is, of a watch of one."""
         self._seek_again = False
@@ -156,6 +214,9 @@ class Watch:
         while not self._events:
             if self._ended:
                 raise StopAsyncIteration
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
             self._waiter = self._loop.create_future()
             await self._waiter
         place, seen = self._events.popleft()
@@ -164,12 +225,15 @@ class Watch:
 
     async def close(self) -> None:
         """Watch no longer."""
-        if self._watching and not self._ended:
+        if not self._ended:
             self._end()
             if self._seeking is not None:
                 await asyncio.gather(self._seeking, return_exceptions=True)
+            # At first all: a shard that is away does not keep others from being left.
             for watches in self._watches:
-                await watches.remove(self)
+                watches.forget(self)
+            for watches in self._watches:
+                await watches.leave(self.prefix)
 
     async def __aenter__(self) -> Self:
         """Once entered, no event is missed."""
@@ -213,25 +277,37 @@ class Watch:
 
     async def _begin(self) -> None:
         if not self._watching:
-            self._watching = True
-            channels = await self._channel.homes_of(self.prefix, is_one=self._is_one)
-            try:
-                after = self._places_in(channels)
-            except UsageError:
-                self._ended = True
-                raise
-            for channel in channels:
-                watches = channel.watches
+            async with self._beginning:
+                if not self._watching and not self._ended:
+                    await self._begin_in(await self._channel.homes_of(self.prefix, is_one=self._is_one))
+
+    async def _begin_in(self, channels: "list[Channel]") -> None:
+        """Be told by these, as far as it is not."""
+        try:
+            after = self._places_in(channels)
+        except UsageError:
+            self._ended = True
+            raise
+        for channel in channels:
+            watches = channel.watches
+            if watches not in self._watches:
                 if watches.shard in after:
-                    self._told[watches.shard] = self._places[watches] = after[watches.shard]
-                self._watches.append(watches)
+                    self._places.setdefault(watches, after[watches.shard])
+                    self._told[watches.shard] = after[watches.shard]
                 await watches.add(self)
-            self._shards = len(channels) if _is_one_service(channels) else 0
-            self._look_for_home()
+                if self._ended:
+                    # Closed meanwhile.
+                    watches.forget(self)
+                    await watches.leave(self.prefix)
+                    return
+                self._watches.append(watches)
+        self._shards = len(channels) if _is_one_service(channels) else 0
+        self._watching = True
+        self._look_for_home()
 
     def _look_for_home(self) -> None:
-        """Be told by the shard that the name of this watch is in by now, if it is of one."""
-        if self._is_one and not self._ended:
+        """Be told by the shard that the name of this watch is in by now, if it is of one, and has begun."""
+        if self._is_one and self._watching and not self._ended:
             self._seek_again = True
             if self._seeking is None or self._seeking.done():
                 self._seeking = self._loop.create_task(self._follow_home())
@@ -246,16 +322,19 @@ class Watch:
             except Unavailable:
                 self._seek_again = True
                 await asyncio.sleep(_SEEK_AGAIN_S)
+            except Refused as refused:
+                self._failure = refused
+                self._wake()
+            except UsageError:
+                # The client is closed, or was left by a fork.
+                return
 
     async def _watch_too(self, home: Watches) -> None:
+        await home.add(self)
         self._watches.append(home)
-        try:
-            await home.add(self)
-        except Unavailable:
-            self._watches.remove(home)
-            home.forget(self)
-            raise
         self._put(_moved(home.shard, self._places[home]))
+        # It was asked where the name is before this shard would have told of the next move.
+        self._seek_again = True
 
     def _places_in(self, channels: "list[Channel]") -> Places:
         """After which place it begins in each shard.

@@ -106,6 +106,8 @@ class SessionProtocol:
         """Told of pushed events."""
         self.on_map: Callable[[], None] | None = None
         """Told that slots move to other shards."""
+        self.on_again: Callable[[tuple[int, int]], None] | None = None
+        """Told after which place events are told from here on."""
         self.on_busy: Callable[[Overloaded, float], None] | None = None
         """Told that the service is busy, and for how many seconds it will be asked again."""
         self.busy_s_max = inf
@@ -528,6 +530,8 @@ class SessionProtocol:
             self.on_event(push[1])
         elif kind == b"map" and self.on_map is not None:
             self.on_map()
+        elif kind == b"again" and self.on_again is not None:
+            self.on_again((push[1], push[2]))
         elif kind == b"ended" and push[1] == self.session.id:
             self._end_session(push[2].decode())
         elif kind == b"lost":

@@ -115,12 +115,14 @@ class Broadcast:
             member.prefixes, member.reading = prefixes, None
             self._settle(member)
 
-    def rewind(self, member: Member, place: Place) -> None:
-        """Tell somebody once more what happened after a place, if it was told so much already."""
-        if place < self.place_of(member):
-            self._leave_group(member)
-            member.place, member.reading = place, None
-            self._settle(member)
+    def rewind(self, member: Member, place: Place) -> bool:
+        """Tell somebody once more what happened after a place, if it was told so much already; says whether so."""
+        if place >= self.place_of(member):
+            return False
+        self._leave_group(member)
+        member.place, member.reading = place, None
+        self._settle(member)
+        return True
 
     def place_of(self, member: Member) -> Place:
         """All that is told to it from now on happened after this place."""

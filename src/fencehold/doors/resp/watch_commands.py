@@ -45,7 +45,9 @@ class Watching:
 
     def rewind(self, place: Place) -> None:
         """Tell all of it once more from a place on: it knows what it had by the places of events."""
-        self._broadcast.rewind(self._member, place)
+        if self._broadcast.rewind(self._member, place):
+            # The reply may wait for others before it, and pushes wait for none: only a push parts old from new.
+            self._connection.push(replies.push("again", *place))
 
     def add(self, prefix: str) -> None:
         """Watch one more prefix."""
