@@ -126,15 +126,16 @@ class SlotMover:
 
     async def run(self) -> None:
         """Do what there is to do, for as long as this server runs."""
-        loop = asyncio.get_running_loop()
+        # Not the event loop's own clock: uvloop looks at it once in a turn, and a look is within one.
+        now_ms = self._places[0].node.clock.now_ms
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._wanted.wait()
             self._wanted.clear()
-            begun = loop.time()
+            begun_ms = now_ms()
             self._look()
-            await asyncio.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (loop.time() - begun)))
+            await asyncio.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (now_ms() - begun_ms) / 1000))
 
     def _look(self) -> None:
         self._set_pace()

@@ -19,7 +19,7 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import LimitExceeded
 from fencehold.locks.places import Place
 from fencehold.node import slot_mover
-from fencehold.node.slot_mover import Standing
+from fencehold.node.slot_mover import SlotMover, Standing
 from fencehold.placement.map import ShardMap
 from fencehold.placement.slots import slot_of
 from fencehold.runtime.faults import Faults
@@ -27,7 +27,7 @@ from fencehold.server import Config, Server
 from fencehold.types import Position
 from tests.unit.doors.box import Failed
 from tests.unit.doors.test_shards import connected
-from tests.unit.node.doubles import until
+from tests.unit.node.doubles import HandClock, until
 from tests.unit.node.sharded import ShardedCluster, sharded
 
 SHARDS = 4
@@ -446,3 +446,28 @@ async def test_who_may_not_be_told_where_a_name_has_moved_to_is_told_that(monkey
         await moved_on(server, "a")
         with pytest.raises(LimitExceeded):
             await anext(leaders)
+
+
+class Rested(Exception):
+    """So many seconds."""
+
+
+async def test_a_look_that_took_long_is_followed_by_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of the node: that of the event loop may stand still meanwhile, as uvloop's does."""
+    clock = HandClock()
+
+    async def rest(seconds: float) -> None:
+        raise Rested(seconds)
+
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        assert server.shards is not None
+        for took_ms, pause_s in ((0, 0.002), (20, 0.1)):
+            mover = SlotMover(server.shards.mover._places, map_of(server), lambda _: None)
+            with monkeypatch.context() as patch:
+                patch.setattr(mover._places[0].node, "clock", clock)
+                patch.setattr(mover, "_look", partial(clock.advance, took_ms))
+                patch.setattr(asyncio, "sleep", rest)
+                mover._wanted.set()
+                with pytest.raises(Rested) as rested:
+                    await mover.run()
+            assert rested.value.args == (pytest.approx(pause_s),)
