@@ -380,7 +380,7 @@ async def test_an_ask_that_is_given_up_keeps_nothing(ground: Ground, name: str) 
         (key,) = (each.key for each in mine if not is_tombstone(each.key))
         await etcd.cluster.delete(key, b"")
         await hold.release()
-        with pytest.raises(OutcomeUnknown, match="taken away"):
+        with pytest.raises(OutcomeUnknown, match="force-released"):
             await deleted
         await etcd.queued(name, 0)
     async with behind(middle, ground) as backend, raw(ground) as etcd:
@@ -437,7 +437,7 @@ async def test_a_hold_that_an_operator_takes_away_is_told_at_once(ground: Ground
         assert watch.passed_s < SOON_S
         next_one = await asyncio.wait_for(waiting, 10)
         assert hold.fence < fence <= next_one.fence
-        with pytest.raises(HoldLost, match="taken away"):
+        with pytest.raises(HoldLost, match="force-released"):
             await hold.release()
         await next_one.release()
 

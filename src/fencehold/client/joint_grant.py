@@ -8,6 +8,7 @@
 from collections.abc import Callable, Sequence
 
 from fencehold.errors import HoldLost, NotOwner, UsageError
+from fencehold.locks.loss_reasons import UNANSWERED, LossReason, loss_kind
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, State
 
@@ -50,7 +51,7 @@ class JointGrant(Grant):
     def why(self) -> HoldLost | NotOwner:
         if self.ending == "released":
             return NotOwner(f"{self.terms.label} were released before")
-        reason = self.ending or "no keep-alive was answered in time"
+        reason = self.ending or UNANSWERED
         return HoldLost(f"{self.terms.label} are lost: {reason}", names=self.terms.names, fence=0, reason=reason)
 
     def on_releasing(self) -> None:
@@ -67,4 +68,4 @@ class JointGrant(Grant):
             part.on_lost = None
             if not part.ending:
                 self._release(part)
-        self.lose(f"{lost.terms.label} is lost: {lost.ending}")
+        self.lose(LossReason(f"{lost.terms.label} is lost: {lost.ending}", loss_kind(lost.ending)))

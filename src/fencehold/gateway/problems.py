@@ -80,7 +80,10 @@ PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
         OutcomeUnknown,
         Problem("OUTCOME_UNKNOWN", "UNKNOWN", 504, "it may have happened: repeat it by its request id"),
     ),
-    (HoldLost, Problem("EXPIRED", "FAILED_PRECONDITION", 409, "the hold ran out, or was broken, before this")),
+    (
+        HoldLost,
+        Problem("EXPIRED", "FAILED_PRECONDITION", 409, "the hold expired, or was force-released, before this"),
+    ),
     (InvariantViolated, INTERNAL),
 )
 """The first kind that an error is one of."""

@@ -18,10 +18,12 @@ from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.holds import Held, Holds
 from fencehold.gateway.owner_task import OwnerTask
 from fencehold.gateway.problems import AlreadyReleased, Withdrawn
+from fencehold.locks.loss_reasons import LossKind, loss_kind
 from fencehold.types import CORRECTNESS, Tier
 
 EXCLUSIVE, SHARED, PERMIT = "X", "S", "P"
 REQUEST_ID_BYTES_MAX = 64
+_WITH_SESSION = (LossKind.SESSION, LossKind.UNANSWERED, LossKind.CLOSED)
 
 
 class Ask(NamedTuple):
@@ -272,8 +274,8 @@ class ServedClient:
         self._undo(held)
 
     def _on_lost(self, held: Held) -> None:
-        # One that is broken, or has run out by itself, ends alone: see `locks/trust.py` and the pushes of RESP.
-        if not held.ttl_ms and not held.ending.endswith("broken"):
+        # One that is force-released, or has run out by itself, ends alone: see `locks/loss_reasons.py`.
+        if not held.ttl_ms and loss_kind(held.ending) in _WITH_SESSION:
             self.has_lost_session = True
         self._count_down(held)
         self._tell_loss(held)

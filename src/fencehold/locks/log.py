@@ -16,7 +16,8 @@ from fencehold.durations import shown
 from fencehold.errors import Overloaded
 from fencehold.locks import meter as metering
 from fencehold.locks.clock import Clock, clock
-from fencehold.locks.trust import CLOSED, Grant
+from fencehold.locks.loss_reasons import CLOSED
+from fencehold.locks.trust import Grant
 
 PER_MINUTE = 10
 _WINDOW_S = 60.0

@@ -26,11 +26,10 @@ from enum import Enum
 from math import inf
 
 from fencehold.errors import HoldLost, NotOwner
+from fencehold.locks.loss_reasons import UNANSWERED
 from fencehold.locks.terms import Terms
 
 NEVER = -inf
-CLOSED = "the client was closed"
-"""Why a hold is lost that its own client gave up, with all others."""
 
 
 class State(Enum):
@@ -190,7 +189,7 @@ class Grant:
         """The error for those who still rely on it."""
         if self.ending == "released":
             return NotOwner(f"{self.terms.label} with fence {self.fence} was released before")
-        reason = self.ending or "no keep-alive was answered in time"
+        reason = self.ending or UNANSWERED
         return HoldLost(
             f"{self.terms.label} with fence {self.fence} is lost: {reason}",
             names=self.terms.names,

@@ -46,7 +46,8 @@ class Party(NamedTuple):
         if self.user:
             what = ", ".join(filter(None, (self.client, pid)))
             return (f"{self.user}@{self.host}" if self.host else self.user) + (f" ({what})" if what else "")
-        who, peer = self.client or f"session {self.session}", self.details.get("peer", "")
+        unnamed = f"session {self.session}" if self.session else "an unnamed client"
+        who, peer = self.client or unnamed, self.details.get("peer", "")
         where = f" on {self.host}" if self.host else f" from {peer}" if peer else ""
         return f"{who}{where}" + (f" ({pid})" if pid else "")
 

@@ -20,9 +20,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from fencehold.errors import StaleFence
+from fencehold.locks.loss_reasons import loss_kind
 from fencehold.locks.meter import set_meter
 from fencehold.locks.terms import Terms
-from fencehold.locks.trust import CLOSED, Grant
+from fencehold.locks.trust import Grant
 from fencehold.observe.catalogue import CLIENT, SECONDS
 from fencehold.observe.histogram import Histogram
 from fencehold.observe.page import Shown
@@ -30,14 +31,6 @@ from fencehold.observe.templates import Templates
 
 _HELD_MAX = 100_000
 """Holds whose beginning is remembered; of others it is not measured how long they last."""
-_REASONS = (
-    ("ttl", "expired"),
-    ("broke", "broken"),
-    ("force-released", "broken"),
-    ("keep-alive", "unanswered"),
-    ("session", "session"),
-    ("expired", "expired"),
-)
 
 
 class ClientMetrics(Collector):
@@ -95,7 +88,7 @@ class ClientMetrics(Collector):
         with self._lock:
             self._held.pop(id(grant), None)
             template = self._templates.of(grant.terms.names[0])
-            self._count("fencehold_client_losses_total", reason_of(grant.ending), template)
+            self._count("fencehold_client_losses_total", loss_kind(grant.ending), template)
 
     def on_disconnected(self) -> None:
         with self._lock:
@@ -127,10 +120,3 @@ class ClientMetrics(Collector):
         if histogram is None:
             histogram = self._histograms[name, template] = Histogram(SECONDS)
         histogram.add(seconds)
-
-
-def reason_of(ending: str) -> str:
-    """Why a hold was lost, in one of a few words."""
-    if ending == CLOSED:
-        return "closed"
-    return next((reason for words, reason in _REASONS if words in ending), "other")

@@ -18,7 +18,7 @@ async def test_losing_the_hold_cancels_the_body() -> None:
     """The body stops where it stands, and `HoldLost` comes out of the `async with`."""
     async with service() as url, aio.connect(url) as client:
         forever = asyncio.Event()
-        with pytest.raises(HoldLost, match="broken") as caught:
+        with pytest.raises(HoldLost, match="force-released") as caught:
             async with client.lock("a") as hold:
                 await client.break_hold("a")
                 await forever.wait()
@@ -37,7 +37,7 @@ async def test_a_hold_that_is_lost_before_its_task_hears_of_it_cancels_the_body(
     async def acquire_and_lose(self: Channel, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         grant = await acquire(self, terms, who, owner)
         assert grant is not None
-        self.protocol._lose(grant, "'a' was broken")
+        self.protocol._lose(grant, "'a' was force-released")
         return grant
 
     async with service() as url, aio.connect(url) as client:
@@ -47,12 +47,12 @@ async def test_a_hold_that_is_lost_before_its_task_hears_of_it_cancels_the_body(
             async with aclosing(client.election("a").terms()) as terms, await anext(terms):
                 await asyncio.wait_for(forever.wait(), PATIENCE_S)
         else:
-            with pytest.raises(HoldLost, match="broken"):
+            with pytest.raises(HoldLost, match="force-released"):
                 async with getattr(client, kind)("a"):
                     await asyncio.wait_for(forever.wait(), PATIENCE_S)
         assert _cancellations() == 0
         assert [record.getMessage() for record in caplog.records if "is lost" in record.getMessage()] == [
-            "'a' with fence 1 is lost: 'a' was broken"
+            "'a' with fence 1 is lost: 'a' was force-released"
         ]
 
 
@@ -100,7 +100,7 @@ async def test_a_body_that_ends_without_noticing_is_told() -> None:
         with pytest.raises(HoldLost):
             async with client.lock("a", on_lost="raise") as hold:
                 await client.break_hold("a")
-                assert "broken" in await hold.lost
+                assert "force-released" in await hold.lost
                 with pytest.raises(HoldLost):
                     hold.check()
 
@@ -130,7 +130,7 @@ async def test_cancelled_from_outside_and_lost_at_once() -> None:
         await until(lambda: _locked(client))
         (grant,) = client._channel.protocol.session.holds.values()
         task.cancel()
-        grant.lose("it was broken")
+        grant.lose("it was force-released")
         with pytest.raises(asyncio.CancelledError):
             await task
         await client.break_hold("a")
@@ -184,7 +184,7 @@ async def test_the_caller_is_told_of_a_loss() -> None:
         hold.lost.add_callback(told.append)
         assert not hold.lost.is_set()
         await client.break_hold("a")
-        assert "broken" in await hold.lost
+        assert "force-released" in await hold.lost
         hold.lost.add_callback(told.append)
         await until(lambda: told == [hold, hold])
         assert len(failures) == 1

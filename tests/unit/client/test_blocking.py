@@ -78,7 +78,7 @@ def test_explain_says_who_has_it(client: Client) -> None:
 def test_a_lost_hold_is_told_at_the_end_of_its_body(client: Client) -> None:
     """In the body `check` raises and `lost` is set; at its end `HoldLost` comes out, unless it raised itself."""
     told = threading.Event()
-    with pytest.raises(HoldLost, match="broken"):
+    with pytest.raises(HoldLost, match="force-released"):
         with client.lock("a") as hold:
             hold.lost.add_callback(lambda _: told.set())
             client.break_hold("a")
@@ -86,7 +86,7 @@ def test_a_lost_hold_is_told_at_the_end_of_its_body(client: Client) -> None:
             with pytest.raises(HoldLost):
                 hold.check()
     assert told.wait(10)
-    assert hold.lost.reason == f"'a' was broken by tests on {socket.gethostname()} (pid {os.getpid()})"
+    assert hold.lost.reason == f"'a' was force-released by tests on {socket.gethostname()} (pid {os.getpid()})"
     late = threading.Event()
     hold.lost.add_callback(lambda _: late.set())
     assert late.wait(10)

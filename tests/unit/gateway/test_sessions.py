@@ -16,9 +16,11 @@ from fencehold.gateway.credentials import ANONYMOUS, Credentials
 from fencehold.gateway.lines import place_of
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
+from fencehold.gateway.served_client import Ask
 from fencehold.gateway.sessions import Sessions, Stream
 from fencehold.gateway.upstream import Upstream, host_of
 from fencehold.gateway.watch import Begun
+from fencehold.locks.loss_reasons import LossKind, loss_kind
 from fencehold.locks.views import Event
 from fencehold.security.secrets import hashed
 from fencehold.security.throttle import Throttle
@@ -208,3 +210,24 @@ def test_others_are_told_where_a_client_comes_from() -> None:
     """As gRPC and HTTP write peers."""
     assert host_of("ipv4:10.0.0.1:4711") == "10.0.0.1"
     assert host_of("ipv6:[::1]:4711") == "::1"
+
+
+@pytest.mark.parametrize("name", ["a", "closed"])
+def test_a_hold_that_is_force_released_ends_alone(name: str) -> None:
+    """Its session lives on, and its end is told as what it is, whoever did it and whatever the name is."""
+
+    async def scene() -> None:
+        async with gateway() as (sessions, upstream, _server):
+            session = await opened(sessions, ttl_s=20.0)
+            held = await session.served.acquire(Ask((name,)))
+            assert held is not None
+            told = asyncio.Event()
+            held.hold.lost.add_callback(lambda _: told.set())
+            operator = await upstream.shared(ANONYMOUS)
+            await operator.client.break_hold(name, fence=held.fence)
+            async with asyncio.timeout(60):
+                await told.wait()
+            assert loss_kind(held.ending) is LossKind.BROKEN
+            assert not session.served.has_lost_session
+
+    run(scene)

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from fencehold.errors import HoldLost, LimitExceeded, Unavailable
+from fencehold.locks.loss_reasons import LossKind, loss_kind
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import State, margin
 from tests.unit.client.talk import NODES, OWNER, Slot, Talk
@@ -377,23 +378,25 @@ def test_a_hold_the_server_ended_is_lost_at_once() -> None:
     broken, kept = talk.hold(1), talk.hold(2)
     talk.push("lost", "a", 1, "broken")
     assert broken.state(talk.now) is State.LOST
-    assert "broken" in broken.ending
+    assert (broken.ending, loss_kind(broken.ending)) == ("'a' was force-released", LossKind.BROKEN)
     assert kept.state(talk.now) is State.HELD
 
 
-def test_who_broke_it_is_told_to_who_relied_on_it() -> None:
-    """The reason says who broke the hold; a server that does not know, or does not say it, is no trouble."""
+def test_who_force_released_a_hold_is_told_to_its_holder() -> None:
+    """The reason says who did it; a server that does not know, or does not say it, is no trouble."""
     reasons = []
-    for said in ((), ("",), ('{"client":"fencehold break","user":"alice","host":"ops1"}',), ("anything",)):
+    alice, unnamed = '{"client":"fencehold break","user":"alice","host":"ops1"}', '{"host":"ops1","pid":7}'
+    for said in ((), ("",), (alice,), (unnamed,), ("anything",)):
         talk = Talk()
         talk.open()
         grant = talk.hold()
         talk.push("lost", "a", 1, "broken", *said)
         reasons.append(grant.ending)
-    assert reasons[0] == reasons[1] == "'a' was broken"
-    assert reasons[2] == "'a' was broken by alice@ops1 (fencehold break)"
-    assert reasons[3] == "'a' was broken by anything"
-    assert "broken by anything" in str(grant.why())
+    assert reasons[0] == reasons[1] == "'a' was force-released"
+    assert reasons[2] == "'a' was force-released by alice@ops1 (fencehold break)"
+    assert reasons[3] == "'a' was force-released by an unnamed client on ops1 (pid 7)"
+    assert reasons[4] == "'a' was force-released by anything"
+    assert "force-released by anything" in str(grant.why())
 
 
 def test_closing_a_connection_leaves_only_the_grace() -> None:

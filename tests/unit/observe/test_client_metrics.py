@@ -11,7 +11,7 @@ from fencehold import aio
 from fencehold.errors import StaleFence
 from fencehold.locks import meter
 from fencehold.observe.catalogue import BY_NAME
-from fencehold.observe.client_metrics import ClientMetrics, reason_of
+from fencehold.observe.client_metrics import ClientMetrics
 
 
 @pytest.fixture
@@ -79,16 +79,12 @@ def test_every_metric_is_of_the_catalogue(registry: CollectorRegistry) -> None:
             assert set(sample.labels) - {"le"} == set(known.labels)
 
 
-@pytest.mark.parametrize(
-    ("ending", "reason"),
-    [
-        ("its ttl ran out", "expired"),
-        ("no keep-alive was answered in time", "unanswered"),
-        ("the session was expired", "session"),
-        ("it was broken by ops", "broken"),
-        ("something else", "other"),
-    ],
-)
-def test_reasons_are_few(ending: str, reason: str) -> None:
-    """However many words there are for them."""
-    assert reason_of(ending) == reason
+async def test_a_loss_is_counted_by_what_happened_not_by_words(
+    registry: CollectorRegistry,
+) -> None:
+    """A lock called after another reason is counted as what it is."""
+    async with aio.connect("memory://client-metrics-names") as client:
+        hold = await client.lock("session:ttl").acquire()
+        await client.break_hold("session:ttl")
+        await hold.lost.wait()
+    assert value(registry, "fencehold_client_losses_total", reason="broken", template="session:ttl") == 1

@@ -25,6 +25,7 @@ from fencehold.drivers.postgres.failures import Rejected, refusal
 from fencehold.drivers.postgres.pipeline import Param, Pipeline, Row
 from fencehold.errors import OutcomeUnknown, Refused, Unavailable, Unsupported, UsageError
 from fencehold.guarantees import Guarantees
+from fencehold.locks.loss_reasons import LossKind, LossReason
 from fencehold.locks.views import Explanation
 
 SCHEMA = "fencehold"
@@ -46,6 +47,7 @@ SCHEME = Scheme(
 )
 _FAR_S = 5.0
 _BREAK = "break "
+_FORCED = LossReason("it was force-released", LossKind.BROKEN)
 _BREAKING_S = 1.0
 _BREAKING_PAUSE_S = 0.02
 
@@ -287,7 +289,7 @@ class AdvisoryStore:
         is_broken, token = word.startswith(_BREAK), word.removeprefix(_BREAK)
         ask = self._asks.get(token)
         if ask is not None and is_broken:
-            self.on_gone(token, "it was taken away by an operator")
+            self.on_gone(token, _FORCED)
             self.drop(ask)
         elif ask is not None:
             self.on_wake(ask.name, token)
@@ -299,7 +301,7 @@ class AdvisoryStore:
         for token in tuple(self._timers):
             self._cancel_timer(token)
         self._asks = {token: ask for token, ask in self._asks.items() if token in waiting}
-        self.on_gone("", f"the connection that held it was lost: {why}")
+        self.on_gone("", LossReason(f"the connection that held it was lost: {why}", LossKind.SESSION))
         for queue in tuple(self._queues.values()):
             token = next(iter(queue))
             self.on_wake(self._asks[token].name, token)

@@ -33,13 +33,14 @@ from fencehold.drivers.etcd.transactions import is_created_at, keys_in, newest, 
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.clock import Clock, clock
-from fencehold.locks.trust import CLOSED
+from fencehold.locks.loss_reasons import CLOSED, TTL_OVER, LossKind, LossReason
 from fencehold.locks.views import Explanation
 
 _CLOSING_S = 2.0
 _EARLY_S = 0.001
 _TRY_S_MAX = 1.0
-_TAKEN = "it was taken away"
+_FORCED = LossReason("it was force-released", LossKind.BROKEN)
+_GONE = LossReason("its lease had ended, or it was force-released", LossKind.EXPIRED)
 
 
 class EtcdBackend:
@@ -219,7 +220,7 @@ class EtcdBackend:
                 ) from error
             raise
         if not was_there:
-            lease.ending = "it was gone when it was released: its lease had ended, or it was taken away"
+            lease.ending = _GONE
             raise lease.why()
 
     async def _was_ours(self, entry: QueueEntry) -> bool:
@@ -240,7 +241,7 @@ class EtcdBackend:
         except NoLease:
             is_there = False
         if not is_there:
-            self._lose(lease, "it was gone when it was extended")
+            self._lose(lease, _GONE)
         if lease.ending:
             raise lease.why()
         lease.is_kept, lease.ttl = ttl is None, ttl or self._settings.ttl
@@ -272,7 +273,7 @@ class EtcdBackend:
         )
         for lease in self._leases:
             if lease.ask.token == token:
-                self._lose(lease, _TAKEN)
+                self._lose(lease, _FORCED)
 
     def on_beat(self, session: EtcdSession) -> None:
         """The session was renewed: see that all is as it should be."""
@@ -285,7 +286,7 @@ class EtcdBackend:
         held = [(cast(QueueEntry, lease.place).key, lease) for lease in self._leases]
         try:
             for lease in await self._sweeper.sweep(session.id, held):
-                self._lose(lease, _TAKEN)
+                self._lose(lease, _FORCED)
         except FenceholdError:
             # The next renewal comes soon.
             return
@@ -322,5 +323,5 @@ class EtcdBackend:
         if left_s > _EARLY_S:
             entry.timer = self._loop.call_later(left_s, self._on_end, lease)
         else:
-            self._lose(lease, "its ttl ran out")
+            self._lose(lease, TTL_OVER)
             self._withdraw(entry)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fencehold.backends.etcd import queues
 from fencehold.backends.etcd.calls import Batches, KeyRange, KeyWatch, KeyWatches, TransactionResult
 from fencehold.backends.etcd.queues import QueueSight, limit_in
-from fencehold.backends.etcd.session import EtcdSession, ttl_s_of
+from fencehold.backends.etcd.session import LEASE_GONE, EtcdSession, ttl_s_of
 from fencehold.backends.port import Ask
 from fencehold.drivers.etcd.client import EtcdClient, NoLease
 from fencehold.drivers.etcd.transactions import keys_in, newest, transaction
@@ -207,10 +207,12 @@ class QueueEntry:
             raise UsageError(f"{self.ask.terms.label} is in use with a limit of {other}, not {self.limit}")
 
     def _taken(self) -> OutcomeUnknown:
-        return OutcomeUnknown(f"{self.ask.terms.label} was taken away as it was asked for; it is withdrawn")
+        return OutcomeUnknown(
+            f"{self.ask.terms.label} was force-released before the grant arrived; it is withdrawn"
+        )
 
     def _lost(self) -> SessionOver:
-        self.session.end("its lease is gone: it had expired, or was revoked")
+        self.session.end(LEASE_GONE)
         return SessionOver()
 
 

@@ -31,10 +31,12 @@ from fencehold.drivers.etcd.client import EtcdClient, NoLease
 from fencehold.drivers.etcd.transactions import Message, is_absent, keys_in, newest, put, transaction
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.locks.clock import Clock
+from fencehold.locks.loss_reasons import CLOSED, UNANSWERED, LossKind, LossReason
 from fencehold.locks.trust import NEVER, Trust, margin
 
 TTL_S_MIN = 2
 """The shortest lease that etcd gives with its own election timeout."""
+LEASE_GONE = LossReason("its lease is gone: it had expired, or was revoked", LossKind.EXPIRED)
 _BEATS_PER_TTL = 3
 _RETRY_S = 0.05
 _NOTICES_MAX = 1_000
@@ -112,7 +114,7 @@ class EtcdSession:
 
     async def close(self) -> None:
         """Leave nothing running."""
-        self.ending = self.ending or "the client was closed"
+        self.ending = self.ending or CLOSED
         self.trust.on_over()
         self._stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -132,7 +134,7 @@ class EtcdSession:
     def _watch_trust(self) -> None:
         left_s = self.trust.end - self._clock()
         if left_s <= 0:
-            self.end("no keep-alive was answered in time")
+            self.end(UNANSWERED)
         else:
             self._timer = asyncio.get_running_loop().call_later(left_s, self._watch_trust)
 
@@ -162,7 +164,7 @@ class EtcdSession:
         except FenceholdError:
             return False
         if kept.TTL <= 0 or not sure.succeeded:
-            self.end("its lease is gone: it had expired, or was revoked")
+            self.end(LEASE_GONE)
             return False
         if _voice(kept) != _voice(sure) or self.trust.end == NEVER:
             return False
@@ -206,7 +208,7 @@ class EtcdSession:
         except FenceholdError:
             return
         if not sure.succeeded:
-            self.end("its lease is gone: it had expired, or was revoked")
+            self.end(LEASE_GONE)
 
 
 class EtcdSessions:

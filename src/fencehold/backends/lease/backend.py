@@ -26,7 +26,7 @@ from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.clock import Clock, clock
-from fencehold.locks.trust import CLOSED
+from fencehold.locks.loss_reasons import CLOSED, GONE
 from fencehold.locks.views import Explanation
 
 _FALLBACK_S_MAX = 5.0
@@ -262,7 +262,7 @@ class LeaseBackend:
         if not was_there and lease.may_be_free:
             raise OutcomeUnknown(f"{lease.terms.label} is free; whether it was held until now is not known")
         if not was_there:
-            lease.ending = "it was gone when it was released: it had expired, or was taken away"
+            lease.ending = GONE
             raise lease.why()
         if not is_least:
             self._on_wake(lease.ask.name, "")

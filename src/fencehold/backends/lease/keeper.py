@@ -24,13 +24,13 @@ from fencehold.backends.lease.store import LeaseStore, Taken
 from fencehold.backends.port import Ask, Lease, Settings
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.locks.clock import Clock
-from fencehold.locks.trust import CLOSED, Trust, margin
+from fencehold.locks.loss_reasons import CLOSED, GONE, TTL_OVER, UNRENEWED
+from fencehold.locks.trust import Trust, margin
 
 _LOG = logging.getLogger("fencehold")
 _BEATS_PER_TTL = 12
 _LEAST_S = 0.001
 """The shortest that a record lasts."""
-_GONE = "it had expired, or was taken away"
 _EARLY_S = 0.001
 """A timer that fires that much too early has fired in time."""
 _ABSENT = object()
@@ -57,7 +57,7 @@ class LeaseKeeper:
         if ask.terms.at_least:
             lease.least_until = self.clock() + ask.terms.at_least
         if lease.safe_for(self.clock()) <= 0:
-            lease.lose("it came too late")
+            lease.lose("the grant arrived too late to be trusted")
             return None
         return lease
 
@@ -134,7 +134,7 @@ class LeaseKeeper:
             lease.is_kept, lease.trust.end = was_kept, before
             raise
         if not was_there:
-            self.leases.lose(lease, f"it was gone when it was extended: {_GONE}")
+            self.leases.lose(lease, GONE)
             raise lease.why()
         lease.ttl, lease.is_kept, lease.trust.end = asked_s, is_kept, end
         self.leases.moved(lease)
@@ -167,7 +167,7 @@ class LeaseKeeper:
         except Exception as error:
             if not isinstance(error, FenceholdError | TimeoutError):
                 # Our own mistake, or a driver's: the others are to be renewed all the same, and it is to be seen.
-                _LOG.exception("a renewal failed in a way that was not foreseen")
+                _LOG.exception("a renewal failed by a bug")
             for lease in due:
                 lease.doubted_s = min(lease.doubted_s, ttl)
             return
@@ -177,10 +177,10 @@ class LeaseKeeper:
 
     def _on_renewed(self, lease: Lease, end: float, *, is_there: bool) -> None:
         if not is_there:
-            self.leases.lose(lease, f"it was gone when it was to be renewed: {_GONE}")
+            self.leases.lose(lease, GONE)
         elif lease.safe_for(self.clock()) <= 0:
             # Somebody may have seen that it cannot be trusted any more: what was lost stays lost.
-            self.leases.lose(lease, "no renewal was answered in time")
+            self.leases.lose(lease, UNRENEWED)
         else:
             lease.trust.end = max(lease.trust.end, end)
 
@@ -258,7 +258,7 @@ class LeaseSet:
         if left_s > _EARLY_S:
             self._timers[lease] = self._loop.call_later(left_s, self._look, lease)
         else:
-            self.lose(lease, "its ttl ran out" if not lease.is_kept else "no renewal was answered in time")
+            self.lose(lease, TTL_OVER if not lease.is_kept else UNRENEWED)
 
 
 def _cancel(timer: object) -> None:

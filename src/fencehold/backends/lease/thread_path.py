@@ -22,8 +22,9 @@ from fencehold.backends.port import Ask, Lease
 from fencehold.errors import FenceholdError, OutcomeUnknown, Unavailable
 from fencehold.locks.carrier import Answer
 from fencehold.locks.identity import Who, name_of
+from fencehold.locks.loss_reasons import CLOSED, GONE
 from fencehold.locks.terms import Terms
-from fencehold.locks.trust import CLOSED, NEVER, Grant
+from fencehold.locks.trust import NEVER, Grant
 
 if TYPE_CHECKING:
     from fencehold.backends.lease.backend import LeaseBackend
@@ -74,7 +75,7 @@ class ThreadPath:
             self._later(self._backend.withdraw_later, lease.ask, lease.ttl)
             raise
         if not was_there:
-            lease.ending = "it was gone when it was released: it had expired, or was taken away"
+            lease.ending = GONE
             raise lease.why()
         if self._backend.is_awaited(lease.ask.name):
             self._later(self._backend.wake, lease.ask.name)

@@ -31,13 +31,13 @@ from fencehold.drivers.zookeeper.requests import AnswerLost, create, delete, exi
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks.clock import Clock, clock
-from fencehold.locks.trust import CLOSED
+from fencehold.locks.loss_reasons import CLOSED, LossKind, LossReason
 from fencehold.locks.views import Explanation
 
 _OWN_WATCH_AFTER_S = 0.02
 """Most holds are over by then, and need no watch."""
-_GONE = "its place was removed: it was taken away, or its session was ended"
-_OVER = "the session it lived with has ended"
+_GONE = LossReason("its znode was removed: it was force-released, or its session had ended", LossKind.SESSION)
+_OVER = LossReason("its ZooKeeper session has ended", LossKind.SESSION)
 
 
 class _Holds(LeaseSet):
@@ -150,7 +150,7 @@ class ZookeeperBackend:
                 ) from error
             raise
         if not was_there:
-            lease.ending = "it was gone when it was released: it had expired, or was taken away"
+            lease.ending = _GONE
             raise lease.why()
 
     async def _removed(self, entry: QueueEntry) -> bool:
@@ -186,7 +186,7 @@ class ZookeeperBackend:
             self._let_end(lease, before)
             raise
         if not lease.ending and not is_there:
-            self._leases.lose(lease, "it was gone when it was extended")
+            self._leases.lose(lease, _GONE)
         if lease.ending:
             raise lease.why()
         lease.is_kept = ttl is None

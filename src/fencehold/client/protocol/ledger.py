@@ -16,6 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from fencehold.drivers.resp.wire import number
+from fencehold.locks.loss_reasons import TTL_OVER
 from fencehold.locks.trust import Grant, Trust
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Session:
                 # A release is a clean end, after which no delay is kept: such a hold is left to run out.
                 elif not grant.terms.is_delayed:
                     self.overdue[fence] = grant
-                grant.lose("its ttl ran out")
+                grant.lose(TTL_OVER)
         return uncertain
 
     def take_overdue(self) -> list[Grant]:

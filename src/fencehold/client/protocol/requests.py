@@ -27,6 +27,7 @@ from fencehold.errors import (
     Overloaded,
     Unavailable,
 )
+from fencehold.locks.loss_reasons import LossKind, LossReason
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant, margin
 
@@ -372,7 +373,7 @@ class Release(Numbered):
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         protocol.session.returning.discard(self.grant.fence)
         if code == "EXPIRED":
-            self.fail(lost(self.grant, "it ran out, or an operator broke it, before it was released"))
+            self.fail(lost(self.grant, "it expired, or was force-released, before this release"))
         else:
             super().on_error(protocol, code, detail)
 
@@ -657,4 +658,4 @@ def lost(grant: Grant, reason: str) -> HoldLost:
 
 def lost_with_session(grant: Grant) -> HoldLost:
     """The error of a request about a grant whose session ended before it was answered."""
-    return lost(grant, "the session ended")
+    return lost(grant, LossReason("the session ended", LossKind.SESSION))

@@ -70,8 +70,9 @@ from fencehold.client.protocol.requests import (
 )
 from fencehold.drivers.resp.wire import ELSEWHERE, command, error, overloaded, refused, split
 from fencehold.errors import Overloaded, SessionExpired, UsageError
+from fencehold.locks.loss_reasons import CLOSED, UNANSWERED, LossKind, LossReason
 from fencehold.locks.terms import Terms
-from fencehold.locks.trust import CLOSED, Grant
+from fencehold.locks.trust import Grant
 from fencehold.locks.views import party
 
 KEEP_ALIVE_S_MIN = 1.0
@@ -85,6 +86,9 @@ SETTLE_AT = 64
 """Pushed answers that are settled in one command."""
 HELD_MAX = 128
 """Names in one question for holds that have ended."""
+_LOSSES = {"expired": ("expired", LossKind.EXPIRED), "broken": ("force-released", LossKind.BROKEN)}
+"""How a hold can end alone, as the server says it: in words, and in one of them."""
+_ENDED_UNHEARD = "was released or force-released while the connection was down"
 NOTHING = object()
 """What a reader answers when it has no whole message."""
 
@@ -476,7 +480,7 @@ class SessionProtocol:
 
     def _distrust(self) -> None:
         """Trust has ended. Should the session live on at the server, what it holds there is released."""
-        for grant in self.session.lose_all("no keep-alive was answered in time"):
+        for grant in self.session.lose_all(UNANSWERED):
             self._submit(Release(grant, None, self._now))
 
     # What a message from the server means. Replies come in the order of the commands; a push waits for nobody.
@@ -535,20 +539,20 @@ class SessionProtocol:
         elif kind == b"ended" and push[1] == self.session.id:
             self._end_session(push[2].decode())
         elif kind == b"lost":
-            self._on_lost(push[1].decode(), push[2], _how(push))
+            self._on_lost(push[2], _reason(push))
 
-    def _on_lost(self, name: str, fence: int, how: str) -> None:
+    def _on_lost(self, fence: int, reason: LossReason) -> None:
         self.session.overdue.pop(fence, None)
         grant = self.session.holds.get(fence)
         if grant is not None:
-            self._lose(grant, f"{name!r} was {how}")
+            self._lose(grant, reason)
 
     def _on_gone(self, fence: int) -> None:
         """A hold ended while no connection carried the session, and so nobody was told."""
         grant = self.session.holds.get(fence)
         if grant is not None:
             names = ", ".join(map(repr, grant.terms.names))
-            self._lose(grant, f"{names} was released or force-released while the connection was down")
+            self._lose(grant, LossReason(f"{names} {_ENDED_UNHEARD}", LossKind.BROKEN))
 
     def _asked(self, request_id: int) -> Acquire | None:
         # Its own reply may still be behind that of an earlier command: a push waits for nobody.
@@ -631,7 +635,7 @@ class SessionProtocol:
         pending = self.pipeline.take_sent(over) + self._backoff.take_bound()
         self.session = Session(self.settings.ttl, self.settings.grace)
         over.trust.on_over()
-        over.lose_all(f"the session was {reason}")
+        over.lose_all(LossReason(f"the session was {reason}", LossKind.SESSION))
         if self._closers:
             self._on_closed()
             for request in pending:
@@ -752,10 +756,12 @@ class SessionProtocol:
         return [(request, self.connection.give_up_at(at)) for request, at in asked if request.is_awaited()]
 
 
-def _how(push: list[Any]) -> str:
-    """How a hold was lost; of one that was broken, by whom, if the server says so."""
-    how, by = push[3].decode(), push[4] if len(push) > 4 else b""
-    return f"{how} by {party(0, '', by).described()}" if by else f"{how}"
+def _reason(push: list[Any]) -> LossReason:
+    """Why a hold was lost; of one that was force-released, by whom, if the server says so."""
+    ending, by = push[3].decode(), push[4] if len(push) > 4 else b""
+    how, kind = _LOSSES.get(ending, (ending, LossKind.OTHER))
+    who = f" by {party(0, '', by).described()}" if by else ""
+    return LossReason(f"{push[1].decode()!r} was {how}{who}", kind)
 
 
 def _questions(session: Session) -> list[Held]:

@@ -10,17 +10,19 @@ from fencehold.doors.grpc.calls import Call
 from fencehold.errors import UsageError
 from fencehold.gateway.holds import Held
 from fencehold.gateway.sessions import Ended, Granted, Jeopardy, Lost, Recovered, Session, Sessions, Stream
+from fencehold.locks.loss_reasons import LossKind, loss_kind
 from fencehold.wire import messages as m
 
-_REASONS = (
-    ("broken", m.END_REASON_BROKEN),
-    ("not heard", m.END_REASON_UNREACHABLE),
-    ("closed", m.END_REASON_CLOSED),
-    ("ttl", m.END_REASON_EXPIRED),
-    ("expired", m.END_REASON_EXPIRED),
-    ("ended", m.END_REASON_EXPIRED),
-)
-"""What the SDK says of a loss, by a word in it."""
+_REASONS = {
+    LossKind.BROKEN: m.END_REASON_BROKEN,
+    LossKind.UNANSWERED: m.END_REASON_UNREACHABLE,
+    LossKind.CLOSED: m.END_REASON_CLOSED,
+    LossKind.EXPIRED: m.END_REASON_EXPIRED,
+    LossKind.SESSION: m.END_REASON_EXPIRED,
+}
+"""What the SDK says of a loss."""
+_ENDS = {"closed": m.END_REASON_CLOSED, "expired": m.END_REASON_EXPIRED}
+"""What a gateway says of the end of a session."""
 
 
 class SessionServicer:
@@ -104,17 +106,14 @@ def _message(news: Any, session: Session) -> m.SessionResponse:
         case Recovered(safe_for_ms):
             return m.SessionResponse(recovered=m.Recovered(safe_for_ms=safe_for_ms))
         case Ended(reason):
-            return m.SessionResponse(ended=m.Ended(reason=_reason(reason), detail=reason))
+            return m.SessionResponse(ended=m.Ended(reason=_ENDS[reason], detail=reason))
         case _:
             raise AssertionError(news)
 
 
 def _lost(held: Held, session: Session) -> m.Lost:
-    return m.Lost(hold=translation.hold(held, session.ttl_s), reason=_reason(held.ending), detail=held.ending)
-
-
-def _reason(words: str) -> m.EndReason:
-    return next((reason for word, reason in _REASONS if word in words), m.END_REASON_UNSPECIFIED)
+    reason = _REASONS.get(loss_kind(held.ending), m.END_REASON_UNSPECIFIED)
+    return m.Lost(hold=translation.hold(held, session.ttl_s), reason=reason, detail=held.ending)
 
 
 def _attached(session: Session, sequence: int) -> m.SessionResponse:

@@ -39,7 +39,7 @@ _CODES = {
 _REASONS = {
     Reason.NOT_OWNER: ("NOTOWNER", "this session does not hold that name with that fence"),
     Reason.ALREADY_RELEASED: ("RELEASED", "it was released before"),
-    Reason.EXPIRED: ("EXPIRED", "the hold ran out, or was broken, before this"),
+    Reason.EXPIRED: ("EXPIRED", "the hold expired, or was force-released, before this"),
 }
 
 
