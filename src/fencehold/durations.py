@@ -88,7 +88,7 @@ def _read(option: str, given: object) -> float:
     if isinstance(given, str):
         seconds = parsed(given)
         if seconds is None:
-            raise UsageError(f"{option}: {_cut(given)} is no duration: write {_TEXTS}, or seconds as a number")
+            raise UsageError(f"{option}: {_cut(given)} is not a duration: write {_TEXTS}, or seconds as a number")
         return seconds
     if isinstance(given, float | int) and not isinstance(given, bool):
         return float(given)

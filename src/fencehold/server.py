@@ -278,7 +278,7 @@ class Server:
         address = config.advertise or f"{_bracketed(config.host)}:{self.port}"
         if not config.advertise and _is_any(config.host):
             raise UsageError(
-                f"{config.host} is no address that others could connect to: say --advertise HOST:PORT, too"
+                f"{config.host} is not an address that others could connect to: say --advertise HOST:PORT, too"
             )
         return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 

@@ -83,6 +83,6 @@ def test_a_redis_used_directly_has_a_breaker(server: Redis) -> None:
         lock = client.lock("report", tier=EFFICIENCY, timeout=0)
         assert is_had()
         server.stop()
-        until_true(lambda: says("redis:// is not reached; next try in"))
+        until_true(lambda: says("redis:// cannot be reached; next try in"))
         server.start()
         until_true(is_had)

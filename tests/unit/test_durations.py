@@ -58,7 +58,7 @@ def test_a_text_that_says_no_duration_is_refused(written: str) -> None:
     with pytest.raises(UsageError) as refused:
         seconds_of("ttl", written)
     assert str(refused.value) == (
-        f'ttl: {written!r} is no duration: write "30s", "500ms", "2m", "1h30m" or "1d", or seconds as a number'
+        f'ttl: {written!r} is not a duration: write "30s", "500ms", "2m", "1h30m" or "1d", or seconds as a number'
     )
 
 
@@ -141,7 +141,7 @@ def test_locks_take_durations() -> None:
         ({"ttl": 0}, "ttl is at least 0.001 s, or None (as long as its session), not 0 s"),
         ({"timeout": -3}, "timeout is at least 0 s, or None (without limit), not -3 s"),
         ({"timeout": inf}, "timeout is at most 315360000 s (3650 days), or None (without limit), not inf s"),
-        ({"delay": "later"}, "delay: 'later' is no duration: write"),
+        ({"delay": "later"}, "delay: 'later' is not a duration: write"),
     ],
 )
 def test_locks_say_which_option_is_wrong(wrong: dict[str, Any], message: str) -> None:
@@ -168,7 +168,7 @@ def test_connect_takes_durations(tmp_path: Path) -> None:
         ({"grace": 31}, "grace is at most the ttl, 30 s, not 31 s"),
         ({"grace": -1}, "grace is at least 0 s, not -1 s"),
         ({"connect_timeout": 0}, "connect_timeout is at least 0.001 s, not 0 s"),
-        ({"ttl": "x"}, "ttl: 'x' is no duration"),
+        ({"ttl": "x"}, "ttl: 'x' is not a duration"),
     ],
 )
 @pytest.mark.parametrize("url", ["fencehold://h", "memory://", "redis://h"])
@@ -199,7 +199,7 @@ def test_the_command_line_reads_the_same() -> None:
     """`--timeout 1h30m` is what `timeout="1h30m"` is."""
     for text in ("30", "1.5", "500ms", "1h30m", "1d"):
         assert duration(text) == seconds_of("timeout", text)
-    with pytest.raises(typer.BadParameter, match=r"^'soon' is no duration: write 30, "):
+    with pytest.raises(typer.BadParameter, match=r"^'soon' is not a duration: write 30, "):
         duration("soon")
     with pytest.raises(typer.BadParameter, match=r"at most 315360000 s \(3650 days\)"):
         duration("4000d")

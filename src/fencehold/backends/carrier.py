@@ -124,7 +124,7 @@ class DirectCarrier:
     def on_forked(self) -> None:
         """In a child: nothing here is its own, and nothing is said to the backend."""
         self._is_open, self._is_closed = False, True
-        self._why_closed = "this client was made before a fork: the child makes a client of its own"
+        self._why_closed = "this client was created before a fork: connect again in the child process"
         self._releases.clear()
 
     def _check_loop(self) -> None:

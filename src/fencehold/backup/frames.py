@@ -158,7 +158,7 @@ class Reader:
         start = self._take(_START.size)
         magic, version, length, crc = _START.unpack(start)
         if magic != _MAGIC:
-            raise Damaged(f"{self._name} is no backup of a Fencehold journal")
+            raise Damaged(f"{self._name} is not a backup of a Fencehold journal")
         if version != VERSION:
             raise Damaged(
                 f"{self._name}: format version {version}, but only version {VERSION} is known here: "

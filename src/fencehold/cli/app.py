@@ -57,18 +57,18 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 _PROMISE = "Distributed locks as safe as consensus, that your database itself can enforce."
 
 GROUPS = {
-    "sink": "Carry events into Kafka, Redis, NATS, a database, a file or a URL.",
-    "listener": "Listen for other protocols, and carry what is asked to a server.",
+    "sink": "Deliver events to Kafka, Redis, NATS, a database, a file or a URL.",
+    "listener": "Serve gRPC or HTTP in front of a server.",
     "shards": "Show over which shards the names are spread and who leads them; move slots.",
     "cells": "Show the cells of a service, plan a change of their map, apply one.",
     "home": "Move the home of names to another cell, or promote one when it is lost.",
-    "journal": "Export a journal, move it to another engine, look into one.",
+    "journal": "Export a journal, move it to another engine, inspect one.",
     "policy": "Show the policy of a server, plan a change of it, apply one.",
     "user": "Add, change, disable and remove users.",
-    "token": "Make, list and revoke tokens of services.",
+    "token": "Create, list and revoke service tokens.",
     "role": "Show roles and their rules.",
-    "security": "Make an authority and certificates for a first cluster, renew and revoke them, make tokens.",
-    "audit": "See that an audit log is whole, and read its end.",
+    "security": "Create an authority, certificates and tokens for a first cluster; renew and revoke them.",
+    "audit": "Verify an audit log, and show its last records.",
 }
 
 

@@ -15,7 +15,9 @@ from fencehold.cli.output import clean, say, say_json, tell
 from fencehold.errors import UsageError
 from fencehold.security import audit_chain
 
-Folder = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where it is: what `serve --audit-log` says.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIRECTORY", help="The log's directory, as given to `serve --audit-log`.")
+]
 _LOOK_S = 0.2
 
 
@@ -26,7 +28,7 @@ def verify(
         typer.Option(
             "--expect",
             metavar="HASH",
-            help="A hash that was noted before, which must be in it.",
+            help="A hash noted earlier, which the log must contain.",
             show_default=False,
         ),
     ] = "",
@@ -41,7 +43,7 @@ def verify(
     try:
         first, end = audit_chain.verify(directory)
     except audit_chain.BrokenChain as broken:
-        raise fail(Exit.DAMAGED, f"the audit log is not whole: {broken}") from None
+        raise fail(Exit.DAMAGED, f"the audit log is damaged: {broken}") from None
     if expect and expect != end.hash and not _is_there(directory, expect):
         raise fail(Exit.DAMAGED, "the audit log does not hold the record with that hash: its end was cut off")
     if as_json:
@@ -50,14 +52,14 @@ def verify(
         tell("no records")
     else:
         tell(
-            f"{end.seq - first.seq} records are whole, from {first.seq + 1} to {end.seq}; the last has {end.hash}"
+            f"{end.seq - first.seq} records are intact, from {first.seq + 1} to {end.seq}; the last has {end.hash}"
         )
 
 
 def tail(
     directory: Folder,
     count: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many records.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until ctrl-c.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new records until ctrl-c.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the last records: for people in words, with --json as they are."""

@@ -79,7 +79,7 @@ async def _measure(url: str, clients: int, seconds: float, same_name: bool, prog
         showing.cancel()
         elapsed = time.perf_counter() - started_at
     if not took:
-        raise fail(Exit.NO, "nothing was done in that time", "give it more: --seconds 10")
+        raise fail(Exit.NO, "no operation finished in that time", "run it for longer: --seconds 10")
     p50, p99 = _percentiles(took)
     return Figures(clients, round(elapsed, 3), round(done / elapsed, 1), p50, p99)
 

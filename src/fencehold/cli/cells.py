@@ -61,7 +61,7 @@ def read(path: Path) -> MapFile:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path} is no map of cells: {error}") from None
+        raise UsageError(f"{path} is not a map of cells: {error}") from None
 
 
 def target_of(file: MapFile, wires: CellWires) -> CellMap:
@@ -118,7 +118,7 @@ def current(url: str) -> CellMap:
     with wired(url, patience_s=0) as wire:
         placed = map_in(wire.call("CELL.MAP", "STALE"))
     if placed is None:
-        raise UsageError("this service is no cell yet: write a map, and run `fencehold cells apply FILE`")
+        raise UsageError("this service is not a cell yet: write a map and run `fencehold cells apply FILE`")
     return placed
 
 

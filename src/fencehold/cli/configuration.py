@@ -258,7 +258,7 @@ def _settle_engine(said: dict[str, Said], password_file: Said) -> str:
     if directory == url and "/" not in url:
         # `etcd`, or `10.0.0.1:2379`: probably not a directory.
         raise UsageError(
-            f"{url} is no engine: write etcd://HOST, zookeeper://HOST or postgresql://HOST/DATABASE; "
+            f"{url} is not an engine: write etcd://HOST, zookeeper://HOST or postgresql://HOST/DATABASE; "
             f"for a directory of that name, --data {url}"
         )
     if directory is not None:

@@ -20,7 +20,7 @@ def doctor(
         Path | None,
         typer.Option(
             envvar="FENCEHOLD_DATA",
-            help="Try the disk of this directory, too: before a server is started in it.",
+            help="Also test the disk of this directory, before a server is started in it.",
             show_default=False,
         ),
     ] = None,

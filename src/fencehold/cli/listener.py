@@ -53,7 +53,7 @@ TlsCert = Annotated[
 ]
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate.")]
 TlsCa = Annotated[
-    Path | None, typer.Option("--tls-ca", metavar="FILE", help="Who signs the certificates of clients.")
+    Path | None, typer.Option("--tls-ca", metavar="FILE", help="The CA that signs the certificates of clients.")
 ]
 TlsClients = Annotated[
     str,
@@ -64,7 +64,7 @@ ListenerToken = Annotated[
     typer.Option(
         "--listener-token-file",
         metavar="FILE",
-        help="A token of listener/NAME: with it, clients are who their certificates say.",
+        help="A token of listener/NAME, by which this listener vouches for its clients' certificates.",
     ),
 ]
 PortFile = Annotated[

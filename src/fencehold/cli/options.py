@@ -19,7 +19,7 @@ CLIENT_NAME_BYTES_MAX = 128
 def duration(text: str | float) -> float:
     """Seconds, written as in the SDK: 30, 1.5, 500ms, 30s, 5m, 1h30m or 1d."""
     if isinstance(text, str) and parsed(text) is None:
-        raise typer.BadParameter(f"{text!r} is no duration: write 30, 1.5, 500ms, 30s, 5m, 1h30m or 1d")
+        raise typer.BadParameter(f"{text!r} is not a duration: write 30, 1.5, 500ms, 30s, 5m, 1h30m or 1d")
     try:
         return seconds_of("a duration", text)
     except UsageError as error:
@@ -38,7 +38,7 @@ def tier_word(text: str) -> str:
     """A tier, as the protocol spells it; empty: the default tier of a connection."""
     word = text.strip().upper()
     if word not in ("", "CORRECTNESS", "EFFICIENCY"):
-        raise typer.BadParameter(f"{text!r} is no tier: it is correctness or efficiency")
+        raise typer.BadParameter(f"{text!r} is not a tier: it is correctness or efficiency")
     return word
 
 
@@ -52,7 +52,7 @@ def port_number(text: str | int) -> int | None:
     if str(text).startswith("tcp://"):
         return None
     if not str(text).isdecimal() or int(text) > 65_535:
-        raise typer.BadParameter(f"{text!r} is no port: write a number from 0 to 65535")
+        raise typer.BadParameter(f"{text!r} is not a port: write a number from 0 to 65535")
     return int(text)
 
 
@@ -121,5 +121,5 @@ Timeout = Annotated[
 def wait_of(attempt: bool, timeout: float | None) -> float | None:
     """How long to wait, from `--try` and `--timeout`; None is without limit."""
     if attempt and timeout:
-        raise typer.BadParameter("--try waits not at all, --timeout does: give one of them")
+        raise typer.BadParameter("--try and --timeout exclude each other")
     return 0.0 if attempt else timeout

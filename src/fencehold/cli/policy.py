@@ -59,12 +59,12 @@ def read(path: Path) -> PolicyFile:
     """
     try:
         if path.stat().st_size > _FILE_BYTES_MAX:
-            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is no policy")
+            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is not a policy")
         return msgspec.convert(tomllib.loads(path.read_text()), PolicyFile)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path} is no policy: {error}") from None
+        raise UsageError(f"{path} is not a policy: {error}") from None
 
 
 def steps(now: Current, wanted: PolicyFile) -> list[Step]:
@@ -112,7 +112,8 @@ def apply(
     file: PolicyPath,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     certificates: Annotated[
-        bool, typer.Option("--certificates", help="Administrators come with certificates: none needs a secret.")
+        bool,
+        typer.Option("--certificates", help="Administrators authenticate with certificates: none needs a secret."),
     ] = False,
     url: Url = URL,
     as_json: Json = False,
@@ -150,16 +151,20 @@ def _check_door(now: Current, wanted: PolicyFile) -> None:
     raise fail(
         Exit.USAGE,
         "no administrator of this policy has a secret: nobody could log in to change it again",
-        "make one first (fencehold user add NAME --admin), or say --certificates if one comes with a certificate",
+        "create one (fencehold user add NAME --admin), or add --certificates if one has a certificate",
     )
 
 
 def _ask(now: Current, found: list[Step], as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise fail(Exit.USAGE, "nobody is there to be asked", "say --yes if you mean it")
+        raise fail(
+            Exit.USAGE,
+            "cannot ask: stdin is not a terminal, or --json was given",
+            "add --yes to apply it without asking",
+        )
     _show(now, found, False)
     if not typer.confirm("Apply this?", err=True):
-        raise fail(Exit.NO, "left as it was")
+        raise fail(Exit.NO, "nothing was changed")
 
 
 def show(url: Url = URL, as_json: Json = False) -> None:
@@ -309,7 +314,7 @@ def can(
 ) -> None:
     """Ask whether somebody may do something to a name, and by which rule; exits with 1 if not."""
     if verb.lower() not in [each.value for each in Verb]:
-        raise typer.BadParameter(f"{verb!r} is no verb: it is acquire, observe, break, events or admin")
+        raise typer.BadParameter(f"{verb!r} is not a verb: it is acquire, observe, break, events or admin")
     with wired(url, tier=tier) as wire:
         told = wire.call("CAN", principal, verb, name)
     rule = msgspec.json.decode(told["rule"], type=Rule) if told["rule"] else None
@@ -323,7 +328,7 @@ def can(
         if not told["revision"]:
             why = "the server has no policy"
         elif not told["known"]:
-            why = f"{clean(principal)} is no user, or is disabled"
+            why = f"{clean(principal)} is not a user, or is disabled"
         say(f"{'yes' if is_allowed else 'no'}: {why}")
     if not is_allowed:
         raise typer.Exit(Exit.NO)

@@ -59,14 +59,14 @@ def apply(wire: Wire, revision: int, change: PolicyChange) -> dict[str, Any]:
     data = msgspec.json.encode(change)
     if len(data) > _CHANGE_BYTES_MAX:
         size = f"{len(data) >> 10} KiB, of {_CHANGE_BYTES_MAX >> 10} at the most"
-        raise UsageError(f"that is too large for one step ({size}): apply it in parts, roles before users")
+        raise UsageError(f"too large for one step ({size}): apply it in parts, roles before users")
     try:
         told: dict[str, Any] = wire.call("POLICY.APPLY", revision, data.decode())
     except Refused as refused:
         if "read it again" not in str(refused):
             raise
         raise fail(
-            Exit.NO, "the policy was changed meanwhile", "look at it again, and repeat the command"
+            Exit.NO, "the policy was changed meanwhile", "check the plan again, and repeat the command"
         ) from None
     return told
 

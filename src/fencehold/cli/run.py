@@ -145,7 +145,7 @@ def _check(wanted: Wanted) -> None:
 def split(words: list[str]) -> tuple[list[str], list[str]]:
     """Names, and the command after `--`."""
     if "--" not in words:
-        raise UsageError("where does the command begin? fencehold run NAME... -- COMMAND...")
+        raise UsageError("`--` is missing before the command: fencehold run NAME... -- COMMAND...")
     at = words.index("--")
     if at == 0 or at + 1 == len(words):
         raise UsageError("run needs a name and a command: fencehold run NAME... -- COMMAND...")

@@ -27,7 +27,7 @@ Hosts = Annotated[
     typer.Option(
         "--host",
         metavar="NAME",
-        help="A name or address that clients and nodes call the server by; may be given more than once.",
+        help="A host name or address of the server; may be given more than once.",
         show_default="127.0.0.1, ::1 and localhost",
     ),
 ]
@@ -38,7 +38,7 @@ _LOOPBACK = ["127.0.0.1", "::1", "localhost"]
 def init(
     directory: Folder,
     host: Hosts = None,
-    admin: Annotated[str, typer.Option(metavar="NAME", help="Who is the first that is let in.")] = "admin",
+    admin: Annotated[str, typer.Option(metavar="NAME", help="The first administrator.")] = "admin",
     days: Days = DAYS,
     as_json: Json = False,
 ) -> None:
@@ -66,7 +66,7 @@ def init(
     where = f"fenceholds://{(host or _LOOPBACK)[0]}:7420"
     listens = " --host 0.0.0.0" if host else ""
     tell(f"made {issuer.ca.cert}, {server.cert} and {mine.cert}, valid until {_until(mine)}")
-    tell(f"keep {issuer.ca.key} away from the servers: with it anybody can be made anybody")
+    tell(f"keep {issuer.ca.key} away from the servers: it can sign a certificate for any name")
     say("\nstart a server:\n")
     say(
         f"  fencehold serve{listens} --tls-cert {_quoted(server.cert)} --tls-key {_quoted(server.key)} \\\n"

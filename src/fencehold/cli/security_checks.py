@@ -41,12 +41,14 @@ def _encryption(is_tls: bool, is_local: bool) -> Finding:
 
 def _logins(auth: str, principal: str, is_local: bool) -> Finding:
     if auth == "required":
-        return Finding("logins", "ok", f"everybody is asked; you are {principal or 'nobody'}")
+        return Finding("logins", "ok", f"everybody must authenticate; you are {principal or 'nobody'}")
     if auth == "policy":
         return Finding("logins", "ok", f"the policy says who may do what; you are {principal or 'nobody'}")
     if is_local:
-        return Finding("logins", "ok", "nobody is asked: everybody on this machine can take and break any lock")
-    said = "nobody is asked: everybody who can connect can take and break any lock"
+        return Finding(
+            "logins", "ok", "no authentication: everybody on this machine can acquire and break any lock"
+        )
+    said = "no authentication: everybody who can connect can acquire and break any lock"
     return Finding("logins", "warn", said, f"start it without --insecure: {_HOW}")
 
 

@@ -171,7 +171,9 @@ TlsCert = Annotated[
 TlsKey = Annotated[Path | None, _option("tls_key", _SECURITY, "The key of that certificate.", metavar="FILE")]
 TlsCa = Annotated[
     Path | None,
-    _option("tls_ca", _SECURITY, "Who signs the certificates of clients and of other nodes.", metavar="FILE"),
+    _option(
+        "tls_ca", _SECURITY, "The CA that signs the certificates of clients and of other nodes.", metavar="FILE"
+    ),
 ]
 TlsCrl = Annotated[
     Path | None,
@@ -192,7 +194,7 @@ Authentication = Annotated[
     _option(
         "auth",
         _SECURITY,
-        "Whether everybody has to say who they are; auto: where other machines can connect.",
+        "Whether clients must authenticate; auto: where other machines can connect.",
         show_default=Auth.AUTO.value,
     ),
 ]
@@ -205,20 +207,20 @@ ListenerToken = Annotated[
     _option(
         "listener_token_file",
         _SECURITY,
-        "A token of listener/NAME, by which listeners for gRPC and HTTP speak for certificates.",
+        "A token of listener/NAME, by which listeners for gRPC and HTTP vouch for certificates.",
         metavar="FILE",
     ),
 ]
 AuditLog = Annotated[
     Path | None,
-    _option("audit_log", _SECURITY, "Write down who did what, in this directory.", metavar="DIRECTORY"),
+    _option("audit_log", _SECURITY, "Write an audit log into this directory.", metavar="DIRECTORY"),
 ]
 NoObserver = Annotated[
     bool | None,
     _option(
         "no_observer",
         _REST,
-        "Do without the process that counts for metrics, logs what is lost and keeps the history of holds.",
+        "Do not start the observer, which counts for metrics, logs losses and keeps the history of holds.",
         "--no-observer",
     ),
 ]
@@ -237,7 +239,7 @@ Insecure = Annotated[
     _option(
         "insecure",
         _SECURITY,
-        "Listen where other machines can connect without TLS, or without asking who they are.",
+        "Listen where other machines can connect without TLS, or without authentication.",
         "--insecure",
     ),
 ]

@@ -215,7 +215,7 @@ class Serving:
         """Its journal has no room for new work, or has some again."""
         refusal, room = node.room.refusal(), node.room.room
         if self._greets:
-            words = f"holds back new work: {refusal}" if refusal else f"takes new work again; {room}"
+            words = f"refuses new work: {refusal}" if refusal else f"accepts new work again; {room}"
             self._print(words, is_trouble=refusal is not None)
             return
         facts = {"room": str(refusal or room), "used_bytes": room.used_bytes, "allowed_bytes": room.allowed_bytes}
@@ -253,9 +253,9 @@ class Serving:
             _LOG.warning("throttled", extra={"facts": facts})
 
     def _say_refused(self, peer: str, why: str) -> None:
-        """Somebody was not let in: from where, and why."""
+        """Somebody was rejected: from where, and why."""
         if self._greets:
-            self._print(f"{clean(peer)} was not let in: {clean(why)}", is_trouble=True)
+            self._print(f"{clean(peer)} was rejected: {clean(why)}", is_trouble=True)
         else:
             _LOG.warning("refused", extra={"facts": {"peer": peer, "why": why}})
 
@@ -322,7 +322,7 @@ class Serving:
             tls=self._config.tls is not None,
             auth="required"
             if self._config.asks
-            else f"none: {_everybody(self._config)} can take and break any lock",
+            else f"none: {_everybody(self._config)} can acquire and break any lock",
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
             version=__version__,
@@ -364,7 +364,7 @@ def _greet(server: Server, notes: tuple[str, ...], listeners: Mapping[str, int])
     for note in notes:
         _line(out, "repaired", note, "yellow")
     if not config.asks:
-        _line(out, "open", f"{_everybody(config)} can take and break any lock", "yellow")
+        _line(out, "open", f"{_everybody(config)} can acquire and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     _line(out, "try it", _to_paste(*command))

@@ -125,7 +125,9 @@ def status(status_: Directory = None, as_json: Json = False) -> None:
         "CURSOR ",
         "ERROR",
     )
-    say_rows(heads, [_row(facts) for facts in sinks], empty="no sink has written here: fencehold sink run TARGET")
+    say_rows(
+        heads, [_row(facts) for facts in sinks], empty="no sink writes its status here: fencehold sink run TARGET"
+    )
 
 
 SINK: dict[str, Callable[..., None]] = {"run": run, "status": status}
@@ -223,7 +225,7 @@ class _Carrying:
                 yield
         except HoldLost as lost:
             # The next one goes on where the target says.
-            raise fail(Exit.UNAVAILABLE, f"another sink has the turn: {lost}") from None
+            raise fail(Exit.UNAVAILABLE, f"another sink is delivering: {lost}") from None
 
     def _stop(self) -> None:
         if self._task is not None:

@@ -129,7 +129,7 @@ def _carry_out(
             _ask(planned, force, as_json)
         _tell(url, after.version, planned)
     elif not as_json:
-        note("all these slots are where they are to be, or on their way")
+        note("all these slots are already there, or on their way")
     told = _progress(url) if no_wait else _watch(url, force, as_json)
     count = sum(len(each.slots) for each in planned)
     if as_json:
@@ -160,7 +160,7 @@ def _ask(planned: list[plans.Shift], force: bool, as_json: bool) -> None:
     count = sum(len(each.slots) for each in planned)
     note("\nNames of these slots that are held stay with their holders; others wait until those have released.")
     if force:
-        note("By --force such holds are broken: their holders may be in the middle of their work.")
+        note("--force breaks such holds: their holders may be in the middle of their work.")
     if not typer.confirm(f"Move {count} slots?", err=True):
         raise fail(Exit.NO, "nothing was changed")
 

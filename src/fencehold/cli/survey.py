@@ -138,7 +138,7 @@ def _seen(place: Endpoint, said: dict[str, Any], lead: dict[str, Any], answers: 
         # Its role is that in the first shard, and says nothing of the others.
         notes.insert(0, f"leads {said['shards_led']} of {said['shards']} shards")
     if role == "leader" and said is not lead:
-        role, notes = "waiting", ["led under an older epoch, and has not noticed yet"]
+        role, notes = "waiting", ["has led under an older epoch, and not noticed yet that another does"]
     if role == "standby" and lead and address not in [each["address"] for each in lead["standbys"]]:
         notes.append("the leader does not hear from it")
     is_elsewhere = bool(at_home.failure) or at_home.said.get("node", said["node"]) != said["node"]

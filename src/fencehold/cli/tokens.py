@@ -46,4 +46,4 @@ def decode(text: str) -> Token:
         held = int(session), str(secret), int(fence), str(name)
         return Token(*held, str(tier), None if shard is None else int(shard))
     except (ValueError, TypeError, binascii.Error):
-        raise UsageError("that is no token: it is what `fencehold acquire` printed, whole") from None
+        raise UsageError("that is not a token: it is what `fencehold acquire` printed, whole") from None

@@ -30,7 +30,7 @@ SecretFile = Annotated[
     typer.Option(
         "--secret-file",
         metavar="FILE",
-        help=f"Its secret, in the first line; without it {VARIABLE} is asked, then you.",
+        help=f"A file with its secret in the first line; otherwise {VARIABLE} is read, or you are asked.",
         show_default=False,
     ),
 ]
@@ -43,7 +43,7 @@ def add(
     ] = None,
     admin: Annotated[bool, typer.Option("--admin", help="May do everything, and change the policy.")] = False,
     no_secret: Annotated[
-        bool, typer.Option("--no-secret", help="It comes with a certificate or a token.")
+        bool, typer.Option("--no-secret", help="It authenticates with a certificate or a token.")
     ] = False,
     secret_file: SecretFile = None,
     url: Url = URL,
@@ -53,9 +53,7 @@ def add(
     with wired(url) as wire:
         now = policy_wire.current(wire)
         if name in now.users:
-            raise fail(
-                Exit.NO, f"there is a user {clean(name)} already", "fencehold user secret changes its secret"
-            )
+            raise fail(Exit.NO, f"user {clean(name)} exists already", "fencehold user secret changes its secret")
         roles, change = list(role or []), PolicyChange()
         if admin:
             roles.append(ADMIN)
@@ -139,7 +137,7 @@ def _secret(name: str, file: Path | None) -> str:
     elif sys.stdin.isatty():
         found = typer.prompt(f"Secret of {clean(name)}", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        raise UsageError(f"a secret comes from --secret-file, {VARIABLE} or a terminal, and there is none of them")
+        raise UsageError(f"no secret: give --secret-file or {VARIABLE}, or run this on a terminal")
     if not 0 < len(found.encode()) <= SECRET_BYTES_MAX:
         raise UsageError(f"a secret has 1 to {SECRET_BYTES_MAX} bytes")
     return found

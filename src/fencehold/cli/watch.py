@@ -41,7 +41,7 @@ def place_of(said: str) -> Place:
     """A position, or one event of it: `1841`, `1841.2`."""
     position, dot, index = said.partition(".")
     if not position.isdecimal() or (dot and not index.isdecimal()) or len(said) > 40:
-        raise typer.BadParameter(f"{said} is no place of an event: write POSITION or POSITION.INDEX, as 1841.2")
+        raise typer.BadParameter(f"{said} is not a place of an event: write POSITION or POSITION.INDEX, as 1841.2")
     return int(position), int(index) if dot else WHOLE
 
 

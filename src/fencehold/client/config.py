@@ -121,7 +121,7 @@ def configured(url: str | None = None, **options: Unpack[ConnectOptions]) -> Con
     environment = {"url": os.environ.get(URL_VARIABLE) or None}
     known = _over(program, _over(environment, read(path) if path else {}))
     if known.get("url") is not None and any(known.get(key) is not None for key in _WHERE[1:]):
-        raise UsageError("say either one URL, or correctness= and efficiency=, not both")
+        raise UsageError("give either one URL, or correctness= and efficiency=, not both")
     for key in ("ttl", "grace", "connect_timeout", "long_wait"):
         if key in known:
             known[key] = seconds_of(key, known[key])
@@ -157,7 +157,7 @@ def _toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(_FILE_BYTES_MAX + 1)
         if len(text) > _FILE_BYTES_MAX:
-            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is no configuration")
+            raise UsageError(f"{path} has more than {_FILE_BYTES_MAX} bytes: that is not a configuration file")
         return tomllib.loads(text.decode())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None

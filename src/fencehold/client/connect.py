@@ -181,7 +181,7 @@ def _cell_carrier(source: Source, cell: Cell) -> tuple[Carrier, Channel]:
     carrier = carrier_of(msgspec.structs.replace(source, url=url, is_far=True, has_breaker=True, proceeds=False))
     channel = channel_of(carrier)
     if channel is None:
-        raise UsageError(f"cell {cell.name!r} is no Fencehold service")
+        raise UsageError(f"cell {cell.name!r} is not a Fencehold service")
     return carrier, channel
 
 

@@ -91,7 +91,7 @@ class ConnectionLog:
         else:
             self._teller.tell(
                 logging.WARNING,
-                "session %d is over, and all it held is lost; session %d opened on %s after %.1f s",
+                "session %d has ended and all it held is lost; session %d opened on %s after %.1f s",
                 before.id,
                 session.id,
                 connection.node,

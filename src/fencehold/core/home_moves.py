@@ -203,7 +203,7 @@ def resume_homes(state: State, command: ResumeHomes) -> HomesResumed:
 def _found_record(state: State, prefix: str) -> tuple[CellState, HomeRecord] | Refused:
     cells = state.cells
     if cells is None:
-        return Refused(Code.USAGE, "this service is no cell: apply a map first")
+        return Refused(Code.USAGE, "this service is not a cell: apply a map first")
     record = cells.records.get(prefix)
     if record is None:
         return Refused(Code.CONFLICT, f"{prefix!r} is not in map {cells.map.version} of cell {cells.cell}")

@@ -261,7 +261,7 @@ def unknown(principal: str) -> Refused:
     """What is said to one who is no user, or a disabled one: the same words, so that guessing tells nothing."""
     if not principal:
         return Refused(Code.DENIED, "this service has a policy, and this connection has not said who it is")
-    return Refused(Code.DENIED, f"{principal!r} is no user here, or is disabled")
+    return Refused(Code.DENIED, f"{principal!r} is not a user here, or is disabled")
 
 
 def revoked(principal: str) -> Refused:

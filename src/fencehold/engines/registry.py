@@ -88,7 +88,7 @@ def path_of(url: str) -> str | None:
     scheme = _scheme_of(url)
     if scheme is None:
         if not url or _MISTYPED.match(url):
-            raise UsageError(f"{shown(url)!r} is no engine; write one of {KNOWN}")
+            raise UsageError(f"{shown(url)!r} is not an engine; write one of {KNOWN}")
         return url
     return _path_in(url) if scheme == "file" else None
 

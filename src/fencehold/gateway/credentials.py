@@ -152,7 +152,7 @@ def refuse_to_lend(user: str, files: dict[str, str]) -> None:
         Unauthenticated: it would be.
     """
     if not user and "cert" in files:
-        raise Unauthenticated("say who you are: a login, or a certificate that this listener may speak for")
+        raise Unauthenticated("authenticate: with a login, or with a certificate that this listener may vouch for")
 
 
 def forget_own_logins(environment: MutableMapping[str, str]) -> None:

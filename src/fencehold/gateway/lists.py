@@ -53,7 +53,7 @@ class Lists:
             return Page(told.decode(), items, [], [])
         number, slash, inner = cursor.partition("/")
         if cursor and not (slash and number.isascii() and number.isdecimal()):
-            raise UsageError("a page token is one that was told, or empty")
+            raise UsageError("a page token must be one that was returned, or empty")
         page, shard, after = await self._filled(shards, int(number or 0), inner, count, "LOCK.LIST", *words)
         return page._replace(cursor="" if shard == shards else f"{shard}/{after.decode() if after else ''}")
 
@@ -77,7 +77,7 @@ class Lists:
     ) -> tuple[Page, int, Any]:
         """Items from one shard on, until there are enough; and in which shard to go on, and where in it."""
         if shard >= shards:
-            raise UsageError(f"there is no shard {shard}: a page token is one that was told")
+            raise UsageError(f"there is no shard {shard}: a page token must be one that was returned")
         page = Page(None, [], [], [])
         while shard < shards:
             more = ("COUNT", count - len(page.items), "CURSOR", inner or (0 if words[0] == "SESSION.LIST" else ""))

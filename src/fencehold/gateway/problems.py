@@ -56,13 +56,13 @@ class Problem(NamedTuple):
 INTERNAL = Problem("INTERNAL", "INTERNAL", 500, "a bug of Fencehold")
 
 PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
-    (UsageError, Problem("USAGE", "INVALID_ARGUMENT", 400, "the call is wrong as it stands")),
+    (UsageError, Problem("USAGE", "INVALID_ARGUMENT", 400, "the call is wrong; a retry will not help")),
     (Unsupported, Problem("UNSUPPORTED", "UNIMPLEMENTED", 501, "it cannot be given here")),
     (LockTimeout, Problem("NOT_ACQUIRED", "ABORTED", 409, "not acquired within the time given")),
     (QueueFull, Problem("QUEUE_FULL", "RESOURCE_EXHAUSTED", 429, "too many wait for that name", 1.0)),
     (LimitExceeded, Problem("LIMIT", "RESOURCE_EXHAUSTED", 429, "a limit was reached; the message names it", 5.0)),
-    (Deadlock, Problem("DEADLOCK", "ABORTED", 409, "waiting would have closed a circle of owners")),
-    (Unauthenticated, Problem("UNAUTHENTICATED", "UNAUTHENTICATED", 401, "who asks is not known")),
+    (Deadlock, Problem("DEADLOCK", "ABORTED", 409, "waiting would have completed a cycle of owners")),
+    (Unauthenticated, Problem("UNAUTHENTICATED", "UNAUTHENTICATED", 401, "the client is not authenticated")),
     (PermissionDenied, Problem("DENIED", "PERMISSION_DENIED", 403, "not allowed to this client")),
     (SessionExpired, Problem("NO_SESSION", "NOT_FOUND", 404, "the session has ended, or never was")),
     (AlreadyReleased, Problem("ALREADY_RELEASED", "FAILED_PRECONDITION", 409, "it was released before")),
@@ -71,7 +71,7 @@ PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
     (Withdrawn, Problem("WITHDRAWN", "CANCELLED", 409, "the request was withdrawn while it waited")),
     (Refused, Problem("REFUSED", "FAILED_PRECONDITION", 409, "the service said no")),
     (NotLeader, Problem("NOT_LEADER", "UNAVAILABLE", 503, "another node leads; nothing happened", 0.1)),
-    (Overloaded, Problem("BUSY", "UNAVAILABLE", 503, "the service has too much to do; nothing happened", 0.5)),
+    (Overloaded, Problem("BUSY", "UNAVAILABLE", 503, "the service is overloaded; nothing happened", 0.5)),
     (
         Unavailable,
         Problem("UNAVAILABLE", "UNAVAILABLE", 503, "the service was not reached; nothing happened", 0.5),

@@ -66,7 +66,7 @@ def decode(text: bytes, place: str) -> Note:
         if note.encode() == text:
             return note
     raise Damaged(
-        f"{place} is no whole note of a guard ({len(text)} bytes): which fences were seen is not known. Nothing "
+        f"{place} is not a complete note of a guard ({len(text)} bytes): the fences seen are not known. Nothing "
         "was written. If nobody holds the name, remove it, and the next fence counts as the first"
     )
 

@@ -71,5 +71,5 @@ def results(offer: Offer, answer: Any) -> list[Any]:
     if code == MISSING:
         raise UsageError(f"{offer.name!r} has no mark: this guard is strict, register the name first")
     if code == ODD:
-        raise Damaged(f"the mark of {offer.name!r} is {rest[0]!r}, which is no fence: nothing was written")
+        raise Damaged(f"the mark of {offer.name!r} is {rest[0]!r}, which is not a fence: nothing was written")
     return rest

@@ -118,7 +118,7 @@ def _read(text: str, now: float) -> int:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise UsageError(
-            f"{text[:40]!r} is no time: write 2026-11-18T02:41:00Z, or how long ago: 90s, 5m, 1h"
+            f"{text[:40]!r} is not a time: write 2026-11-18T02:41:00Z, or how long ago: 90s, 5m, 1h"
         ) from None
     return max(0, round(moment.timestamp() * 1000))
 

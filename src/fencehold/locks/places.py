@@ -45,7 +45,7 @@ def _text(place: Place | None) -> str:
 def _place(part: str) -> Place:
     position, dash, index = part.partition("-")
     if not _is_number(position) or (dash and not _is_number(index)):
-        raise UsageError(f"{part[:80]!r} is no place of an event: such are 17-0, or of several shards 17-0,9-2")
+        raise UsageError(f"{part[:80]!r} is not a place of an event: such are 17-0, or of several shards 17-0,9-2")
     return int(position), int(index) if dash else WHOLE
 
 

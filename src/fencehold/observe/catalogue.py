@@ -58,7 +58,12 @@ COUNTED = (
         _BY_NAME,
         "Releases and extensions of a hold that had been lost: its holder had gone on without it.",
     ),
-    Metric("fencehold_deadlocks_total", COUNTER, _BY_NAME, "Acquires refused as waiting would close a circle."),
+    Metric(
+        "fencehold_deadlocks_total",
+        COUNTER,
+        _BY_NAME,
+        "Acquires refused because waiting would complete a cycle (deadlock).",
+    ),
     Metric(
         "fencehold_refusals_total",
         COUNTER,

@@ -56,7 +56,7 @@ class Templates:
 def _pattern(template: str) -> re.Pattern[str]:
     if not template or len(template) > TEMPLATE_LENGTH_MAX or template.count("{") != len(_FIELD.findall(template)):
         raise UsageError(
-            f"{template!r} is no template: write a name with fields in braces, such as order:{{id}}, "
+            f"{template!r} is not a template: write a name with fields in braces, such as order:{{id}}, "
             f"of at most {TEMPLATE_LENGTH_MAX} characters"
         )
     fixed = _FIELD.split(template)

@@ -68,7 +68,7 @@ def verify(folder: Path) -> tuple[End, End]:
             record = msgspec.json.decode(line)
             seq, prev = record["seq"], record["prev"]
         except (msgspec.DecodeError, KeyError, TypeError):
-            raise BrokenChain(f"{where} is no record") from None
+            raise BrokenChain(f"{where} is not a record") from None
         if not line.endswith(b"\n"):
             raise BrokenChain(f"{where} is cut off")
         if end is None:
@@ -92,7 +92,7 @@ def end_of(folder: Path) -> End:
                 try:
                     end = end.after(msgspec.json.decode(line), line.removesuffix(b"\n"))
                 except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
-                    raise UsageError(f"{path} is no audit log: move it away, and see what wrote it") from None
+                    raise UsageError(f"{path} is not an audit log: move it away, and see what wrote it") from None
     return end
 
 

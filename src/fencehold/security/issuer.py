@@ -172,7 +172,7 @@ class Issuer:
         try:
             return x509.load_pem_x509_crl(path.read_bytes())
         except (OSError, ValueError):
-            raise UsageError(f"{path} is no list of revoked certificates") from None
+            raise UsageError(f"{path} is not a list of revoked certificates") from None
 
     def names(self) -> list[str]:
         """Of all certificates here but its own."""
@@ -300,7 +300,7 @@ def _alternatives(names: Sequence[str]) -> "x509.SubjectAlternativeName":
         try:
             return x509.DNSName(name)
         except ValueError:
-            raise UsageError(f"{name!r} is no host name in plain ASCII") from None
+            raise UsageError(f"{name!r} is not a host name in plain ASCII") from None
 
     return x509.SubjectAlternativeName([each(name) for name in names])
 
@@ -313,7 +313,7 @@ def _read_certificate(path: Path) -> "x509.Certificate":
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        raise UsageError(f"{path} is no certificate") from None
+        raise UsageError(f"{path} is not a certificate") from None
 
 
 def _read(pair: Pair) -> "tuple[x509.Certificate, EllipticCurvePrivateKey]":
@@ -330,7 +330,7 @@ def _read(pair: Pair) -> "tuple[x509.Certificate, EllipticCurvePrivateKey]":
     except (ValueError, TypeError):
         raise UsageError(f"{pair.cert} and {pair.key} are no certificate and its unlocked key") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UsageError(f"{pair.key} is no key that was made here")
+        raise UsageError(f"{pair.key} is not a key that was made here")
     return certificate, key
 
 

@@ -82,7 +82,7 @@ class Webhook:
         except FileNotFoundError:
             if not self._cursor.parent.is_dir():
                 raise UsageError(
-                    f"{self._cursor.parent} is no directory: make it, or name another cursor="
+                    f"{self._cursor.parent} is not a directory: make it, or name another cursor="
                 ) from None
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -87,7 +87,7 @@ def test_the_trailer_of_another_backup_is_refused() -> None:
 @pytest.mark.parametrize("data", [b"", b"FH", b"FHbak", b"SQLite format 3\0" * 10])
 def test_what_is_no_backup_is_told_so(data: bytes) -> None:
     """An empty file, half a head, the file of something else."""
-    with pytest.raises(Damaged, match=r"cut short|is no backup"):
+    with pytest.raises(Damaged, match=r"cut short|is not a backup"):
         read(data)
 
 

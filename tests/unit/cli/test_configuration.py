@@ -67,7 +67,7 @@ def test_several_shards_are_observed_like_one() -> None:
 
 def test_templates_are_checked_before_anything_starts() -> None:
     """A pattern that no name could fit is a mistake."""
-    with pytest.raises(UsageError, match="is no template"):
+    with pytest.raises(UsageError, match="is not a template"):
         made({}, {}, File({}, {"observe": {"templates": ("order:{",)}}))
 
 
@@ -139,7 +139,7 @@ def test_an_unknown_engine_is_refused_with_those_known() -> None:
 @pytest.mark.parametrize("engine", ["etcd", "10.0.0.1:2379", "data"])
 def test_a_word_is_no_engine(engine: str) -> None:
     """Nobody gets a directory of that name who meant a server."""
-    with pytest.raises(UsageError, match=f"{engine} is no engine"):
+    with pytest.raises(UsageError, match=f"{engine} is not an engine"):
         made({"engine": engine})
 
 

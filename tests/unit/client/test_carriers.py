@@ -181,7 +181,7 @@ def test_what_is_away_is_not_asked_while_the_breaker_is_open() -> None:
 
     async def test(inner: Scripted, carrier: BreakerCarrier) -> None:
         await opened(inner, carrier)
-        with pytest.raises(Unavailable, match=r"fake:// is not reached; next try in 10.0 s: nobody answers"):
+        with pytest.raises(Unavailable, match=r"fake:// cannot be reached; next try in 10.0 s: nobody answers"):
             await ask(carrier)
         with pytest.raises(Unavailable, match=r"next try in 10\.0 s"):
             await carrier.explain("report")
@@ -370,8 +370,8 @@ def test_opening_and_closing_are_logged(caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.INFO, "fencehold"):
         case(test)
     assert [record.message for record in caplog.records] == [
-        "fake:// is not reached; next try in 10.0 s: nobody answers",
-        "fake:// is reached again",
+        "fake:// cannot be reached; next try in 10.0 s: nobody answers",
+        "fake:// can be reached again",
     ]
 
 

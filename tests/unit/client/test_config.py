@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
 def test_a_file_has_a_bound(file: Path) -> None:
     """What is larger is no configuration."""
     file.write_text("#" * ((1 << 20) + 1))
-    with pytest.raises(UsageError, match="that is no configuration"):
+    with pytest.raises(UsageError, match="that is not a configuration file"):
         read(file)
 
 

@@ -92,7 +92,7 @@ def test_a_body_may_resign_by_itself(any_url: str) -> None:
             election.resign()
         with next(terms) as term:
             term.release()
-            with pytest.raises(UsageError, match="entered before"), term:
+            with pytest.raises(UsageError, match="already entered"), term:
                 pass
         with next(terms) as term:
             assert term.fence == term.epoch

@@ -50,9 +50,9 @@ def test_a_rest_doubles_within_its_bounds() -> None:
     ("detail", "told_s", "why"),
     [
         ("250 too much waits", 0.25, "the service is busy: too much waits"),
-        ("250", 0.25, "the service is busy: it has too much to do"),
+        ("250", 0.25, "the service is busy: it is overloaded"),
         ("too much waits", 0.0, "the service is busy: too much waits"),
-        ("", 0.0, "the service is busy: it has too much to do"),
+        ("", 0.0, "the service is busy: it is overloaded"),
     ],
 )
 def test_busy_is_an_error_that_says_when_to_come_back(detail: str, told_s: float, why: str) -> None:

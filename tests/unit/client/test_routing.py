@@ -247,7 +247,7 @@ async def test_efficiency_goes_on_without_a_lock_if_told_to(caplog: pytest.LogCa
                 assert hold.is_protected
     said = [record.message for record in caplog.records]
     assert len([words for words in said if "going on without a lock on 'cache:1'" in words]) == 1
-    assert any("fencehold:// is not reached; next try in" in words for words in said)
+    assert any("fencehold:// cannot be reached; next try in" in words for words in said)
 
 
 async def _work() -> int:
@@ -305,7 +305,7 @@ async def test_a_source_that_comes_back_is_found_again() -> None:
 async def _is_turned_away(lock: aio.Lock[aio.Claim]) -> bool:
     with pytest.raises((Unavailable, OutcomeUnknown)) as failed:
         await lock.acquire()
-    return "is not reached; next try in" in str(failed.value)
+    return "cannot be reached; next try in" in str(failed.value)
 
 
 async def _is_had(lock: aio.Lock[aio.Claim]) -> bool:

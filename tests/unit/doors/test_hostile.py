@@ -313,7 +313,7 @@ async def test_half_a_command_and_then_nothing_is_ended(loop_factory: Loop) -> N
 
             task = asyncio.create_task(trickle())
             for client in (*halves, trickling):
-                assert await client.ended() == "LIMIT half a command, and then nothing"
+                assert await client.ended() == "LIMIT an incomplete command, then silence"
             task.cancel()
         await until(lambda: len(box.server.door.connections) <= 2)
         assert await idle.call("PING") == "PONG"

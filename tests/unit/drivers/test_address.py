@@ -161,7 +161,7 @@ def test_every_value_has_one_way_to_be_written() -> None:
         ("count=10", "from 1 to 9"),
         ("count=٣", "from 1 to 9"),
         ("bytes=1GB", "bytes= is a number of bytes above 0, not '1GB'"),
-        ("timeout=soon", "timeout=: 'soon' is no duration"),
+        ("timeout=soon", "timeout=: 'soon' is not a duration"),
         ("timeout=61", "timeout= is at most 60 s"),
         ("mode=odd", "mode= is one of plain, fancy, not 'odd'"),
         ("unsafe=a,c", "unsafe= is some of a, b, with commas between, not 'a,c'"),

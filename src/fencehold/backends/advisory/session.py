@@ -144,8 +144,8 @@ class Session:
             await ask_safely(pipeline, self._address, self._notes.making)
         except PermissionDenied as error:
             raise PermissionDenied(
-                f"{error}; the table {self._notes.name} is not there, and this user may not make it: have "
-                f"somebody who may run this, and grant its use:\n{self._notes.script}"
+                f"{error}; table {self._notes.name} does not exist, and this user may not create it: have "
+                f"an administrator run this, and grant its use:\n{self._notes.script}"
             ) from error
 
     async def _beat(self) -> None:

@@ -216,7 +216,7 @@ class EtcdBackend:
             self._withdraw(entry)
             if isinstance(error, Unavailable):
                 raise OutcomeUnknown(
-                    f"{lease.terms.label} is freed as soon as it can be, or with its lease: {error}"
+                    f"{lease.terms.label} is released in the background, or expires with its lease: {error}"
                 ) from error
             raise
         if not was_there:

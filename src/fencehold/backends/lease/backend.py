@@ -256,7 +256,7 @@ class LeaseBackend:
             self._background.do(lambda: self._free(lease), lease.ttl)
             if isinstance(error, Unavailable):
                 raise OutcomeUnknown(
-                    f"{lease.terms.label} is freed as soon as it can be, or by its ttl: {error}"
+                    f"{lease.terms.label} is released in the background, or expires by its ttl: {error}"
                 ) from error
             raise
         if not was_there and lease.may_be_free:

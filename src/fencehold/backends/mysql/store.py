@@ -283,6 +283,6 @@ async def _make_tables(pool: MysqlPool, address: MysqlAddress) -> None:
     except PermissionDenied as error:
         script = ";\n".join(TABLES)
         raise PermissionDenied(
-            f"{error}; have somebody who may run this in {address.database!r}, and grant SELECT, INSERT, UPDATE "
+            f"{error}; have an administrator run this in {address.database!r}, and grant SELECT, INSERT, UPDATE "
             f"and DELETE on these tables:\n{script};"
         ) from error

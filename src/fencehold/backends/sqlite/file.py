@@ -88,7 +88,7 @@ def failure(error: sqlite3.Error, path: Path) -> FenceholdError:
     if code in _FORBIDDEN:
         return PermissionDenied(f"{path} cannot be written to by this user ({error})")
     if code in _FOREIGN:
-        return UsageError(f"{path} is there, and is no SQLite database: name another file")
+        return UsageError(f"{path} exists and is not a SQLite database: choose another file")
     if code == sqlite3.SQLITE_CANTOPEN:
         return unopened(path)
     return Unavailable(f"{path}: SQLite said: {error}")
@@ -166,7 +166,9 @@ class LeaseFile:
     def _do(self, db: sqlite3.Connection, parts: Sequence[Part]) -> list[Outcome]:
         fence, life = db.execute("SELECT fence, life FROM fencehold_state").fetchone()
         if life != self._life:
-            raise Unavailable(f"{self._path} is used by another machine, too: that cannot be (boot id {life})")
+            raise Unavailable(
+                f"{self._path} is in use on another machine, too (boot id {life}): sqlite:// is for one"
+            )
         rows = LeaseRows(db, boot_clock.now(), fence)
         outcomes = [_outcome(part, rows) for part in parts]
         self._transactions += 1

@@ -80,8 +80,8 @@ class SqliteWorker:
             raise
         except TimeoutError as error:
             if work.claim():
-                raise Unavailable(f"the disk did not come to it in {self._bound_s:g} s") from error
-            raise OutcomeUnknown(f"the disk did not answer in {self._bound_s:g} s") from error
+                raise Unavailable(f"the disk did not get to it within {self._bound_s:g} s") from error
+            raise OutcomeUnknown(f"the disk did not answer within {self._bound_s:g} s") from error
 
     async def end(self) -> None:
         """Let what was given be done, then end."""

@@ -101,7 +101,7 @@ class Acquisition:
             return await self._sessions.ready(self._seconds)
         except Unavailable as error:
             if entry.may_be_there:
-                raise OutcomeUnknown(f"{entry.ask.terms.label} may stand in the queue still: {error}") from error
+                raise OutcomeUnknown(f"{entry.ask.terms.label} may still be queued: {error}") from error
             raise
 
     async def _make(self, session: ZookeeperSession, entry: QueueEntry) -> None:
@@ -116,7 +116,7 @@ class Acquisition:
             self._parents.discard(parent)
             entry.leave()
             if parents and parents[0].is_missing:
-                raise Unavailable(f"{session.address}: its root was removed: make it, or connect anew")
+                raise Unavailable(f"{session.address}: its root was removed: create it, or connect again")
             return
         self._remember(parent)
         path, stat = made.value

@@ -146,7 +146,7 @@ class ZookeeperBackend:
             self._removal.remove(entry)
             if isinstance(error, Unavailable):
                 raise OutcomeUnknown(
-                    f"{lease.terms.label} is freed as soon as it can be, or with its session: {error}"
+                    f"{lease.terms.label} is released in the background, or ends with its session: {error}"
                 ) from error
             raise
         if not was_there:
@@ -279,5 +279,5 @@ def entry_of(lease: Lease) -> QueueEntry:
 def session_of(entry: QueueEntry) -> ZookeeperSession:
     """The session in which an entry has its place."""
     if entry.session is None:
-        raise AnswerLost(f"{entry.ask.terms.label} has no place any more")
+        raise AnswerLost(f"{entry.ask.terms.label} is no longer queued")
     return entry.session

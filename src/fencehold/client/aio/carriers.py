@@ -121,7 +121,7 @@ class LazyCarrier(OuterCarrier):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            raise UsageError("an async client connects inside a running event loop, and none runs here") from None
+            raise UsageError("an async client connects inside a running event loop, and none is running") from None
         self.within = self._make()
         return self.within
 
@@ -207,7 +207,7 @@ class BreakerCarrier(OuterCarrier):
 
     def _on_reached(self, permit: Permit) -> None:
         if self._breaker.on_reached(permit):
-            BREAKERS.tell(logging.INFO, "%s:// is reached again", self.guarantees.backend)
+            BREAKERS.tell(logging.INFO, "%s:// can be reached again", self.guarantees.backend)
 
     def _on_unreached(self, permit: Permit, why: str) -> None:
         channel = channel_of(self.within)
@@ -218,14 +218,14 @@ class BreakerCarrier(OuterCarrier):
         self._why = why
         if self._breaker.on_unreached(permit, self.clock()):
             in_s = self._breaker.next_try_in(self.clock())
-            message = "%s:// is not reached; next try in %.1f s: %s"
+            message = "%s:// cannot be reached; next try in %.1f s: %s"
             BREAKERS.tell(logging.WARNING, message, self.guarantees.backend, in_s, why)
 
     def _turn_away(self, permit: Permit | None) -> NoReturn:
         if permit is not None:
             self._breaker.on_withdrawn(permit)
         in_s = self._breaker.next_try_in(self.clock())
-        raise Unavailable(f"{self.guarantees.backend}:// is not reached; next try in {in_s:.1f} s: {self._why}")
+        raise Unavailable(f"{self.guarantees.backend}:// cannot be reached; next try in {in_s:.1f} s: {self._why}")
 
 
 class _HeardAtOnce:

@@ -153,7 +153,7 @@ class CellChannels:
         if len(cells) > 1:
             listed = ", ".join(map(repr, names))
             raise UsageError(
-                f"{listed} are at home in the cells {', '.join(cells)}: no step is one step over those"
+                f"{listed} are at home in the cells {', '.join(cells)}: they cannot be acquired in one step"
             )
         return cells[0]
 

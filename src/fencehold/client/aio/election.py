@@ -43,7 +43,7 @@ class Turn(Claim):
 
     async def __aenter__(self) -> Self:
         if self._body is not None:
-            raise UsageError(f"this term of {self.name!r} was entered before: the loop gives the next one")
+            raise UsageError(f"this term of {self.name!r} was already entered: take the next one from the loop")
         if self._grant.ending == "released":
             raise self._grant.why()
         self._enter_body(current_task())  # ASYNC

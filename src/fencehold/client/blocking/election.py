@@ -44,7 +44,7 @@ class Turn(Claim):
 
     def __enter__(self) -> Self:
         if self._body is not None:
-            raise UsageError(f"this term of {self.name!r} was entered before: the loop gives the next one")
+            raise UsageError(f"this term of {self.name!r} was already entered: take the next one from the loop")
         if self._grant.ending == "released":
             raise self._grant.why()
         body = self._body = Body(self)

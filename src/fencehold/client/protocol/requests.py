@@ -34,7 +34,7 @@ from fencehold.locks.trust import Grant, margin
 if TYPE_CHECKING:
     from fencehold.client.protocol.session import SessionProtocol
 
-_NOT_TAKEN_BACK = "the service is busy: it has not yet taken back what this task or thread released"
+_NOT_TAKEN_BACK = "the service is busy: it has not yet processed the release of this task or thread"
 
 UNSENT, SENT, QUEUED, DONE = range(4)
 """The life of a request."""
@@ -424,7 +424,7 @@ class Extend(Numbered):
             self._undone(protocol)
             super().on_error(protocol, code, detail)
             return
-        protocol._lose(self.grant, "the service does not know it any more")
+        protocol._lose(self.grant, "the service does not know it (any more)")
         self.fail(self.grant.why())
 
     def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:

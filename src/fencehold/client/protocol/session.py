@@ -314,7 +314,7 @@ class SessionProtocol:
 
     def on_forked(self) -> None:
         """This is a child process: nothing here is its own, and nothing is said to the server."""
-        self.unusable = "this client was made before a fork: the child makes a client of its own"
+        self.unusable = "this client was created before a fork: connect again in the child process"
         self.connection.rest(Phase.CLOSED)
         self.attached = False
         self.session.trust.on_over()
@@ -507,7 +507,7 @@ class SessionProtocol:
         code, detail = split(message)
         if code in ELSEWHERE:
             self.pipeline.expected.appendleft(expected)
-            self.connection.on_trouble(f"it serves nobody now: {detail}")
+            self.connection.on_trouble(f"it is not serving: {detail}")
             if code == "NOTLEADER":
                 self.connection.on_leader(detail.rpartition(" ")[2])
             # One that refused to take the session up certainly does not carry it.

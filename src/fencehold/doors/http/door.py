@@ -205,7 +205,7 @@ def problem(error: Exception) -> Response:
 async def _not_a_route(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     reason = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "USAGE")
-    detail = "there is nothing here: / says what there is"
+    detail = "not found: / lists what there is"
     told = {"type": "about:blank", "title": str(error), "status": status, "detail": detail, "reason": reason}
     return JSONResponse(told, status, media_type="application/problem+json")
 

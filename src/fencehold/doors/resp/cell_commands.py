@@ -65,7 +65,7 @@ def apply(connection: Connection, words: list[bytes], slot: Slot) -> None:
     try:
         placed = _decode_map(words[2])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Wrong(f"that is no map of cells: {error}") from None
+        raise Wrong(f"that is not a map of cells: {error}") from None
     _submit(connection, ApplyCells(placed, text(words[1], "the cell")), slot)
 
 

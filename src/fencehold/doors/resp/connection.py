@@ -543,7 +543,7 @@ class Connection:
             if now - self._closing_since > seconds_max:
                 self.abort()
         elif self.partial_since is not None and now - self.partial_since > seconds_max:
-            self.end("LIMIT", "half a command, and then nothing")
+            self.end("LIMIT", "an incomplete command, then silence")
 
 
 def _notice_when_gone(sock: socket.socket | None) -> None:

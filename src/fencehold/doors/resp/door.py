@@ -544,12 +544,12 @@ def check_host(host: str, *, insecure: bool, tls: bool = False, asks: bool = Fal
         raise UsageError(
             f"{host} can be reached from other machines, and nothing would be encrypted: say --tls-cert FILE and "
             "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or say --insecure "
-            "if everybody on that network may take and break any lock"
+            "if everybody on that network may acquire and break any lock"
         )
     if not asks:
         raise UsageError(
-            f"{host} can be reached from other machines, and nobody would be asked who they are: leave out "
-            "--auth none, or say --insecure if everybody on that network may take and break any lock"
+            f"{host} can be reached from other machines, and nobody would have to authenticate: leave out "
+            "--auth none, or say --insecure if everybody on that network may acquire and break any lock"
         )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.connection import Connection
     from fencehold.doors.resp.door import Door
 
-WHO = "this Fencehold server wants to know who asks: show a client certificate, or say AUTH user secret"
+WHO = "this Fencehold server requires authentication: show a client certificate, or say AUTH user secret"
 
 _FOLLOW = b"NODE.FOLLOW"
 _CONFIRM = b"CELL.CONFIRM"
@@ -68,7 +68,7 @@ class Guard:
             raise NotAuthenticated(WHO)
         rights = self._book.rights_of(principal)
         if rights.user is None:
-            raise Denied(f"{principal!r} is no user here, or is disabled")
+            raise Denied(f"{principal!r} is not a user here, or is disabled")
         if need.about is About.SERVICE and Verb.ADMIN not in rights.everywhere:
             raise Denied(denied(principal, Verb.ADMIN, "").detail)
         quota = rights.quota

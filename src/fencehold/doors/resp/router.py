@@ -104,14 +104,16 @@ def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot:
         found = _where_held(connection, words, asked) or found
     if len(found) > 1:
         raise SeveralShards(
-            "the names are of several shards, and no step is one step over those: give them a common {tag}, as in "
+            "the names are of several shards, and cannot be handled in one step: give them a common {tag}, as in "
             "{order:7}.stock and {order:7}.payment"
         )
     branch = _branch_of(connection, shards, found.pop())
     if not branch.node.leads and b"STALE" not in map(bytes.upper, words):
         _send_on(branch.node, slot, slots[0])
     elif branch.lane.is_full:
-        refuse(slot, Overloaded("this connection asks for more than it gets", retry_after_s=_RETRY_AFTER_S), 0)
+        refuse(
+            slot, Overloaded("this connection has too many commands in flight", retry_after_s=_RETRY_AFTER_S), 0
+        )
     else:
         handler(branch, words, slot)
 
@@ -166,7 +168,7 @@ def _list(handler: Handler, connection: Connection, words: list[bytes], slot: Sl
     place = next((index for index, word in enumerate(words[:-1]) if index and word.upper() == _CURSOR), None)
     shard, inner = (0, b"") if place is None else _read_cursor(words[place + 1], is_number)
     if shard >= len(shards.hosts):
-        raise Wrong(f"there is no shard {shard}: a cursor is one that was told")
+        raise Wrong(f"there is no shard {shard}: a cursor must be one that was returned")
     asked = list(words)
     if place is not None:
         asked[place + 1] = inner or (b"0" if is_number else b"")
@@ -184,7 +186,7 @@ def _read_cursor(word: bytes, is_number: bool) -> tuple[int, bytes]:
         return 0, b""
     shard, separator, inner = word.partition(b"/")
     if not separator or not shard.isdigit():
-        raise Wrong("a cursor is one that was told, or empty")
+        raise Wrong("a cursor must be one that was returned, or empty")
     return int(shard), inner
 
 

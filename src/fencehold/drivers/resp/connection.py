@@ -276,7 +276,7 @@ class SentinelConnect:
         try:
             role = await ask(connection, ("ROLE",))
             if role[0] != b"master":
-                raise Unavailable(f"Redis at {connection.server} is no master any more")
+                raise Unavailable(f"Redis at {connection.server} is not a master any more")
         except BaseException:
             await connection.close()
             raise

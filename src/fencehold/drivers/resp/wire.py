@@ -165,7 +165,7 @@ def overloaded(detail: str) -> Overloaded:
     told, _, why = detail.partition(" ")
     if not told.isdecimal():
         told, why = "0", detail
-    return Overloaded(f"the service is busy: {why or 'it has too much to do'}", retry_after_s=int(told) / 1000)
+    return Overloaded(f"the service is busy: {why or 'it is overloaded'}", retry_after_s=int(told) / 1000)
 
 
 def _deadlock(detail: str, limit: int) -> Deadlock:

@@ -17,7 +17,7 @@ def error(code: str, details: str) -> CallFailed:
     [
         ("UNAVAILABLE", "it hung up"),
         ("UNAVAILABLE", "Connection reset by peer"),
-        ("UNAVAILABLE", "it gives no sign of life"),
+        ("UNAVAILABLE", "no keep-alive was answered"),
         ("UNAVAILABLE", "etcdserver: request timed out"),
         ("UNAVAILABLE", "etcdserver: request timed out, possibly due to previous leader failure"),
         ("UNAVAILABLE", "etcdserver: request timed out, possibly due to connection lost"),

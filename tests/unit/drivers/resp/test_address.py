@@ -78,7 +78,7 @@ def test_what_makes_no_sense_is_refused_with_what_to_write(url: str, says: str) 
         ("redlock://a,b", "three Redises or more"),
         ("redlock://a,b,b", "each once"),
         ("redlock://a,b,c/x", "is a number"),
-        ("redlock://a,b,c?node_timeout=fast", "node_timeout=: 'fast' is no duration"),
+        ("redlock://a,b,c?node_timeout=fast", "node_timeout=: 'fast' is not a duration"),
         ("redlock://a,b,c?fence=yes", "unknown option fence="),
         ("redlock://a,b,c?ca=x", "redlocks://"),
     ],

@@ -289,7 +289,7 @@ class Conversation:
     def _lose_patience(self, much: int = 1) -> None:
         self._patience -= much
         if self._patience < 0:
-            raise Broken("too much for nothing", Cause.ENHANCE_YOUR_CALM)
+            raise Broken("too many frames that carry nothing", Cause.ENHANCE_YOUR_CALM)
 
     def _stream(self, number: int) -> Stream | None:
         """The stream that a frame is for; None if it is over.

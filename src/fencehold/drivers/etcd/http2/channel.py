@@ -50,7 +50,7 @@ class Channel:
                 line = await self.connected(until)
                 timeout = left(until)
                 if timeout == 0:
-                    raise CallFailed(Code.DEADLINE_EXCEEDED, "no time left to ask", is_sent=False)
+                    raise CallFailed(Code.DEADLINE_EXCEEDED, "the deadline has passed", is_sent=False)
             return response_deserializer(await line.ask(block, data, timeout))
 
         return call

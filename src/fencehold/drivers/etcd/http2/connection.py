@@ -342,7 +342,7 @@ class Http2Connection(asyncio.Protocol):
             self._pace.slow_down()
         self._flush()
         if self._transport.get_write_buffer_size() > _UNTAKEN_BYTES_MAX:
-            self._break("it asks and does not listen")
+            self._break("it sends requests and does not read the replies")
 
     def eof_received(self) -> None:
         # The transport closes now, and takes nothing more: what would begin until that is done was never sent.
@@ -358,7 +358,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _on_silence(self) -> None:
         if self._is_asked:
-            self._end(Code.UNAVAILABLE, "it gives no sign of life")
+            self._end(Code.UNAVAILABLE, "no keep-alive was answered")
             self._transport.abort()
             return
         left_s = self._pace.silence_s
