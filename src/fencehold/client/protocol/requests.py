@@ -1,7 +1,7 @@
-"""Requests: what is sent and to be answered, what each reply means, and what becomes of it if none comes, or BUSY.
+"""Requests of the application: what each reply means, and what becomes of a request if none comes, or BUSY.
 
 1. What changes something carries an id and is repeated under it until it is answered (G9): the server acts on it
-   once. What only asks is asked again; housekeeping is done anew.
+   once. What only asks is asked again; housekeeping (`housekeeping.py`) is done anew.
 2. A promise is kept once: a caller that gave it up is told nothing.
 3. What is told BUSY rests, and is asked again for as long as its caller waits (`Backoff`). It was not taken, so it
    is asked under a new id. But one that is a repetition may have been taken when it was first sent, of which BUSY
@@ -9,9 +9,7 @@
 4. An acquire that nobody waits for any more is withdrawn, at whatever moment it was left: one not sent is
    forgotten, one sent or queued is cancelled, one granted is released by its fence.
 5. A release is carried out, whether or not its caller waits; an extension brings nothing back that has run out.
-6. Of housekeeping that is told BUSY, a session is asked for again within the connect timeout; a keep-alive is
-   repeated soon, and trust counts from the one that is answered; a withdrawal is repeated until it is answered,
-   the close for as long as closing may take; a settlement goes with the next one.
+6. The close is repeated for as long as closing may take.
 """
 
 from math import inf
@@ -463,150 +461,6 @@ class Read(Request):
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         self.stage = UNSENT
         protocol._submit(self)
-
-
-# What the protocol sends for its own sake.
-
-
-class Hello(Expected):
-    """The greeting. If it is refused, so is everything."""
-
-    __slots__ = ()
-
-    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        if isinstance(reply, dict):
-            protocol.shards = reply.get(b"shards", 1)
-            protocol.cell_map = reply.get(b"cells", 0)
-
-    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        protocol._on_refused(code, detail)
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        protocol._on_greeting_busy(busy)
-
-
-class Opening(Expected):
-    """A session is opened, or taken up again."""
-
-    __slots__ = ("sent_at",)
-
-    def __init__(self, sent_at: float) -> None:
-        self.sent_at = sent_at
-
-    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        protocol._on_attached(reply, self.sent_at)
-
-    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        protocol._on_refused(code, detail)
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        protocol._on_opening_busy(busy)
-
-
-class KeepAlive(Expected):
-    """One for all holds of the session."""
-
-    __slots__ = ("sent_at",)
-
-    def __init__(self, sent_at: float) -> None:
-        self.sent_at = sent_at
-
-    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        protocol._on_kept_alive(self.sent_at, reply)
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        protocol._on_not_kept_alive(busy)
-
-
-class Held(Expected):
-    """Ask which holds have ended while no connection carried the session, as those of an operator who breaks one.
-
-    A server that does not know the question answers nothing that could be used, and that is as before.
-    """
-
-    __slots__ = ("busy_times", "grants")
-
-    def __init__(self, grants: list[Grant]) -> None:
-        self.grants = grants
-        self.busy_times = 0
-
-    def encode(self) -> bytes:
-        """The command."""
-        pairs = [word for grant in self.grants for name in grant.terms.names for word in (name, grant.fence)]
-        return command("SESSION.HELD", *pairs)
-
-    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        for fence in reply:
-            protocol._on_gone(fence)
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        self.busy_times += 1
-        protocol._rest(self, busy, self.busy_times)
-
-    def on_rested(self, protocol: "SessionProtocol") -> None:
-        protocol._expect(self, self.encode())
-
-
-class Cancel(Expected):
-    """Withdraw an acquire. Refused only if it was acknowledged: then this came through once before, or what it was
-    granted is known, and is released."""
-
-    __slots__ = ("busy_times", "request")
-
-    def __init__(self, request: int) -> None:
-        self.request = request
-        self.busy_times = 0
-
-    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        protocol.session.cancels.pop(self.request, None)
-        protocol.session.let_go(self.request)
-        protocol._settle(self.request)
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        self.busy_times += 1
-        protocol._rest(self, busy, self.busy_times)
-
-    def on_rested(self, protocol: "SessionProtocol") -> None:
-        protocol._cancel(self)
-
-    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        grant = protocol.session.cancels.get(self.request)
-        self.on_reply(protocol, None)
-        if grant is not None:
-            protocol._submit(Release(grant, None, protocol._now))
-
-
-class Settle(Expected):
-    """Say that pushed answers have arrived."""
-
-    __slots__ = ("ids",)
-
-    def __init__(self, ids: list[int]) -> None:
-        self.ids = ids
-
-    def on_interrupted(self, protocol: "SessionProtocol") -> None:
-        protocol.session.unsettled += self.ids
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        protocol.session.unsettled += self.ids
-        protocol._on_not_settled(busy)
-
-
-class Subscribe(Expected):
-    """Ask on a new connection for what was watched on the one before."""
-
-    __slots__ = ("busy_times", "words")
-
-    def __init__(self, words: bytes) -> None:
-        self.words = words
-        self.busy_times = 0
-
-    def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        self.busy_times += 1
-        protocol._rest(self, busy, self.busy_times)
-
-    def on_rested(self, protocol: "SessionProtocol") -> None:
-        protocol._expect(self, self.words)
 
 
 class Close(Request):

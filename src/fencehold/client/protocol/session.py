@@ -45,6 +45,7 @@ from fencehold.client.protocol.connection import (
     Settings,
     Sweep,
 )
+from fencehold.client.protocol.housekeeping import Cancel, Held, Hello, KeepAlive, Opening, Settle, Subscribe
 from fencehold.client.protocol.ledger import Session
 from fencehold.client.protocol.requests import (
     DONE,
@@ -52,21 +53,14 @@ from fencehold.client.protocol.requests import (
     SENT,
     UNSENT,
     Acquire,
-    Cancel,
     Close,
     Expected,
     Extend,
-    Held,
-    Hello,
-    KeepAlive,
-    Opening,
     Promise,
     Read,
     Ready,
     Release,
     Request,
-    Settle,
-    Subscribe,
 )
 from fencehold.drivers.resp.wire import ELSEWHERE, command, error, overloaded, refused, split
 from fencehold.errors import Overloaded, SessionExpired, UsageError
