@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.door import Bounds as DoorBounds
-from fencehold.doors.resp.door import Door, check_host, is_loopback
+from fencehold.doors.resp.bounds import Bounds as DoorBounds
+from fencehold.doors.resp.door import Door
+from fencehold.drivers.address import is_loopback
 from fencehold.drivers.tls import ClientTls
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
@@ -41,6 +42,7 @@ from fencehold.runtime.clock import Clock, MonotonicClock, boot_ms
 from fencehold.security.admission import Admission
 from fencehold.security.audit import AuditLog
 from fencehold.security.audit import Bounds as AuditBounds
+from fencehold.security.exposure import check_host
 from fencehold.security.tls import Certificates, Clients, ServerTls
 from fencehold.security.tokens import Tokens
 

@@ -22,7 +22,7 @@ from fencehold.client.config import Config as ClientConfig
 from fencehold.client.config import read as read_by_clients
 from fencehold.client.options import ConnectOptions
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as DoorBounds
 from fencehold.drivers.tls import VARIABLES
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience

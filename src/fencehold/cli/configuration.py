@@ -19,8 +19,7 @@ from fencehold.cli.listener_processes import HTTP_PORT, KINDS, check_installed, 
 from fencehold.cli.output import say_json, say_rows, written
 from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
 from fencehold.cli.sink_processes import SinkSettings, shown_sinks, sinks_of
-from fencehold.doors.resp.door import is_loopback
-from fencehold.drivers.address import endpoint, shown, with_password
+from fencehold.drivers.address import endpoint, is_loopback, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
 from fencehold.errors import UsageError
 from fencehold.locks.trace_export import check_export

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fencehold.cli.findings import Finding
-from fencehold.doors.resp.door import is_loopback
-from fencehold.drivers.address import service_address
+from fencehold.drivers.address import is_loopback, service_address
 from fencehold.errors import FenceholdError
 from fencehold.security.certificates import read_der
 

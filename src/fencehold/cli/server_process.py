@@ -25,9 +25,8 @@ from fencehold.cli.output import clean, columns, console, hanging
 from fencehold.cli.roles import Change, Roles
 from fencehold.cli.sink_processes import SinkSettings, command_of_sink
 from fencehold.core.events import Event
-from fencehold.doors.resp.door import is_loopback
 from fencehold.doors.resp.traffic import Flood
-from fencehold.drivers.address import shown
+from fencehold.drivers.address import is_loopback, shown
 from fencehold.gateway.credentials import KEY_VARIABLE
 from fencehold.locks.views import party
 from fencehold.node.node import Node

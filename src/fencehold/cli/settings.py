@@ -18,7 +18,7 @@ import typer
 
 from fencehold.cli.options import lasting
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as DoorBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience

@@ -1,10 +1,10 @@
 """What every listener of a gateway is told alike: where it may listen, and its TLS, as the server's own is."""
 
-import ipaddress
 import ssl
 from pathlib import Path
 from typing import NamedTuple
 
+from fencehold.drivers.address import is_loopback
 from fencehold.errors import UsageError
 
 CLIENTS = ("none", "optional", "required")
@@ -73,11 +73,3 @@ def check_listener(host: str, tls: ListenerTls | None, *, insecure: bool) -> Non
             f"other machines can reach {host}, and nothing would be encrypted: say --tls-cert and --tls-key, "
             "or --insecure on a network that you trust"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as DoorBounds
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.journal.port import Journal
 from fencehold.node.leader import Bounds

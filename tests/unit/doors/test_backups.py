@@ -8,7 +8,7 @@ import pytest
 from fencehold.core.machine import Machine
 from fencehold.core.snapshot import Snapshot
 from fencehold.doors.resp import backups
-from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as DoorBounds
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable
 from fencehold.node import online_backup

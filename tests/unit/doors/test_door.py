@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fencehold.core.commands import Acquire, Entry, OpenSession
-from fencehold.doors.resp.door import Bounds, Door
+from fencehold.doors.resp.bounds import Bounds
+from fencehold.doors.resp.door import Door
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import AlreadyOwned, Damaged, UsageError
 from fencehold.journal.codec import encode

@@ -14,7 +14,7 @@ import uvloop
 
 from fencehold.core.limits import Limits
 from fencehold.doors.resp.arguments import INTEGER_MAX
-from fencehold.doors.resp.door import Bounds
+from fencehold.doors.resp.bounds import Bounds
 from tests.stopwatch import Stopwatch
 from tests.unit.doors.box import Box, Client, Word, frame, serving
 from tests.unit.node.doubles import until

@@ -9,7 +9,8 @@ import pytest
 
 from fencehold.core.commands import Suspend
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.door import SWEEP_S, Bounds
+from fencehold.doors.resp.bounds import Bounds
+from fencehold.doors.resp.door import SWEEP_S
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import OutcomeUnknown, Unavailable

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fencehold.core.commands import OpenSession
-from fencehold.doors.resp.door import Bounds, Door
+from fencehold.doors.resp.bounds import Bounds
+from fencehold.doors.resp.door import Door
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.node.leader import Bounds as LeaderBounds

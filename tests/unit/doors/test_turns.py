@@ -14,7 +14,7 @@ from fencehold.doors.resp.backlog import (
     Backlog,
     Turns,
 )
-from fencehold.doors.resp.door import Bounds
+from fencehold.doors.resp.bounds import Bounds
 from fencehold.doors.resp.traffic import Flood, Traffic
 from fencehold.node.lanes import BUDGET_MAX
 from tests.unit.doors.box import Box, Client, frame, serving

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fencehold.core.events import Event, Kind
 from fencehold.doors.resp import replies
-from fencehold.doors.resp.door import Bounds
+from fencehold.doors.resp.bounds import Bounds
 from fencehold.doors.resp.watch_commands import shortest
 from fencehold.node.ring import Ring
 from tests.unit.doors.box import Box, Client, as_map, serving

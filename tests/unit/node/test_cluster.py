@@ -10,7 +10,7 @@ import pytest
 
 from fencehold.core.commands import Acquire, OpenSession
 from fencehold.core.outcomes import Granted, Opened
-from fencehold.doors.resp.door import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as DoorBounds
 from fencehold.drivers.address import endpoint
 from fencehold.drivers.resp.wire import command
 from fencehold.engines.memory import MemoryJournal, MemoryStore

@@ -15,7 +15,7 @@ import uvloop
 
 from fencehold import Unavailable, UsageError, aio
 from fencehold.cli.wire import connect as wire_to
-from fencehold.doors.resp.door import Bounds
+from fencehold.doors.resp.bounds import Bounds
 from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.tls import ClientTls
 from fencehold.security.tls import Clients, ServerTls, server_context

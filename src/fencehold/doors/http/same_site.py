@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.gateway.listener import is_loopback
+from fencehold.drivers.address import is_loopback
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 

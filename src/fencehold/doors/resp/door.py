@@ -1,7 +1,7 @@
-"""The door itself: where it listens, whom it lets in, and how it closes.
+"""The listener itself: where it listens, whom it lets in, and how it closes.
 
 1. Where other machines can connect it speaks TLS and asks everybody who it is, unless told that the network is to
-   be trusted (`check_host`).
+   be trusted (`security/exposure.py`).
 2. Connections are bounded in number; who comes beyond that is told so and disconnected. So are handshakes.
 3. Closing lets what was asked be answered, then disconnects everybody. Explicit sessions live on, to be resumed
    when the server is back; implicit ones end with their connections.
@@ -9,14 +9,13 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from fencehold.core.policy import User
 from fencehold.doors.resp import (
@@ -37,12 +36,12 @@ from fencehold.doors.resp import (
     watch_commands,
 )
 from fencehold.doors.resp.backlog import Backlog, Turns
+from fencehold.doors.resp.bounds import Bounds
 from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Guard
 from fencehold.doors.resp.outbox import Turn
 from fencehold.doors.resp.traffic import Traffic
-from fencehold.errors import UsageError
 from fencehold.locks.log import Teller
 from fencehold.node.engine_health import Checkup
 from fencehold.node.node import Node
@@ -56,6 +55,7 @@ from fencehold.runtime.shared import SharedThings
 from fencehold.security.admission import Admission, How, by_certificate
 from fencehold.security.audit import AuditLog, Denials, Told, Who
 from fencehold.security.certificates import NoPrincipal
+from fencehold.security.exposure import check_host
 from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.rights import check_registered
 from fencehold.security.secrets import Secrets as UserSecrets
@@ -76,41 +76,6 @@ _REFUSED_MAX = 10
 
 SWEEP_S = 1.0
 """How often it is looked after connections, at the least."""
-
-
-class Bounds(NamedTuple):
-    """What one connection, and all of them, may take."""
-
-    connections_max: int = 16_000
-    frame_bytes_max: int = 64 << 10
-    frame_seconds_max: float = 10.0
-    """How long half a frame may wait for the rest."""
-    in_flight_max: int = 16_384
-    unsent_bytes_high: int = 256 << 10
-    """Beyond this nothing more is read from a client until it reads."""
-    unsent_bytes_max: int = 4 << 20
-    """Beyond this it is disconnected."""
-    unsent_bytes_total_max: int = 64 << 20
-    """Of all who read too slowly, together."""
-    prefixes_max: int = 128
-    """That one connection may watch."""
-    closing_seconds_max: float = 5.0
-    """How long a client may take to read what is left when the door closes."""
-    implicit_ttl_ms: int = 30_000
-    """How long the session of a plain client lives at the most when its server is lost."""
-    handshakes_max: int = 1_024
-    """TLS handshakes under way at once; beyond, the oldest of the address with the most of them is dropped."""
-    handshake_seconds_max: float = 5.0
-
-    @property
-    def implicit_sure_ms(self) -> int:
-        """How much of that is left at any moment, with room for a renewal that comes late."""
-        return self.implicit_ttl_ms * 2 // 3
-
-    @property
-    def implicit_renewal_s(self) -> float:
-        """How often it is renewed."""
-        return self.implicit_ttl_ms / 6_000
 
 
 class Door:
@@ -534,33 +499,6 @@ def _close(server: asyncio.Server) -> None:
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
     loop.call_soon(server.close)
-
-
-def check_host(host: str, *, insecure: bool, tls: bool = False, asks: bool = False) -> None:
-    """Raise `UsageError` for a listener that other machines can reach and that is not secured, unless so said."""
-    if insecure or is_loopback(host):
-        return
-    if not tls:
-        raise UsageError(
-            f"{host} can be reached from other machines, and nothing would be encrypted: say --tls-cert FILE and "
-            "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or say --insecure "
-            "if everybody on that network may acquire and break any lock"
-        )
-    if not asks:
-        raise UsageError(
-            f"{host} can be reached from other machines, and nobody would have to authenticate: leave out "
-            "--auth none, or say --insecure if everybody on that network may acquire and break any lock"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _ignore(*_: object) -> None:
