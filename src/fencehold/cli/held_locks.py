@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     """The client name that others see."""
 
 
-class Holding(threading.Thread):
+class HoldThread(threading.Thread):
     """One hold, from the acquire to the release."""
 
     def __init__(

@@ -20,7 +20,7 @@ from fencehold.cli import completion
 from fencehold.cli.child import Child
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import complain
-from fencehold.cli.held_locks import Holding, Wanted
+from fencehold.cli.held_locks import HoldThread, Wanted
 from fencehold.cli.options import (
     URL,
     ClientName,
@@ -115,7 +115,7 @@ def run(
         on_waiting = _tell_waiting if sys.stderr.isatty() else None
         if on_waiting is not None:
             OVERLOAD_LOG.addHandler(_Busy())
-        code = Running(child, Holding(url, wanted, _wake, on_waiting), kill_after).run({"FENCEHOLD_URL": url})
+        code = Running(child, HoldThread(url, wanted, _wake, on_waiting), kill_after).run({"FENCEHOLD_URL": url})
     except LockTimeout as busy:
         complain(f"busy: {busy.explanation}" if busy.explanation else str(busy))
         code = busy_exit
@@ -155,7 +155,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 class Running:
     """The loop: from waiting for the lock to the end of the command."""
 
-    def __init__(self, child: Child, holding: Holding, kill_after: float) -> None:
+    def __init__(self, child: Child, holding: HoldThread, kill_after: float) -> None:
         self._child = child
         self._holding = holding
         self._kill_after = kill_after

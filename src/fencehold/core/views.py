@@ -32,7 +32,7 @@ class Page(Struct, Generic[Item], frozen=True):
         return 0 < told < self.total - self.ahead
 
 
-class Holding(Struct, frozen=True, gc=False):
+class HolderView(Struct, frozen=True, gc=False):
     """How many hold a name, and who of them since when."""
 
     count: int
@@ -60,16 +60,16 @@ def view_name(state: State, name: str) -> NameView:
     return NameView(name, state.holders(name), waiters, state.delays.get(name, 0), state.kept.get(name))
 
 
-def holding_of(state: State, name: str) -> Holding | None:
+def holding_of(state: State, name: str) -> HolderView | None:
     """Who holds a name, in short, however many that are; None if nobody does."""
     hold = state.held.get(name)
     if hold is not None:
-        return Holding(1, hold, hold)
+        return HolderView(1, hold, hold)
     crowd = state.crowds.get(name)
     if crowd is None:
         return None
     holds = crowd.holds
-    return Holding(len(holds), next(iter(holds.values())), next(reversed(holds.values())))
+    return HolderView(len(holds), next(iter(holds.values())), next(reversed(holds.values())))
 
 
 def holds_after(state: State, name: str, fence: int, count: int) -> Page[Hold]:

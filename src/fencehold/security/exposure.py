@@ -1,4 +1,4 @@
-"""Where a server may listen: in the clear, or for everybody, only where no other machine can connect; or if so said."""
+"""Where a server may listen in the clear, or for everybody: where no other machine can connect, or if so told."""
 
 from fencehold.drivers.address import is_loopback
 from fencehold.errors import UsageError

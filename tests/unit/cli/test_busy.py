@@ -11,7 +11,7 @@ from fencehold import aio
 from fencehold.cli import run as running
 from fencehold.cli.app import build
 from fencehold.cli.exits import Exit
-from fencehold.cli.held_locks import Holding, Wanted
+from fencehold.cli.held_locks import HoldThread, Wanted
 from fencehold.errors import Overloaded
 from fencehold.locks.log import OVERLOADS, overloaded
 from tests.unit.client.service import service_on_a_thread
@@ -52,7 +52,7 @@ def test_run_says_that_the_service_is_busy(kinds: tuple[type, ...], monkeypatch:
     monkeypatch.setattr(aio, "connect", partial(aio.connect, connect_timeout=0.1))
     over = threading.Event()
     with service_on_a_thread() as url:
-        holding = Holding(url, Wanted(["a"], 30.0, 0.1, "test"), over.set)
+        holding = HoldThread(url, Wanted(["a"], 30.0, 0.1, "test"), over.set)
         holding.start()
         assert over.wait(30)
         with pytest.raises(Overloaded, match="the service is busy: too much to do") as raised:

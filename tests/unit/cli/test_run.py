@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from fencehold.cli.child import Child
-from fencehold.cli.held_locks import Holding
+from fencehold.cli.held_locks import HoldThread
 from fencehold.cli.run import Running
 
 
@@ -52,7 +52,7 @@ def test_a_command_is_continued_once_by_one_signal(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "killpg", lambda *_: os.kill(os.getpid(), signal.SIGCONT))
     monkeypatch.setattr(os, "waitpid", lambda *_: (1, signal.SIGTSTP << 8 | 0x7F))
     command = Command()
-    running = Running(cast(Child, command), cast(Holding, Held()), 5.0)
+    running = Running(cast(Child, command), cast(HoldThread, Held()), 5.0)
     assert cast(Any, running)._look() is None
     assert command.done == ["terminal taken", "terminal given", signal.SIGCONT]
     assert signal.SIGCONT not in signal.sigpending()

@@ -67,7 +67,7 @@ class KeepAlive(Expected):
         protocol._on_not_kept_alive(busy)
 
 
-class Held(Expected):
+class HeldQuestion(Expected):
     """Ask which holds have ended while no connection carried the session, as those of an operator who breaks one.
 
     A server that does not know the question answers nothing that could be used, and that is as before.

@@ -45,7 +45,15 @@ from fencehold.client.protocol.connection import (
     Settings,
     Sweep,
 )
-from fencehold.client.protocol.housekeeping import Cancel, Held, Hello, KeepAlive, Opening, Settle, Subscribe
+from fencehold.client.protocol.housekeeping import (
+    Cancel,
+    HeldQuestion,
+    Hello,
+    KeepAlive,
+    Opening,
+    Settle,
+    Subscribe,
+)
 from fencehold.client.protocol.ledger import Session
 from fencehold.client.protocol.requests import (
     DONE,
@@ -758,7 +766,7 @@ def _reason(push: list[Any]) -> LossReason:
     return LossReason(f"{push[1].decode()!r} was {how}{who}", kind)
 
 
-def _questions(session: Session) -> list[Held]:
+def _questions(session: Session) -> list[HeldQuestion]:
     """What to ask of the holds of a session that was taken up again; of one that was opened, nothing."""
     batches: list[list[Grant]] = []
     names = HELD_MAX
@@ -768,7 +776,7 @@ def _questions(session: Session) -> list[Held]:
             batches.append([])
             names = len(grant.terms.names)
         batches[-1].append(grant)
-    return [Held(batch) for batch in batches]
+    return [HeldQuestion(batch) for batch in batches]
 
 
 def _pause(session: Session) -> float:
