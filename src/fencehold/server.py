@@ -1,4 +1,4 @@
-"""The server: a node on an engine, the volatile machine beside it, and the doors to both, put together.
+"""The server: a node on an engine, the volatile machine beside it, and the listeners of both, put together.
 
 Embedded use: ``Server(Config(data="…"))``; one of several nodes: ``Server(Config(engine="etcd://…", node="a"))``.
 The command line's ``serve`` does no more than this.
@@ -88,7 +88,7 @@ class Config(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether everybody has to say who they are."""
+        """Whether clients must authenticate."""
         if self.auth is not None:
             return self.auth
         wants_certificates = self.tls is not None and self.tls.clients is Clients.REQUIRED
@@ -98,8 +98,8 @@ class Config(NamedTuple):
         """The same, if it is as secure as it must be.
 
         Raises:
-            UsageError: other machines can connect, and nothing is encrypted or nobody is asked; or the nodes of a
-                service that asks everybody could not know one another.
+            UsageError: other machines can connect, and nothing is encrypted or authenticated; or the nodes of a
+                service with authentication could not know one another.
         """
         check_shards(self.shards)
         check_host(self.host, insecure=self.insecure, tls=self.tls is not None, asks=self.asks)
@@ -167,8 +167,8 @@ class Server:
         """Come up to the end of the journal and listen; among other nodes, listen and stand by.
 
         Raises:
-            AlreadyOwned, Damaged, Unavailable: the journal cannot be had. One of several nodes goes on trying.
-            UsageError, OSError: the address cannot be had.
+            AlreadyOwned, Damaged, Unavailable: the journal cannot be opened. One of several nodes keeps trying.
+            UsageError, OSError: the server cannot listen on the address.
         """
         try:
             self.config.checked()
@@ -290,7 +290,7 @@ class Server:
             await asyncio.shield(self._running)
 
     async def stop(self) -> None:
-        """Answer what was asked, disconnect, let go of the journal."""
+        """Answer what was asked, disconnect, close the journal."""
         self.door.drain()
         self._stop_hosts()
         if self._running is not None:

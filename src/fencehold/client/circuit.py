@@ -2,8 +2,8 @@
 
 1. *Closed*, everybody may ask. As many failures as `failures_max`, one after the other with nothing heard between
    them and no more than `window_s` from the first to the last, open it.
-2. *Open*, nobody asks until a pause is over. It is drawn by lot, so that clients who saw the same failure do not
-   come back in one wave, and is twice as long each time, up to `pause_s_max`.
+2. *Open*, nobody asks until a pause is over: an exponential back-off up to `pause_s_max`, with a random part
+   (jitter), so that clients who saw the same failure do not come back in one wave.
 3. *Half open*, one asks, to probe. If something is heard, it is closed; if not, it is open again. A probe that
    nobody waited for says nothing, and the next one to ask probes. One that takes longer than `probe_s_max` is
    taken for such a one.
@@ -19,7 +19,7 @@ from math import inf
 from typing import NamedTuple
 
 _JITTER = 0.5
-"""Up to which part of a pause is left out of it by lot."""
+"""Jitter: up to which part of a pause is left out of it."""
 
 
 class Circuit(Enum):
@@ -57,7 +57,7 @@ class CircuitBreaker:
 
     def __init__(self, draw: Callable[[], float], pace: Pace = PACE) -> None:
         self._draw = draw
-        """A number between 0 and 1, drawn by lot."""
+        """A random number between 0 and 1."""
         self._pace = pace
         self.circuit = Circuit.CLOSED
         self._term = 0

@@ -68,7 +68,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     token_file: str = ""
     clock: Clock = clock
     draw: Callable[[], float] = random.random
-    """A number between 0 and 1, drawn by lot."""
+    """A random number between 0 and 1."""
     identify: Callable[[], str] = partial(secrets.token_hex, 6)
     """What the sessions of a client say of whose they are: another word for each client, which nobody guesses."""
 

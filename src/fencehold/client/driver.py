@@ -3,7 +3,7 @@
 1. What one turn of the loop asks for is written at once, at the end of the turn.
 2. One timer, for whatever the protocol waits for next; of several drivers of one client, one for all (`heart`).
 3. A connection that was turned away from is heard no more; a parked one stays open until the sweep.
-4. After a fork the child lets go of the parent's sockets without a word on the wire.
+4. After a fork the child closes its copies of the parent's sockets, and sends nothing on them.
 """
 
 import asyncio
@@ -241,7 +241,7 @@ class Driver:
             self._fail(connection, troubles.of_attempt(error) if isinstance(error, ssl.SSLError) else "")
 
     def on_forked(self) -> None:
-        """In the child: let go of the sockets. Closing them there says nothing to the server."""
+        """In the child: close the sockets. Closing them there says nothing to the server."""
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for connection in self._open:
             transport = connection.transport

@@ -2,8 +2,8 @@
 
 1. All endpoints are tried, one after the other, before any is waited for; but one that was found silent is passed
    over for a second: to ask it again costs a whole turn, in which another node may have taken over.
-2. After a whole round in vain there is a pause, twice as long after each round up to a second, and drawn by lot:
-   clients that lost the same leader must not come back in one wave.
+2. After a whole round in vain there is a pause: an exponential back-off up to a second, with jitter,
+   as clients that lost the same leader must not come back in one wave.
 3. A node that says who leads is believed for one try, at once; after a pause if it was tried because another said
    so. It says so only of a leader that it has heard of since: so also if that one was found silent, which a leader
    is, too, that waits for its journal.
@@ -52,7 +52,7 @@ class Rotation:
         self.url = f"{scheme}://{','.join(map(str, endpoints))}"
         """Where the service is, as it can be shown: no secret is in it."""
         self.draw = draw
-        """A number between 0 and 1, drawn by lot."""
+        """A random number between 0 and 1."""
         self._taken = self._next = 0
         self._failures = 0
         self._hint: Endpoint | None = None

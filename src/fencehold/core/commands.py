@@ -4,7 +4,7 @@ A command is an imperative: it asks, the machine decides when the entry that car
 that decides an outcome is in the entry or in the state, so every replica decides alike.
 
 Requests (`Acquire`, `Release`, `Extend`) name the session and a request id. Ids grow within a session and are
-its memory of what was asked: a repeated id is answered as the first time and never acted upon twice. Id 0 asks
+its memory of what was asked: a repeated id is answered as the first time (requests are idempotent). Id 0 asks
 for no such memory; a client that cannot repeat a request needs none.
 """
 

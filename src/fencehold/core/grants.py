@@ -1,4 +1,4 @@
-"""Granting: the one place where names are given away and the fence moves on (G1)."""
+"""Grants: the one place where names are granted and the fence moves on (G1)."""
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, RaiseFence
 from fencehold.core.holds import MASK

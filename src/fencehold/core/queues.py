@@ -3,7 +3,7 @@
 The law of hand-over, in one place:
 
 1. A waiter stands in the queue of each of its names, with one ticket. Tickets are ordered over all names, so
-   two waiters stand in the same order wherever they meet, and no circle can form between waiters (G8).
+   two waiters stand in the same order wherever they meet, and no cycle can form between waiters (G8).
 2. A waiter is granted when it is first in all its queues and all its names admit it: all at once (G4, G8).
 3. What becomes free in one step is handed on in the order of the tickets, each hold to one successor. Readers at
    the head of a queue are granted together; one behind a writer waits for it.

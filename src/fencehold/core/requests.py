@@ -1,4 +1,4 @@
-"""Requests: each is acted upon once, however often it comes.
+"""Requests are idempotent: each is acted upon once, however often it comes.
 
 The law of repetition (G9), in one place:
 

@@ -1,4 +1,4 @@
-"""Living: how sessions begin, go on and end, and what the passing of time ends.
+"""Sessions: how they begin, go on and end, and what the passing of time ends.
 
 1. A session lives `ttl_ms` after its last renewal; after its connection was lost, `grace_ms` unless renewed.
 2. It ends whole: in one step all it held is free and all it waited for is withdrawn (G6).

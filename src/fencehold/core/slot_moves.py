@@ -13,7 +13,7 @@
    closed, on its way to the one shard that it was closed for. It is not sent elsewhere on the way: a machine with
    slots that are closing or arriving takes no newer map.
 5. Each step is done once: told again, it is answered the same; of an older map, it is refused.
-6. By an operator's word (`ForceSlots`) the holds of closing slots are broken, and who waits for them is sent on.
+6. An operator can force-release the holds of closing slots (`ForceSlots`); who waits for them is sent on.
 """
 
 from collections.abc import Iterable

@@ -198,7 +198,7 @@ class State:
             self.saving.keep_session(session)
 
     def admits(self, name: str, mode: Mode) -> bool:
-        """Whether the name, leaving its queue aside, could be had in this mode now."""
+        """Whether the name, leaving its queue aside, could be granted in this mode now."""
         if name in self.held or name in self.delays or name in self.kept:
             return False
         crowd = self.crowds.get(name)

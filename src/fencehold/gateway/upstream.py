@@ -129,7 +129,7 @@ class Upstream:
         return ServedClient(client, self.bounds, lambda _: None)
 
     def _make_room(self) -> None:
-        """Let go of a login that has nothing, if there are too many."""
+        """Drop a login that has nothing, if there are too many."""
         if len(self._shared) < self.bounds.logins_max:
             return
         for credentials, task in self._shared.items():

@@ -104,7 +104,7 @@ class Kept(NamedTuple):
     kept_for: float
     """Seconds since the grant, as the service counts them."""
     left: float
-    """Seconds until the name can be had by others."""
+    """Seconds until the name can be granted to others."""
     meta: Any
     """What was given with the acquire."""
     since: datetime | None = None

@@ -254,7 +254,7 @@ class NameIndex:
             self._tidy(at)
 
     def _tidy(self, at: int) -> None:
-        """Keep of a bucket what is in use, once; halve it if that is much, and let go of it if it is nothing."""
+        """Keep of a bucket what is in use, once; halve it if that is much, and drop it if it is nothing."""
         bucket = self._buckets[at]
         names = sorted(all_in_use(self._state, set(bucket)))
         self.size += len(names) - len(bucket)

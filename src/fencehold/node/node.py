@@ -2,13 +2,13 @@
 
 1. It opens the journal and comes up to its end. Alone, it takes the next epoch at once; among others it stands by
    until it is to (see `standby`). It reads what came before its epoch, and leads until it is stopped, sealed, or
-   the journal fails. Then it opens anew and tries again, ever more slowly, up to a bound; who led drops its state.
+   the journal fails. Then it opens anew, without its state if it led, and tries again, after ever longer pauses.
 2. While it does not lead it refuses at once: certainly nothing happened, and who leads if that is known. Only what
    is asked for as stale is answered from what it has followed.
-3. A leader that was sealed answers nothing more (G10), and lets go of all who were connected to it.
+3. A leader that was sealed answers nothing more (G10), and disconnects everybody.
 4. What trying again cannot fix (damage, an fsync that failed, our own bug) ends it with that error.
 5. It routes notices to the connection attached to the session they concern, and wakes observers.
-6. While it leads it watches the room that its journal has, and holds back new work before that is full (`room`).
+6. While it leads it watches the room that its journal has, and refuses new work before that is full (`room`).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Standing by: follow the journal and the leader, until this node is to take its place.
+"""The standby: it follows the journal and the leader, until this node is to take its place.
 
 1. It applies every entry as it comes, so taking over means reading no more than the last few.
 2. Whom it follows is in the journal: the leader announces itself with its first entry.
@@ -26,7 +26,7 @@ class Parting(Enum):
     GOODBYE = "goodbye"
     """It said that it stops, or that it does not lead."""
     BROKEN = "broken"
-    """It was lost, or could not be had."""
+    """It was lost, or could not be made."""
 
 
 class Line(Protocol):

@@ -78,7 +78,7 @@ class Suspicion:
         self._broken_at = inf
 
     def on_broken(self, now: float) -> None:
-        """The line is broken and cannot be had again."""
+        """The connection is lost and cannot be made again."""
         self._broken_at = min(self._broken_at, now)
 
     def on_goodbye(self, now: float) -> None:

@@ -4,7 +4,7 @@
    queues and events of its own. The two machines know nothing of one another's names and sessions.
 2. It serves where the node beside it leads, and from then on. Elsewhere it refuses as that node does, with the
    address of the one that leads: all who want a name of this tier meet at one machine.
-3. A node that is deposed forgets it at once, before it lets go of who was connected. What leads next, here or
+3. A node that is deposed forgets it at once, before it disconnects everybody. What leads next, here or
    elsewhere, begins with an empty machine, as after a restart: no session of an earlier *life* is known.
 4. Fences and positions of a life begin at the time of day in microseconds. No machine grants or writes that often,
    so they are above those of every earlier life, as far as the clocks of the nodes agree: a late release meets no

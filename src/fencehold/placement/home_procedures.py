@@ -6,7 +6,7 @@ first, and does what is left (`core.cells` has the laws that make that safe).
 
 1. *Move*: told to the cell it goes to, closed where it is open, sealed when nothing of it is left there, opened
    above the greatest fence of all other cells, then told to all. Every cell is asked: one that is not reached
-   may be the home by a promotion that the others have not heard of. An operator's word can stand for a cell that
+   may be the home by a promotion that the others have not heard of. An operator can vouch for a cell that
    is lost.
 2. *Promote*: for a home that is not reached. All others promise first, by a record in their journals, not to
    confirm the old home any more. Then its lease is waited out, unless an operator says that it is switched off,
@@ -107,7 +107,7 @@ class Choice(NamedTuple):
     force: bool = False
     """End what is held of it, rather than wait."""
     without: frozenset[str] = frozenset()
-    """Cells that are lost or switched off, by the operator's word."""
+    """Cells that are lost or switched off, as the operator says."""
 
 
 NO_CHOICE = Choice()

@@ -108,7 +108,7 @@ class Secrets:
             self._remembered.popitem(last=False)
 
     def close(self) -> None:
-        """Let go of the thread. What it checks now is done for nothing."""
+        """End the thread. What it checks now is done for nothing."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None

@@ -129,5 +129,5 @@ class Sink(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the target. It raises nothing."""
+        """Close the target. It raises nothing."""
         ...

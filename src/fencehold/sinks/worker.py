@@ -27,7 +27,7 @@ class Worker:
         return await asyncio.shield(doing)
 
     async def end(self, call: Callable[[], None]) -> None:
-        """Have a last thing done, and let go of the thread."""
+        """Have a last thing done, and end the thread."""
         await self.do(call)
         if self._thread is not None:
             self._thread.shutdown(wait=False)

@@ -5,10 +5,10 @@
 2. *A grant is trusted for its ttl from before the first was asked, less what clocks may drift*: a hundredth and
    two milliseconds, as published, and a little more, as everywhere here.
 3. *An attempt that failed is taken back from all*, also from those who did not answer, before the next; and the
-   next one comes after a time that is drawn by lot, so that those who got some each do not do so again.
+   next one comes after a random time, so that those who got some each do not do so again.
 4. *An attempt has a number*: what takes it back does not touch a later one of the same ask, however late it comes.
 5. *A renewal needs a majority that still has it*, and never sets a key that is gone.
-6. *There is no queue, and no fence.* Who waits looks again after a time drawn by lot. Of those who wait in one
+6. *There is no queue, and no fence.* Who waits looks again after a random time. Of those who wait in one
    client only the first does, so that a crowd asks no more than one of them would; it is told when the name was
    freed in the same client.
 """

@@ -1,7 +1,7 @@
 """The session there is, and the next one when it is over.
 
 1. There is one session at a time. When it is over, all who have something in it are told first; the next one
-   begins after a pause, so that servers that refuse us are not stormed: ever longer while they do not let us in.
+   begins after a pause, so that servers that refuse us are not stormed: longer and longer while they reject us.
 2. Who asks while the servers do not let us in is told so at once, until they answer something again.
 3. After `close`, no thread and no socket is left.
 """

@@ -124,7 +124,7 @@ class Client(AsyncOnly, Verbs):
 
         Raises:
             Unavailable: no node was reached within the connect timeout.
-            PermissionDenied: the service does not want this client.
+            PermissionDenied: the service rejects this client.
         """
         for carrier in tuple(self._sources.values()):
             await carrier.ready()
@@ -271,7 +271,8 @@ def connect(
         on_unavailable: ``"proceed"``: who asks for EFFICIENCY when its backend is away goes on without a lock, and
             the claim says so. ``"raise"`` is the default, and CORRECTNESS never goes on without.
         ttl: how long a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
-        grace: how long a session lives after its connection was closed: how soon a crash is seen; 1.
+        grace: the reconnect window: how long a session can be resumed after its connection was closed, and so how
+            soon a crash is seen; 1.
         name: what this client is called when others ask who holds something.
         meta: more to be said of it.
         connect_timeout: how long a call waits for the service to be reached; 5.
@@ -281,7 +282,7 @@ def connect(
         lazy: connect when it is first used; what `connect` would raise is raised then.
 
     Raises:
-        UsageError: what was given makes no sense.
+        UsageError: an argument is wrong.
         Unavailable: on entering; no node was reached in time.
     """
     plan = plan_of(configured(url, **options))

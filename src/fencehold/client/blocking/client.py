@@ -122,7 +122,7 @@ class Client(BlockingOnly, Verbs):
 
         Raises:
             Unavailable: no node was reached within the connect timeout.
-            PermissionDenied: the service does not want this client.
+            PermissionDenied: the service rejects this client.
         """
         self.portal().ready()
 
@@ -216,7 +216,8 @@ def connect(
         on_unavailable: ``"proceed"``: who asks for EFFICIENCY when its backend is away goes on without a lock, and
             the claim says so. ``"raise"`` is the default, and CORRECTNESS never goes on without.
         ttl: how long a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
-        grace: how long a session lives after its connection was closed: how soon a crash is seen; 1.
+        grace: the reconnect window: how long a session can be resumed after its connection was closed, and so how
+            soon a crash is seen; 1.
         name: what this client is called when others ask who holds something.
         meta: more to be said of it.
         connect_timeout: how long a call waits for the service to be reached; 5.
@@ -228,7 +229,7 @@ def connect(
             closed when the interpreter ends, if not before.
 
     Raises:
-        UsageError: what was given makes no sense.
+        UsageError: an argument is wrong.
         Unavailable: no node was reached in time.
     """
     client = Client(plan_of(configured(url, **options)))

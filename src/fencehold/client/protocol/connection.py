@@ -7,7 +7,7 @@
 4. What a connection left unanswered is repeated on the next, in the order of ids.
 5. What was told BUSY rests for the time that was told, and is asked again; told so again, it rests twice as long
    (exponential back-off), never less than `REST_S_MIN` nor more than `REST_S_MAX`. To that, up to half of it is
-   added by lot: clients that were told the same do not come back in one wave.
+   added at random (jitter): clients that were told the same do not come back in one wave.
 6. Nothing rests beyond the time that its caller waits: it is looked at then.
 """
 
@@ -51,7 +51,7 @@ REMEMBERED_MAX = 2 * WINDOW
 REST_S_MIN = 0.02
 REST_S_MAX = 5.0
 _JITTER = 0.5
-"""How much longer a rest may be by lot, as a part of it."""
+"""Jitter: how much longer a rest may be, as a part of it."""
 _DOUBLINGS_MAX = 16
 """The exponent has a bound, too: a service may be busy for weeks."""
 
@@ -395,7 +395,7 @@ class Backoff:
 
     def __init__(self, draw: Callable[[], float]) -> None:
         self._draw = draw
-        """A number between 0 and 1, drawn by lot."""
+        """A random number between 0 and 1."""
         self._resting: list[tuple[float, int, Expected]] = []
         """A heap."""
         # What is due at the same time is asked again in the order in which it was told.

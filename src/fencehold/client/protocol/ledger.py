@@ -167,7 +167,7 @@ class Session:
         return min(self.trust.end, self.ends[0][0] if self.ends else inf)
 
     def lose_due(self, now: float) -> list[Grant]:
-        """Lose the holds whose own ttl has run out. The server lets go of them by itself, a margin later.
+        """Lose the holds whose own ttl has run out. The server ends them by itself, a margin later.
 
         Of those returned this is not certain: an extension of theirs was not answered.
         """

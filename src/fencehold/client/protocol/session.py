@@ -1,6 +1,6 @@
 """The session protocol: replies, connection events and `now` in; bytes, orders and kept promises out. Its laws:
 
-1.  *It is fed.* It has no clock, no socket and no dice: what it knows of them it was told.
+1.  *It is fed.* It has no clock, no socket and no randomness: what it knows of them it was told.
 2.  *One session, one connection, one keep-alive.* Sessions outlive connections: a lost connection is replaced, the
     session taken up again, and one keep-alive every third of the ttl serves all holds.
 3.  *The client lets go first* (G7): no hold is trusted beyond what `trust` allows; what was lost stays lost.
@@ -21,9 +21,10 @@
 The shell calls `on_…` for what happened, the verbs for what it wants, and after each of them sends what is in the
 pipeline's `outbox`, carries out the `orders` of the connection, and sets its timer to `wake_at`.
 
-Of this object, `requests` are what is sent and to be answered (laws 4, 5, 6), `connection` is which node is talked
-to, and what is on the wire (5, 7, 9), `ledger` what one session holds and waits for (5, 8), `single_request` what
-a caller may do by itself. They are parts of it, and reach into it; nothing else does.
+Of this object, `requests` are what the application asks for (laws 4, 5, 6), `housekeeping` what the session itself
+needs (2, 6), `connection` is which node is talked to, and what is on the wire (5, 7, 9), `ledger` what one session
+holds and waits for (5, 8), `single_request` what a caller may do by itself. They are parts of it, and reach into
+it; nothing else does.
 """
 
 from collections.abc import Callable

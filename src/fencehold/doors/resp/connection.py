@@ -437,7 +437,7 @@ class Connection:
                 self._look_at_unsent()
 
     def _look_at_unsent(self) -> None:
-        """Let go of a client that asks for more than it reads. It would not read a last word either."""
+        """Disconnect a client that asks for more than it reads. It would not read a last word either."""
         if self.unsent_bytes > self.door.bounds.unsent_bytes_max:
             self.let_go()
 

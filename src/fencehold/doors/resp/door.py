@@ -179,7 +179,7 @@ class Door:
 
         Raises:
             UsageError: the address is not loopback, and `insecure` was not said.
-            OSError: the address cannot be had.
+            OSError: it cannot listen on the address.
         """
         self.host = host
         check_host(host, insecure=insecure, tls=self.certificates is not None, asks=self.asks)
@@ -456,7 +456,7 @@ class Door:
                 connection.end_backup()
 
     def _end_what_never_reads(self) -> None:
-        """Let go of clients that read too little, those with the most unread first, until the rest is bearable."""
+        """Disconnect clients that read too little, those with most unread first, until the rest is bearable."""
         full = [connection for connection in self.connections if connection.is_full and not connection.ending]
         unsent_bytes = sum(connection.unsent_bytes for connection in full)
         for connection in sorted(full, key=lambda each: -each.unsent_bytes):

@@ -175,7 +175,7 @@ class Group:
                 self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Let go of the oldest wave, though somebody has not taken it."""
+        """Drop the oldest wave, though somebody has not taken it."""
         if not self._sealed:
             self._seal()
         self._remove_first()
@@ -194,7 +194,7 @@ class Group:
         member.cursor = self._first + len(self._sealed)
 
     def leave(self, member: Member) -> None:
-        """Let go of a member, and of the waves that only it had still to take."""
+        """Drop a member, and the waves that only it had still to take."""
         del self.members[member]
         member.group = None
         for wave in islice(self._sealed, max(0, member.cursor - self._first), None):

@@ -5,7 +5,7 @@
     that was not answered is sent again, to another member, and what that one answers is the truth for both.
 2.  *One deadline for all tries.* A member that does not answer is left after part of it. When it has passed,
     what was never sent is `Unavailable`, and what may have arrived somewhere is `OutcomeUnknown`.
-3.  *The good one is kept*: the member that leads, if it can be had, else one that answers. It is left when it
+3.  *The good one is kept*: the member that leads, if it answers, else one that does. It is left when it
     fails, and the next is chosen by greeting all of them. When another comes to lead, it is asked as soon as
     somebody has looked how full the members are, which nodes do every second: a follower would pass on each call.
 4.  *Nobody there is told at once*: when no member can be connected to and nothing was sent, there is nothing to
