@@ -113,15 +113,17 @@ def by_name(function: Callable[P, R]) -> Callable[P, R]:
     """
     signature = _unpacked(inspect.signature(function))
     known = frozenset(signature.parameters)
+    # What is called on a client is declared by its verbs, a class that no caller knows.
+    called = f"Client.{function.__name__}" if "self" in known else function.__name__
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
         if options and not options.keys() <= known:
-            raise UsageError(_told(function.__name__, signature, options))
+            raise UsageError(_told(called, signature, options))
         try:
             return function(*args, **options)
         except TypeError:
-            wrong = _wrong(function.__name__, signature, args, options)
+            wrong = _wrong(called, signature, args, options)
             if wrong is None:
                 raise
         raise UsageError(wrong)
