@@ -105,7 +105,7 @@ class Config(NamedTuple):
         check_host(self.host, insecure=self.insecure, tls=self.tls is not None, asks=self.asks)
         if self.engine and self.asks and (self.tls is None or self.tls.clients is Clients.NONE):
             raise UsageError(
-                "nodes that share an engine know one another by certificates: say --tls-ca FILE and "
+                "nodes that share an engine know one another by certificates: add --tls-ca FILE and "
                 "--tls-clients optional or required, too"
             )
         return self
@@ -280,7 +280,7 @@ class Server:
         address = config.advertise or f"{_bracketed(config.host)}:{self.port}"
         if not config.advertise and _is_any(config.host):
             raise UsageError(
-                f"{config.host} is not an address that others could connect to: say --advertise HOST:PORT, too"
+                f"{config.host} is not an address that others could connect to: add --advertise HOST:PORT"
             )
         return Member(config.node or f"{socket.gethostname()}:{self.port}", address)
 

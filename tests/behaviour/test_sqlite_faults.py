@@ -149,7 +149,7 @@ def test_what_cannot_be_used_is_said_in_words(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, and never was one\n" * 100)
     for place, kind, words in (
         ("folder", UsageError, "is a folder"),
-        ("text", UsageError, "is no SQLite database"),
+        ("text", UsageError, "is not a SQLite database"),
         ("missing/locks.db", Unavailable, "make it first"),
     ):
         with pytest.raises(kind, match=words):
@@ -212,7 +212,7 @@ def test_two_machines_are_found_out(file: Path, monkeypatch: pytest.MonkeyPatch)
         with client.lock("a"):
             pass
         monkeypatch.setattr(machine, "life", lambda: "another machine")
-        with fencehold.connect(url), pytest.raises(Unavailable, match="used by another machine"):
+        with fencehold.connect(url), pytest.raises(Unavailable, match="in use on another machine"):
             client.lock("a", timeout=0).acquire()
 
 

@@ -188,7 +188,7 @@ def _tls(said: Mapping[str, Said]) -> ServerTls | None:
                 raise UsageError(f"{_where(said[name], name)} needs --tls-cert FILE and --tls-key FILE, too")
         return None
     if cert is None or key is None:
-        raise UsageError("a certificate needs its key: say both --tls-cert FILE and --tls-key FILE")
+        raise UsageError("a certificate needs its key: give both --tls-cert FILE and --tls-key FILE")
     ca, crl = ca and ca.expanduser(), crl and crl.expanduser()
     tls = ServerTls(cert.expanduser(), key.expanduser(), ca, said["tls_clients"].value, crl)
     Certificates(tls)

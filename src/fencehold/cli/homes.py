@@ -20,7 +20,7 @@ HomePrefix = Annotated[str, typer.Argument(metavar="PREFIX", help="What the name
 To = Annotated[str, typer.Option("--to", metavar="CELL", help="The cell that is to be its home.")]
 Without = Annotated[
     list[str],
-    typer.Option("--without", metavar="CELL", help="A cell that is lost or switched off: you say so."),
+    typer.Option("--without", metavar="CELL", help="A cell that you know is lost or switched off."),
 ]
 SwitchedOff = Annotated[
     bool,

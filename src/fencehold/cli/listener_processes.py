@@ -117,7 +117,7 @@ def check_upstream(config: Config, what: str = "--grpc and --http", instead: str
     """
     if config.tls is not None and config.tls.clients is Clients.REQUIRED:
         raise UsageError(
-            f"{what} have no certificate to show to a node with --tls-clients required: say optional, "
+            f"{what} have no certificate to show to a node with --tls-clients required: use optional, "
             f"or start `{instead}` by itself, with cert= and key= in its --url"
         )
 

@@ -53,7 +53,7 @@ def places_of(said: str | None, shards: int) -> dict[int, Place]:
         return {0: place_of(said)}
     if shards > 1 and "," not in said:
         raise UsageError(
-            f"--after {said} is a place in one shard, and this service has {shards}: say one for each"
+            f"--after {said} is a place in one shard, and this service has {shards}: give one for each"
         )
     return dict(read_places(said.replace(".", "-"), shards))
 

@@ -100,10 +100,10 @@ class Plan(NamedTuple):
         if tier in self.sources:
             return self.sources[tier]
         if tier is Tier.EFFICIENCY:
-            raise Unsupported("this client has no source for EFFICIENCY: say efficiency='redis://…' to `connect`")
+            raise Unsupported("this client has no source for EFFICIENCY: pass efficiency='redis://…' to `connect`")
         given = _guarantees(self.sources[Tier.EFFICIENCY].config, self.sources[Tier.EFFICIENCY].url, tier)
         if given.gives(tier):
-            raise Unsupported("this client has no source for CORRECTNESS: say correctness='…' to `connect`, too")
+            raise Unsupported("this client has no source for CORRECTNESS: pass correctness='…' to `connect`, too")
         raise Unsupported(
             f"{given.backend}:// cannot give CORRECTNESS, as it {_lack(given.linearizable)}: ask with "
             "tier=fencehold.EFFICIENCY, or connect to what can protect state, such as fencehold://"

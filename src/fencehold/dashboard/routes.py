@@ -164,7 +164,7 @@ class Dashboard:
         said = await json_object(request.stream(), _BODY_BYTES_MAX)
         user, secret = said.get("user", ""), said.get("secret", "")
         if not isinstance(user, str) or not isinstance(secret, str) or not secret:
-            raise UsageError("say a user and its secret, or a token")
+            raise UsageError("give a user and its secret, or a token")
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise PermissionDenied("sign in on the page of the dashboard itself")
         credentials = Credentials(user or TOKEN_USER, secret)
@@ -199,7 +199,7 @@ class Dashboard:
         said = await json_object(request.stream(), _BODY_BYTES_MAX)
         name, fence = said.get("name"), said.get("fence", 0)
         if not isinstance(name, str) or not name or not isinstance(fence, int):
-            raise UsageError("say which name, and up to which fence")
+            raise UsageError("name and fence must be given")
         shared = await self._upstream.shared(visit.credentials)
         tier = EFFICIENCY if said.get("tier") == "efficiency" else CORRECTNESS
         return JSONResponse({"fence": await shared.client.break_hold(name, fence=fence, tier=tier)})
@@ -310,7 +310,7 @@ async def _names(reader: Reader, request: Request) -> dict[str, Any]:
 async def _name(reader: Reader, request: Request) -> dict[str, Any]:
     name = request.query_params.get("name", "")
     if not name:
-        raise UsageError("say which name")
+        raise UsageError("name must not be empty")
     picture = reader.picture
     seen = await reader.look(name)
     row = picture.roll.get(name)

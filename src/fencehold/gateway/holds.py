@@ -84,7 +84,7 @@ class Holds:
             NotOwner, AlreadyReleased, HoldLost: it is not held, or not any more.
         """
         if not hold_id and not (name and fence):
-            raise UsageError("say which hold: its hold_id, or a name and its fence")
+            raise UsageError("name the hold: by its hold_id, or by a name and its fence")
         key = self._key(hold_id, name, fence)
         held = self._live.get(key)
         if held is not None:

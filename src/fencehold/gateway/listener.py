@@ -47,12 +47,12 @@ def tls_of(cert: Path | None, key: Path | None, ca: Path | None, clients: str) -
         raise UsageError(f"tls_clients is one of {', '.join(CLIENTS)}, not {clients!r}")
     if cert is None and key is None:
         if ca is not None or clients != "none":
-            raise UsageError("certificates of clients are for a listener that speaks TLS: say --tls-cert, too")
+            raise UsageError("certificates of clients are for a listener that speaks TLS: add --tls-cert")
         return None
     if cert is None or key is None:
-        raise UsageError("a certificate needs its key: say both --tls-cert and --tls-key")
+        raise UsageError("a certificate needs its key: give both --tls-cert and --tls-key")
     if clients != "none" and ca is None:
-        raise UsageError("to ask clients for a certificate, say who signs them: --tls-ca")
+        raise UsageError("to ask clients for certificates, name the CA that signs them: --tls-ca")
     tls = ListenerTls(cert, key, ca, clients)
     tls.read()
     try:
@@ -70,6 +70,6 @@ def check_listener(host: str, tls: ListenerTls | None, *, insecure: bool) -> Non
     """
     if tls is None and not insecure and not is_loopback(host):
         raise UsageError(
-            f"other machines can reach {host}, and nothing would be encrypted: say --tls-cert and --tls-key, "
+            f"other machines can reach {host}, and nothing would be encrypted: add --tls-cert and --tls-key, "
             "or --insecure on a network that you trust"
         )

@@ -115,7 +115,7 @@ class ServedClient:
     async def withdraw(self, request_id: str) -> bool:
         """Withdraw an acquire, whatever became of it; says whether it was held."""
         if not request_id:
-            raise UsageError("say which request: its request_id")
+            raise UsageError("request_id is missing")
         request = self._requests.pop(request_id, None)
         if request is None:
             return False
@@ -294,4 +294,4 @@ class ServedClient:
 def check_sessionless(ask: Ask) -> None:
     """Refuse what would be held for ever: without a session, a hold needs a time to live of its own."""
     if not ask.ttl_ms:
-        raise UsageError("without a session, say ttl_ms: how long the hold may last; or open a session")
+        raise UsageError("without a session, ttl_ms is needed: how long the hold may last; or open a session")

@@ -69,7 +69,7 @@ def offer_of(offered: Any, name: str | None = None) -> Offer:
         raise UsageError(f"a guard takes a hold, or an Offer(name, fence), not {offered!r}")
     if name is None:
         if len(names) != 1:
-            raise UsageError(f"a hold on several names is offered for one: say which of {', '.join(names)}")
+            raise UsageError(f"a hold on several names is offered for one: give name=, one of {', '.join(names)}")
         return Offer(names[0], fence).checked()
     if name not in names:
         raise UsageError(f"the fence offered is that of {', '.join(map(repr, names))}, not of {name!r}")

@@ -42,7 +42,7 @@ class Checkup:
 
     async def _await(self, looking: "asyncio.Task[None]", reply: Callable[[Health], None]) -> None:
         await asyncio.wait({looking}, timeout=WITHIN_S + _GRACE_S)
-        late = Health(note=f"what keeps the journal did not say how it is within {WITHIN_S:g} s")
+        late = Health(note=f"the engine did not report its health within {WITHIN_S:g} s")
         reply(self._found if looking.done() else late)
 
     async def _look(self) -> None:

@@ -348,7 +348,7 @@ class Node:
         if made == asked and known is not None and self.home is not None:
             raise UsageError(f"the journal of shard {self.home.shard} is that of shard {known.shard}")
         raise UsageError(
-            f"this journal was made with {made} shard{'s' if made > 1 else ''}, not {asked}: say --shards {made}, "
+            f"this journal was made with {made} shard{'s' if made > 1 else ''}, not {asked}: use --shards {made}, "
             "or begin with an empty one"
         )
 

@@ -58,7 +58,7 @@ JOURNALED = CORRECTNESS.value
 _LOG = logging.getLogger("fencehold.server")
 Place = tuple[str, int]
 """Of a machine: its tier and its shard."""
-NO_HISTORY = "no history is kept here: start the server with --data, or say --history-file FILE"
+NO_HISTORY = "no history is kept here: start the server with --data, or with --history-file FILE"
 
 
 class Settings(Struct, frozen=True):

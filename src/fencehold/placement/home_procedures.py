@@ -169,7 +169,7 @@ def promote(placed: CellMap, prefix: str, to: str, loss: Loss) -> Procedure:
     if not loss.switched_off and not _was_leased(placed, prefix):
         raise UsageError(
             f"{prefix!r} has no lease: cell {lost!r} may be alive, cut off, and grant its names. See that it is "
-            "switched off, and say --switched-off"
+            "switched off, and add --switched-off"
         )
     version = max(_top(seen), placed.version) + 1
     for cell in sorted(seen, key=lambda cell: cell == to):

@@ -10,12 +10,12 @@ def check_host(host: str, *, insecure: bool, tls: bool = False, asks: bool = Fal
         return
     if not tls:
         raise UsageError(
-            f"{host} can be reached from other machines, and nothing would be encrypted: say --tls-cert FILE and "
-            "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or say --insecure "
+            f"{host} can be reached from other machines, and nothing would be encrypted: add --tls-cert FILE and "
+            "--tls-key FILE (`fencehold security init DIR` makes them), or listen on 127.0.0.1; or add --insecure "
             "if everybody on that network may acquire and break any lock"
         )
     if not asks:
         raise UsageError(
             f"{host} can be reached from other machines, and nobody would have to authenticate: leave out "
-            "--auth none, or say --insecure if everybody on that network may acquire and break any lock"
+            "--auth none, or add --insecure if everybody on that network may acquire and break any lock"
         )

@@ -59,7 +59,7 @@ class ServerTls(NamedTuple):
                 f"--tls-clients {self.clients.value} needs --tls-ca FILE: who signs the certificates of clients"
             )
         if self.clients is Clients.NONE and self.crl is not None:
-            raise UsageError("--tls-crl is about certificates of clients: say --tls-clients and --tls-ca, too")
+            raise UsageError("--tls-crl is about certificates of clients: add --tls-clients and --tls-ca")
         return self
 
     @property

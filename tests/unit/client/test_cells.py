@@ -195,7 +195,7 @@ async def test_a_goal_that_cannot_be_reached_is_refused_when_it_is_planned(tmp_p
         file = map_of(tmp_path, '"" = { cell = "us", goal = "region" }', eu=(eu,), us=(us,))
         assert "have a lease" in await operate(eu, "cells", "plan", file, code=2)
         assert eu.node.replica.machine.state.cells is None
-        assert "no cell yet" in await operate(eu, "cells", "show", code=2)
+        assert "not a cell yet" in await operate(eu, "cells", "show", code=2)
 
 
 @pytest.fixture(autouse=True)

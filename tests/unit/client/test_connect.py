@@ -112,7 +112,7 @@ def test_what_cannot_protect_state_is_not_asked_to(weak: None, on_unavailable: s
 @pytest.mark.parametrize("on_unavailable", ["raise", "proceed"])
 def test_what_was_named_for_efficiency_only_serves_nothing_else(on_unavailable: str) -> None:
     """It could do more, but was not asked to."""
-    with pytest.raises(Unsupported, match="no source for CORRECTNESS: say correctness="):
+    with pytest.raises(Unsupported, match="no source for CORRECTNESS: pass correctness="):
         plan(efficiency=SERVICE, on_unavailable=on_unavailable).source(CORRECTNESS)
 
 

@@ -180,7 +180,7 @@ def test_a_session_that_is_not_resumed_is_a_warning(log: pytest.LogCaptureFixtur
         assert hold.safe_for() == 0
         (_, (level, words)) = told(log, "fencehold.connection")
         assert level == "WARNING"
-        assert "is over, and all it held is lost; session " in words
+        assert "has ended and all it held is lost; session " in words
         assert [level for level, _ in told(log, "fencehold.hold")] == ["ERROR"]
 
 

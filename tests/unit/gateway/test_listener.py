@@ -48,7 +48,7 @@ def test_options_that_do_not_fit_together_are_refused(files: tuple[Path, Path, P
     assert tls_of(None, None, None, "none") is None
     for said, words in (
         ((cert, None, None, "none"), "needs its key"),
-        ((None, None, ca, "none"), "say --tls-cert"),
+        ((None, None, ca, "none"), "add --tls-cert"),
         ((cert, key, None, "required"), "--tls-ca"),
         ((cert, key, ca, "maybe"), "tls_clients is one of"),
         ((cert, tmp_path / "none", None, "none"), "cannot read"),

@@ -162,7 +162,7 @@ class GuardLaws:
                 for name in ("a", "b"):
                     line.enter(hold, name)
                 line.commit()
-                with pytest.raises(UsageError, match="say which"):
+                with pytest.raises(UsageError, match="give name=, one of"):
                     line.enter(hold)
                 line.rollback()
             assert [mark(line, name) for name in "abc"] == [hold.fence, hold.fence, None]

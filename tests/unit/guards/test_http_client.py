@@ -140,7 +140,7 @@ def test_of_several_names_one_is_said(client: fencehold.Client) -> None:
     """A hold on two names is sent for the one that is meant, and for none by chance."""
     with client.multi(["a", "b"]) as hold:
         assert fence_headers(hold, name="b") == {"Fencehold-Name": "b", "Fencehold-Fence": str(hold.fence)}
-        with pytest.raises(UsageError, match="say which of a, b"):
+        with pytest.raises(UsageError, match="give name=, one of a, b"):
             fence_headers()
         with pytest.raises(UsageError, match="not of 'c'"):
             fence_headers(name="c")

@@ -23,9 +23,9 @@ from fencehold.errors import FenceholdError, PermissionDenied, Unsupported
 
 PING = b"SELECT 1"
 _POOLED = (
-    "there is a pooler in between, and with one that lends connections to others after each transaction locks are "
-    "held by the next client: connect to the server itself; or, if it keeps a connection for each client, say "
-    "pooler=session in the URL"
+    "there is a connection pooler in between; in transaction mode, locks would be held by whoever gets the "
+    "connection next: connect to the server itself or, if the pooler is in session mode, add pooler=session to "
+    "the URL"
 )
 
 

@@ -261,7 +261,7 @@ def _check_settings(settings: tuple[object, ...], address: MysqlAddress) -> None
     if lacks and address.replication == "synchronous":
         raise Unsupported(
             f"{address} ({version}) may lose grants that it has answered, and fences with them, when its machine "
-            f"fails: {', '.join(lacks)}. Set what is named to 1; or say replication=asynchronous in the URL, and "
+            f"fails: {', '.join(lacks)}. Set what is named to 1; or add replication=asynchronous to the URL, and "
             "use tier EFFICIENCY"
         )
 

@@ -233,13 +233,13 @@ class PostgresStore:
         if not facts.syncs:
             raise UsageError(
                 f"{self._address}: fsync is off, so a crash takes back what was granted, and fences: switch "
-                "it on; or say replication=asynchronous in the URL, and use tier EFFICIENCY"
+                "it on; or add replication=asynchronous to the URL, and use tier EFFICIENCY"
             )
         if self._address.host_count > 1 and not facts.is_replicated:
             raise UsageError(
                 f"{self._address}: several servers are named, but commits wait for no standby "
                 "(synchronous_standby_names is empty), so a promotion takes back what was granted, and fences: "
-                "name the standbys there; or say replication=asynchronous in the URL, and use tier EFFICIENCY"
+                "name the standbys there; or add replication=asynchronous to the URL, and use tier EFFICIENCY"
             )
 
     async def _make_tables(self, pipeline: Pipeline) -> None:

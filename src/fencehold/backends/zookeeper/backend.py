@@ -265,7 +265,7 @@ class ZookeeperBackend:
         if agreed > asked + 0.001:
             raise UsageError(
                 f"{self._address}: its servers keep a session for {agreed:g} s at least, and cannot free names "
-                f"after {asked:g} s: say ttl={agreed:g}, or set their minSessionTimeout"
+                f"after {asked:g} s: use ttl={agreed:g}, or set their minSessionTimeout"
             )
 
 

@@ -31,7 +31,7 @@ class LockServicer:
 
     async def multi_lock(self, request: m.MultiLockRequest, call: Call) -> m.MultiLockResponse:
         if not request.names:
-            raise UsageError("say which names")
+            raise UsageError("names must not be empty")
         held, at_most_s, client = await self._acquired(request, call)
         if held is not None:
             return m.MultiLockResponse(hold=translation.hold(held, at_most_s))
@@ -46,7 +46,7 @@ class LockServicer:
     async def extend(self, request: m.ExtendRequest, call: Call) -> m.ExtendResponse:
         client, session = await self._served(request.session, call)
         if session is None and not request.ttl_ms:
-            raise UsageError("without a session, say ttl_ms: how long the hold may last")
+            raise UsageError("without a session, ttl_ms is needed: how long the hold may last")
         held = await client.extend(request.hold_id, request.name, request.fence, request.ttl_ms)
         return m.ExtendResponse(hold=translation.hold(held, _at_most_s(session)))
 

@@ -107,9 +107,9 @@ def summary(row: dict[bytes, Any]) -> m.LockSummary:
 def places(request: m.WatchRequest, shards: int) -> Places:
     """After which places a watch begins; none: from now on."""
     if request.from_places and request.from_position:
-        raise UsageError("from_places says where to begin, and so does from_position: say one of them")
+        raise UsageError("from_places and from_position exclude each other")
     if request.from_position and shards > 1:
-        raise UsageError(f"a position is one shard's, and this service has {shards}: say from_places")
+        raise UsageError(f"a position is one shard's, and this service has {shards}: use from_places")
     if request.from_position:
         index = request.from_index if request.HasField("from_index") else WHOLE
         return {0: (request.from_position, index)}

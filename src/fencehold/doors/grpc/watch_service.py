@@ -30,7 +30,7 @@ class WatchServicer:
 
     async def history(self, request: m.HistoryRequest, call: Call) -> m.HistoryResponse:
         if not request.name:
-            raise UsageError("say which name")
+            raise UsageError("name must not be empty")
         words: list[str | int] = ["LOCK.HISTORY", request.name]
         for option, field in _TIMES:
             words += [option, getattr(request, field)] if request.HasField(field) else []

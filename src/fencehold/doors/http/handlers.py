@@ -67,12 +67,12 @@ class Handlers:
 
     async def acquire_several(self, request: Request, said: Said) -> Response:
         if not said["names"]:
-            raise UsageError("say which names")
+            raise UsageError("names must not be empty")
         return await self._acquired(request, said, tuple(said["names"]), is_several=True)
 
     async def extend(self, request: Request, said: Said) -> Response:
         if not said["ttl_ms"]:
-            raise UsageError("say ttl_ms: how long from now the hold may last")
+            raise UsageError("ttl_ms is missing: how long from now the hold may last")
         shared = await self._upstream.shared(credentials_of(request))
         held = await shared.extend(*_which(request, said), said["ttl_ms"])
         return JSONResponse({"hold": _held(held)})

@@ -67,7 +67,7 @@ def _checked(said: dict[str, Any], known: tuple[Parameter, ...]) -> dict[str, An
         _check(by_name[name], value)
     for parameter in known:
         if parameter.is_required and parameter.name not in said:
-            raise UsageError(f"say {parameter.name}: {parameter.words}")
+            raise UsageError(f"{parameter.name} is missing: {parameter.words}")
     return said
 
 

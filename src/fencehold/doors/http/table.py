@@ -27,7 +27,7 @@ class Operation(NamedTuple):
     media: str = "application/json"
 
 
-TIER = Parameter("tier", TEXT, "`correctness`, or `efficiency`; the first unless you say so")
+TIER = Parameter("tier", TEXT, "`correctness`, or `efficiency`; the first is the default")
 _ACQUIRE = (
     Parameter("ttl_ms", WHOLE, "the hold ends so long after the grant unless it is extended", is_required=True),
     Parameter("wait_ms", WHOLE, "how long to wait; 0, which it is otherwise, is a try; at most 300000"),
@@ -50,7 +50,7 @@ OPERATIONS = (
         "Names that are held or waited for, a page of them, by name.",
         (
             Parameter("prefix", TEXT, "only names that begin so"),
-            Parameter("page_size", WHOLE, "how many at the most: 100 unless you say so, at most 1000"),
+            Parameter("page_size", WHOLE, "how many at the most: 100 by default, at most 1000"),
             Parameter("page_token", TEXT, "`next_page_token` of the page before"),
             TIER,
         ),
@@ -60,7 +60,7 @@ OPERATIONS = (
         "/v1/locks/{name}",
         "explain",
         "Who holds a name, since when, and who waits for it.",
-        (Parameter("limit", WHOLE, "how many holders and waiters are listed: 100 unless you say so"), TIER),
+        (Parameter("limit", WHOLE, "how many holders and waiters are listed: 100 by default"), TIER),
     ),
     Operation(
         "POST",
@@ -120,9 +120,7 @@ OPERATIONS = (
             Parameter("at", TEXT, "at this instant only: RFC 3339, or seconds since 1970"),
             Parameter("since", TEXT, "what had not ended by then"),
             Parameter("until", TEXT, "what had begun by then"),
-            Parameter(
-                "limit", WHOLE, "how many holds, and waits, at the most: 100 unless you say so, at most 1000"
-            ),
+            Parameter("limit", WHOLE, "how many holds, and waits, at the most: 100 by default, at most 1000"),
         ),
     ),
     Operation(

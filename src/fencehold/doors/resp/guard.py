@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.connection import Connection
     from fencehold.doors.resp.door import Door
 
-WHO = "this Fencehold server requires authentication: show a client certificate, or say AUTH user secret"
+WHO = "this Fencehold server requires authentication: show a client certificate, or send AUTH user secret"
 
 _FOLLOW = b"NODE.FOLLOW"
 _CONFIRM = b"CELL.CONFIRM"

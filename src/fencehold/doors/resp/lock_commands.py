@@ -59,7 +59,7 @@ def _acquire(connection: Connection, words: list[bytes], slot: Slot, asked: tupl
     member = connection.member
     command, in_background = acquire(words, member.session if member else 0, asked, start)
     if in_background and connection.version != 3:
-        raise Wrong("ASYNC needs pushes: say HELLO 3 first")
+        raise Wrong("ASYNC needs pushes: send HELLO 3 first")
     if member is None:
         told = partial(_acquired, slot, in_background, connection.version)
         with_implicit(connection, slot, partial(_acquire_later, connection, command, told))

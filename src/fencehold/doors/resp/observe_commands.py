@@ -36,7 +36,7 @@ def history(connection: Connection, words: list[bytes], slot: Slot) -> None:
     if book is not None and not book.rights_of(connection.principal).sees(name):
         raise Denied(denied(connection.principal, Verb.OBSERVE, name).detail)
     if "at" in found and ("since" in found or "until" in found):
-        raise Wrong("say AT, or SINCE and UNTIL")
+        raise Wrong("give either AT, or SINCE and UNTIL")
     since, until = (found["at"],) * 2 if "at" in found else (found.get("since"), found.get("until"))
     observer, (shard, node) = connection.door.observer, _home_of(connection, name)
     if observer is None or not observer.keeps_history:

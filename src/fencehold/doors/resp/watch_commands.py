@@ -95,7 +95,7 @@ def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     at_least(words, 1)
     prefix, found = text(words[1], "the prefix"), options(words, 2, _FROM, _FLAGS)
     if connection.version != 3:
-        raise Wrong("watching needs pushes: say HELLO 3 first")
+        raise Wrong("watching needs pushes: send HELLO 3 first")
     if not connection.node.leads and not ("STALE" in found and connection.node.role == "standby"):
         refuse(slot, connection.node.refusal(), 0)
         return

@@ -137,7 +137,7 @@ class FileJournal:
             async with asyncio.timeout(within_s):
                 return Health(await asyncio.to_thread(self._disk.volume, self._path))
         except TimeoutError:
-            return Health(note=f"{self._path}: the disk did not say how it is within {within_s:g} s")
+            return Health(note=f"{self._path}: the disk did not report its health within {within_s:g} s")
         except OSError as error:
             return Health(note=f"{self._path}: {error.strerror or error}")
 

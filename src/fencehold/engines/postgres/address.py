@@ -134,7 +134,7 @@ async def greet(
 
 def _require(what: str, is_fine: bool, address: PostgresJournalAddress, name: str) -> None:
     if not is_fine and what not in address.unsafe:
-        raise UsageError(f"{name}: the server {_RISKS[what]}, or say unsafe={what} in the URL")
+        raise UsageError(f"{name}: the server {_RISKS[what]}, or add unsafe={what} to the URL")
 
 
 def _session_settings(address: PostgresJournalAddress, statement_timeout_s: float) -> dict[str, str]:
