@@ -73,6 +73,17 @@ async def leading(journal: Journal) -> AsyncIterator[tuple[Journal, Epoch]]:
         yield journal, await journal.lead()
 
 
+@asynccontextmanager
+async def leader_and_standby(harness: Harness) -> AsyncIterator[tuple[Journal, Journal]]:
+    """A handle for each; where the engine is not shared, one is both."""
+    async with opened(harness.handle()) as leader:
+        if leader.declared.shared:
+            async with opened(harness.handle()) as standby:
+                yield leader, standby
+        else:
+            yield leader, leader
+
+
 async def fill(journal: Journal, epoch: Epoch, positions: Iterable[int]) -> list[Record]:
     """Append an entry at each position, and return what must be read there."""
     records = [Record(Position(at), epoch, entry(at)) for at in positions]

@@ -7,7 +7,7 @@ import pytest
 from fencehold.errors import Trimmed
 from fencehold.journal.port import Journal, PacedJournal, Record
 from fencehold.types import Position
-from tests.contract.harness import Harness, fill, leading, opened
+from tests.contract.harness import Harness, fill, leader_and_standby, leading
 from tests.stopwatch import Stopwatch
 
 CLOSE_S = 0.02
@@ -80,8 +80,7 @@ async def test_a_tail_sees_what_a_cancelled_append_left(harness: Harness) -> Non
 
 async def test_a_shared_tail_sees_the_entries_of_another_handle(harness: Harness) -> None:
     """A standby follows a leader that appends through a handle of its own, where the engine is shared."""
-
-    async def work(leader: Journal, standby: Journal) -> None:
+    async with leader_and_standby(harness) as (leader, standby):
         epoch = await leader.lead()
         follower = Follower(standby)
         records = await fill(leader, epoch, range(1, 21))
@@ -89,13 +88,6 @@ async def test_a_shared_tail_sees_the_entries_of_another_handle(harness: Harness
         await standby.close()
         await follower.task
         assert follower.seen == records
-
-    async with opened(harness.handle()) as leader:
-        if leader.declared.shared:
-            async with opened(harness.handle()) as standby:
-                await work(leader, standby)
-        else:
-            await work(leader, leader)
 
 
 async def test_a_tail_from_before_the_trim_says_so(harness: Harness) -> None:
@@ -110,8 +102,7 @@ async def test_a_tail_from_before_the_trim_says_so(harness: Harness) -> None:
 
 async def test_a_close_tail_is_told_of_each_entry_at_once(harness: Harness) -> None:
     """However many there were just before; and one that is not wanted close any more sees all the same."""
-
-    async def work(leader: Journal, standby: Journal) -> None:
+    async with leader_and_standby(harness) as (leader, standby):
         epoch, follower = await leader.lead(), Follower(standby)
         # So many that a tail which is to be cheap goes over to pages.
         records = await fill(leader, epoch, range(1, 101))
@@ -130,13 +121,6 @@ async def test_a_close_tail_is_told_of_each_entry_at_once(harness: Harness) -> N
         await standby.close()
         await follower.task
         assert follower.seen == records
-
-    async with opened(harness.handle()) as leader:
-        if leader.declared.shared:
-            async with opened(harness.handle()) as standby:
-                await work(leader, standby)
-        else:
-            await work(leader, leader)
 
 
 async def test_a_tail_can_be_wanted_close_before_it_is_there(harness: Harness) -> None:
