@@ -22,14 +22,17 @@ _GAP = "Events are missing, because the service does not have them any more"
 
 
 def _meaning(kind: Kind) -> str:
+    # Not beyond the line of the kind: what comes next is what it means, and nothing later.
     found = re.search(
-        rf'^    {kind.name} = .*\n    """(.*?)"""', inspect.getsource(Kind), re.MULTILINE | re.DOTALL
+        rf'^    {kind.name} = [^\n]*\n    """(.*?)"""', inspect.getsource(Kind), re.MULTILINE | re.DOTALL
     )
     assert found, f"{kind} has no docstring"
     return found[1].rstrip(".")
 
 
 def _table() -> str:
+    meanings = [_meaning(kind) for kind in Kind]
+    assert len(set(meanings)) == len(meanings), "each kind has a meaning of its own"
     rows = [f"| `{kind.value}` | `{TYPES[kind.value]}` | {_meaning(kind)} |\n" for kind in Kind]
     rows.append(f"| `gap` | `{TYPES['gap']}` | {_GAP} |\n")
     head = "| kind | CloudEvents type | what happened |\n|---|---|---|\n"

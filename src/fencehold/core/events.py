@@ -23,25 +23,38 @@ from fencehold.core.commands import (
     Announce,
     Break,
     BreakAs,
+    ChangeMap,
     ChangePolicy,
+    CloseHome,
     Command,
     Entry,
     Extend,
+    ForceSlots,
+    LapseHomes,
     Refuse,
     Release,
+    ResumeHomes,
 )
 from fencehold.core.outcomes import (
     Announced,
     Applied,
     Broken,
     Busy,
+    CellsApplied,
+    Code,
     Deadlock,
     Ending,
     Extended,
     FenceRaised,
     Granted,
     HoldEnded,
+    HomeClosed,
+    HomeClosing,
+    HomeOpened,
+    HomesLapsed,
+    HomesResumed,
     LimitsSet,
+    MapTaken,
     Notice,
     Opened,
     Outcome,
@@ -51,6 +64,9 @@ from fencehold.core.outcomes import (
     Refused,
     Released,
     SessionEnded,
+    SlotsForced,
+    SlotsOpened,
+    SlotsSealed,
     Suspended,
     TimedOut,
     WaitEnded,
@@ -103,6 +119,8 @@ class Kind(Enum):
     """A request was withdrawn."""
     DENIED = "denied"
     """A wait ended because the right to acquire was taken away."""
+    TURNED_AWAY = "turned_away"
+    """A wait ended because its names are not granted here any more: they move away, or their home has lapsed."""
     REVOKED = "revoked"
     """A hold ended with its session, whose principal is no user any more."""
     DEADLOCK = "deadlock"
@@ -117,6 +135,24 @@ class Kind(Enum):
     """The limits of the service were changed."""
     ANNOUNCED = "announced"
     """A node leads from here on."""
+    MAP_CHANGED = "map_changed"
+    """Slots are other shards', or prefixes other cells': a newer map was taken here."""
+    SLOTS_CLOSED = "slots_closed"
+    """Slots that leave this shard were closed: nothing of them is left here."""
+    SLOTS_OPENED = "slots_opened"
+    """Slots that came to this shard were opened: their names are granted here, above this fence."""
+    SLOTS_FORCED = "slots_forced"
+    """What was held of slots that leave this shard was force-released by an operator."""
+    HOME_CLOSING = "home_closing"
+    """The names of a prefix are not granted in this cell any more, and what is held of them drains."""
+    HOME_CLOSED = "home_closed"
+    """Nothing of a prefix is left in this cell: another may grant its names, above this fence."""
+    HOME_OPENED = "home_opened"
+    """The names of a prefix are granted in this cell, above this fence."""
+    HOMES_LAPSED = "homes_lapsed"
+    """Homes of this cell are not confirmed by another one: nothing of them is granted, and holders were ended."""
+    HOMES_RESUMED = "homes_resumed"
+    """Homes of this cell were confirmed, and their names are granted again."""
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -241,8 +277,10 @@ _ASKED_BY: dict[type[Outcome], type[Command]] = {
 }
 """Which outcomes make an event of which command, with its names."""
 
-_NAMELESS = (Opened, Suspended, PolicyChanged, LimitsSet, FenceRaised, Announced)
+_NAMELESS = (Opened, Suspended, PolicyChanged, LimitsSet, FenceRaised, Announced, MapTaken, SlotsForced)
 """Outcomes that make an event without names, of any command."""
+_HOMING = (CellsApplied, HomeClosed, HomeOpened, HomesLapsed)
+"""Likewise, where a service is one of several cells."""
 
 
 def _names_of(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
@@ -267,8 +305,15 @@ def _names_of_others(command: Command, outcome: Outcome) -> tuple[str, ...] | No
             return (name,)
         case Refused():
             return () if isinstance(command, Acquire | Release | Extend | Refuse) else None
+        case SlotsSealed(closed=0) | SlotsOpened(slots=0) | HomesResumed(homes=0):
+            return None
+        case SlotsSealed() | SlotsOpened() | HomesResumed():
+            return ()
+        case HomeClosing():
+            # Who seals asks again and again until nothing is left: that it is closing is told when it begins.
+            return () if isinstance(command, CloseHome) else None
         case _:
-            return () if isinstance(outcome, _NAMELESS) else None
+            return () if isinstance(outcome, _NAMELESS + _HOMING) else None
 
 
 def _of_outcome(command: Command, outcome: Outcome, names: tuple[str, ...]) -> _Thing:
@@ -314,6 +359,42 @@ def _of_service(command: Command, outcome: Outcome) -> _Thing:
         case Announced() if isinstance(command, Announce):
             return _Thing(Kind.ANNOUNCED, 0, detail=f"{command.node} at {command.address}")
         case _:
+            return _of_placing(command, outcome)
+
+
+def _of_placing(command: Command, outcome: Outcome) -> _Thing:
+    """What happened to where names are at home."""
+    match outcome:
+        case MapTaken():
+            on_their_way = f"slots that leave {outcome.closing}, that arrive {outcome.arriving}"
+            principal = command.principal if isinstance(command, ChangeMap) else ""
+            detail = f"version {outcome.version}; {on_their_way}"
+            return _Thing(Kind.MAP_CHANGED, 0, detail=detail, principal=principal)
+        case SlotsSealed():
+            return _Thing(Kind.SLOTS_CLOSED, 0, detail=f"slots {outcome.closed}, left {outcome.closing}")
+        case SlotsOpened():
+            return _Thing(Kind.SLOTS_OPENED, 0, fence=outcome.fence, detail=f"slots {outcome.slots}")
+        case SlotsForced() if isinstance(command, ForceSlots):
+            detail = f"holds {outcome.holds}, waits {outcome.waiters}"
+            return _Thing(Kind.SLOTS_FORCED, 0, detail=detail, by=command.by, principal=command.principal)
+        case CellsApplied():
+            return _Thing(Kind.MAP_CHANGED, 0, detail=f"version {outcome.version} of the cells")
+        case HomeClosing():
+            goes = f"{outcome.prefix!r} to cell {outcome.to}, version {outcome.version}"
+            return _Thing(Kind.HOME_CLOSING, 0, detail=f"{goes}; names left {outcome.names}")
+        case HomeClosed():
+            detail = f"{outcome.prefix!r} to cell {outcome.to}, version {outcome.version}"
+            return _Thing(Kind.HOME_CLOSED, 0, fence=outcome.fence, detail=detail)
+        case HomeOpened():
+            detail = f"{outcome.prefix!r}, version {outcome.version}"
+            return _Thing(Kind.HOME_OPENED, 0, fence=outcome.fence, detail=detail)
+        case HomesLapsed() if isinstance(command, LapseHomes):
+            which = ", ".join(repr(prefix) for prefix in command.prefixes) or "all"
+            return _Thing(Kind.HOMES_LAPSED, 0, detail=f"{which}; sessions ended: {outcome.sessions}")
+        case HomesResumed() if isinstance(command, ResumeHomes):
+            which = ", ".join(repr(prefix) for prefix, _ in command.homes)
+            return _Thing(Kind.HOMES_RESUMED, 0, detail=which)
+        case _:
             raise TypeError(f"no event is made of {type(outcome).__name__}")
 
 
@@ -331,8 +412,8 @@ def _of_notice(notice: Notice) -> Iterator[_Thing]:
             yield _waited(Kind.ACQUIRED, notice, granted.fence)
         case WaitEnded(answer=TimedOut()):
             yield _waited(Kind.TIMED_OUT, notice)
-        case WaitEnded(answer=Refused()):
-            yield _waited(Kind.DENIED, notice)
+        case WaitEnded(answer=Refused() as refused):
+            yield _refused(notice, refused)
         case WaitEnded(answer=Deadlock()):
             yield _waited(Kind.DEADLOCK, notice)
         case WaitEnded():
@@ -348,8 +429,15 @@ def _of_notice(notice: Notice) -> Iterator[_Thing]:
                 yield _Thing(kind, notice.session, owner, (name,), fence, detail)
 
 
-def _waited(kind: Kind, notice: WaitEnded, fence: int = 0) -> _Thing:
-    detail = f"waited {notice.waited_ms} ms"
+def _refused(notice: WaitEnded, refused: Refused) -> _Thing:
+    """A right was taken away, or the names went elsewhere: then it is said where."""
+    if refused.code is Code.DENIED:
+        return _waited(Kind.DENIED, notice)
+    return _waited(Kind.TURNED_AWAY, notice, why=f"; {refused.code.value}: {refused.detail}")
+
+
+def _waited(kind: Kind, notice: WaitEnded, fence: int = 0, why: str = "") -> _Thing:
+    detail = f"waited {notice.waited_ms} ms{why}"
     more = {"mode": notice.mode, "meta": notice.meta}
     return _Thing(kind, notice.session, notice.owner, notice.names, fence, detail, **more)
 

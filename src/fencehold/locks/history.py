@@ -48,7 +48,7 @@ class PastWait(NamedTuple):
     until: datetime | None
     waited_ms: int | None
     ended: str | None
-    """`acquired`, `timed_out`, `cancelled`, `denied`, `deadlock`, `unknown`; None: it waits."""
+    """`acquired`, `timed_out`, `cancelled`, `denied`, `turned_away`, `deadlock`, `unknown`; None: it waits."""
 
 
 class Remark(NamedTuple):

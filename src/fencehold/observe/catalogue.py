@@ -33,9 +33,9 @@ COUNTED = (
         COUNTER,
         ("op", "outcome", "tier", "listener", "template"),
         "What clients asked for, counted once each, when it ended: `acquire` is `granted`, `busy` (a try), "
-        "`timed_out`, `cancelled`, `deadlock`, `denied`, `limit`, `queue_full` or `usage`; `release` and `extend` "
-        "are `ok` or say why not; `break`, `open` and `close` likewise. `listener` is `resp`, `grpc` or "
-        "`http`.",
+        "`timed_out`, `cancelled`, `deadlock`, `denied`, `turned_away` (its name moves elsewhere), `limit`, "
+        "`queue_full` or `usage`; `release` and `extend` are `ok` or say why not; `break`, `open` and `close` "
+        "likewise. `listener` is `resp`, `grpc` or `http`.",
     ),
     Metric("fencehold_acquires_queued_total", COUNTER, _BY_NAME, "Acquires that had to wait."),
     Metric(

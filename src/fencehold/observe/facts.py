@@ -25,6 +25,8 @@ from fencehold.core.outcomes import (
     Applied,
     Broken,
     Busy,
+    Cancelled,
+    Code,
     Deadlock,
     Ending,
     Extended,
@@ -221,6 +223,13 @@ def _circle(deadlock: Deadlock) -> list[tuple[int, str, str]]:
     return [(link.session, link.owner, link.name) for link in deadlock.circle]
 
 
+def _without(answer: Refused | Cancelled) -> str:
+    """How a wait ended that was not granted, and had time left."""
+    if isinstance(answer, Cancelled):
+        return "cancelled"
+    return "denied" if answer.code is Code.DENIED else "turned_away"
+
+
 def _of_wait(notice: WaitEnded) -> Fact:
     answer = notice.answer
     if isinstance(answer, Deadlock):
@@ -231,5 +240,5 @@ def _of_wait(notice: WaitEnded) -> Fact:
     elif isinstance(answer, TimedOut):
         names, fence, how = answer.names, 0, "timed_out"
     else:
-        names, fence, how = (), 0, "denied" if isinstance(answer, Refused) else "cancelled"
+        names, fence, how = (), 0, _without(answer)
     return Fact(What.WAIT_ENDED, notice.session, names, fence, notice.owner, notice.ticket, detail=how)

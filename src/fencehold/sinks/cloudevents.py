@@ -28,6 +28,7 @@ TYPES = {
     "timed_out": "io.fencehold.lock.timed-out.v1",
     "cancelled": "io.fencehold.lock.cancelled.v1",
     "denied": "io.fencehold.lock.denied.v1",
+    "turned_away": "io.fencehold.lock.turned-away.v1",
     "deadlock": "io.fencehold.lock.deadlock.v1",
     "opened": "io.fencehold.session.opened.v1",
     "suspended": "io.fencehold.session.suspended.v1",
@@ -35,13 +36,24 @@ TYPES = {
     "policy_changed": "io.fencehold.service.policy-changed.v1",
     "limits_set": "io.fencehold.service.limits-set.v1",
     "announced": "io.fencehold.service.announced.v1",
+    "map_changed": "io.fencehold.placement.map-changed.v1",
+    "slots_closed": "io.fencehold.placement.slots-closed.v1",
+    "slots_opened": "io.fencehold.placement.slots-opened.v1",
+    "slots_forced": "io.fencehold.placement.slots-forced.v1",
+    "home_closing": "io.fencehold.placement.home-closing.v1",
+    "home_closed": "io.fencehold.placement.home-closed.v1",
+    "home_opened": "io.fencehold.placement.home-opened.v1",
+    "homes_lapsed": "io.fencehold.placement.homes-lapsed.v1",
+    "homes_resumed": "io.fencehold.placement.homes-resumed.v1",
     "gap": "io.fencehold.stream.gap.v1",
 }
 """The type of each kind. A kind that this version does not know is `io.fencehold.other.KIND.v1`."""
 
 _encoded = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _BY_TIME = frozenset({"expired", "timed_out"})
-_BY_SERVICE = frozenset({"limits_set", "announced", "gap"})
+_BY_SERVICE = frozenset(
+    {"limits_set", "announced", "gap", "slots_closed", "slots_opened", "homes_lapsed", "homes_resumed"}
+)
 
 
 def record_of(event: Event, cluster: str) -> Record:

@@ -109,7 +109,7 @@ pool.AddSerializedFile(
     b'\tB\x10\n\x0e_until_unix_ms"8\n\x06Remark\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\nat_unix_ms\x18\x02 '
     b'\x01(\x04\x12\x0c\n\x04text\x18\x03 \x01(\t*G\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x14\n\x10TIER_CORR'
     b'ECTNESS\x10\x01\x12\x13\n\x0fTIER_EFFICIENCY\x10\x02*R\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00'
-    b'\x12\x12\n\x0eMODE_EXCLUSIVE\x10\x01\x12\x0f\n\x0bMODE_SHARED\x10\x02\x12\x0f\n\x0bMODE_PERMIT\x10\x03*\xa1\x04\n\tE'
+    b'\x12\x12\n\x0eMODE_EXCLUSIVE\x10\x01\x12\x0f\n\x0bMODE_SHARED\x10\x02\x12\x0f\n\x0bMODE_PERMIT\x10\x03*\xc0\x06\n\tE'
     b'ventKind\x12\x1a\n\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11EVENT_KIND_OPENED\x10\x01\x12'
     b'\x17\n\x13EVENT_KIND_ACQUIRED\x10\x02\x12\x15\n\x11EVENT_KIND_QUEUED\x10\x03\x12\x17\n\x13EVENT_KIN'
     b'D_EXTENDED\x10\x04\x12\x17\n\x13EVENT_KIND_RELEASED\x10\x05\x12\x16\n\x12EVENT_KIND_EXPIRED\x10'
@@ -119,27 +119,32 @@ pool.AddSerializedFile(
     b'EVENT_KIND_FENCE_RAISED\x10\x0e\x12\x15\n\x11EVENT_KIND_DENIED\x10\x0f\x12\x16\n\x12EVENT_KI'
     b'ND_REVOKED\x10\x10\x12\x18\n\x14EVENT_KIND_SUSPENDED\x10\x11\x12\x1d\n\x19EVENT_KIND_POLICY_'
     b'CHANGED\x10\x12\x12\x19\n\x15EVENT_KIND_LIMITS_SET\x10\x13\x12\x18\n\x14EVENT_KIND_ANNOUNCED'
-    b'\x10\x14*\x89\x01\n\tEndReason\x12\x1a\n\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12END_REASON_E'
-    b'XPIRED\x10\x01\x12\x15\n\x11END_REASON_BROKEN\x10\x02\x12\x1a\n\x16END_REASON_UNREACHABLE\x10\x03\x12'
-    b'\x15\n\x11END_REASON_CLOSED\x10\x042\xb8\x04\n\x0bLockService\x12=\n\x04Lock\x12\x19.fencehold.v'
-    b'1.LockRequest\x1a\x1a.fencehold.v1.LockResponse\x12L\n\tMultiLock\x12\x1e.fen'
-    b'cehold.v1.MultiLockRequest\x1a\x1f.fencehold.v1.MultiLockResponse\x12'
-    b'C\n\x06Unlock\x12\x1b.fencehold.v1.UnlockRequest\x1a\x1c.fencehold.v1.Unlock'
-    b'Response\x12C\n\x06Extend\x12\x1b.fencehold.v1.ExtendRequest\x1a\x1c.fencehold.'
-    b'v1.ExtendResponse\x12I\n\x08Withdraw\x12\x1d.fencehold.v1.WithdrawRequest'
-    b'\x1a\x1e.fencehold.v1.WithdrawResponse\x12F\n\x07Explain\x12\x1c.fencehold.v1.E'
-    b'xplainRequest\x1a\x1d.fencehold.v1.ExplainResponse\x12=\n\x04List\x12\x19.fence'
-    b'hold.v1.ListRequest\x1a\x1a.fencehold.v1.ListResponse\x12@\n\x05Break\x12\x1a.f'
-    b'encehold.v1.BreakRequest\x1a\x1b.fencehold.v1.BreakResponse2\xa2\x02\n\x0eSe'
-    b'ssionService\x12=\n\x04Open\x12\x19.fencehold.v1.OpenRequest\x1a\x1a.fencehold.'
-    b'v1.OpenResponse\x12J\n\x07Session\x12\x1c.fencehold.v1.SessionRequest\x1a\x1d.f'
-    b'encehold.v1.SessionResponse(\x010\x01\x12C\n\x06Resume\x12\x1b.fencehold.v1.Res'
-    b'umeRequest\x1a\x1c.fencehold.v1.ResumeResponse\x12@\n\x05Close\x12\x1a.fencehol'
-    b'd.v1.CloseRequest\x1a\x1b.fencehold.v1.CloseResponse2\x9a\x01\n\x0cWatchServ'
-    b'ice\x12B\n\x05Watch\x12\x1a.fencehold.v1.WatchRequest\x1a\x1b.fencehold.v1.Watc'
-    b'hResponse0\x01\x12F\n\x07History\x12\x1c.fencehold.v1.HistoryRequest\x1a\x1d.fence'
-    b'hold.v1.HistoryResponseB*\n\x0cfencehold.v1P\x01Z\x18fencehold/v1;fenc'
-    b'eholdv1b\x06proto3'
+    b'\x10\x14\x12\x1a\n\x16EVENT_KIND_TURNED_AWAY\x10\x15\x12\x1a\n\x16EVENT_KIND_MAP_CHANGED\x10\x16\x12\x1b'
+    b'\n\x17EVENT_KIND_SLOTS_CLOSED\x10\x17\x12\x1b\n\x17EVENT_KIND_SLOTS_OPENED\x10\x18\x12\x1b\n\x17'
+    b'EVENT_KIND_SLOTS_FORCED\x10\x19\x12\x1b\n\x17EVENT_KIND_HOME_CLOSING\x10\x1a\x12\x1a\n\x16EV'
+    b'ENT_KIND_HOME_CLOSED\x10\x1b\x12\x1a\n\x16EVENT_KIND_HOME_OPENED\x10\x1c\x12\x1b\n\x17EVENT_'
+    b'KIND_HOMES_LAPSED\x10\x1d\x12\x1c\n\x18EVENT_KIND_HOMES_RESUMED\x10\x1e*\x89\x01\n\tEndRea'
+    b'son\x12\x1a\n\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12END_REASON_EXPIRED\x10\x01\x12\x15\n\x11E'
+    b'ND_REASON_BROKEN\x10\x02\x12\x1a\n\x16END_REASON_UNREACHABLE\x10\x03\x12\x15\n\x11END_REASON'
+    b'_CLOSED\x10\x042\xb8\x04\n\x0bLockService\x12=\n\x04Lock\x12\x19.fencehold.v1.LockRequest'
+    b'\x1a\x1a.fencehold.v1.LockResponse\x12L\n\tMultiLock\x12\x1e.fencehold.v1.Mul'
+    b'tiLockRequest\x1a\x1f.fencehold.v1.MultiLockResponse\x12C\n\x06Unlock\x12\x1b.f'
+    b'encehold.v1.UnlockRequest\x1a\x1c.fencehold.v1.UnlockResponse\x12C\n\x06E'
+    b'xtend\x12\x1b.fencehold.v1.ExtendRequest\x1a\x1c.fencehold.v1.ExtendResp'
+    b'onse\x12I\n\x08Withdraw\x12\x1d.fencehold.v1.WithdrawRequest\x1a\x1e.fencehold.'
+    b'v1.WithdrawResponse\x12F\n\x07Explain\x12\x1c.fencehold.v1.ExplainRequest'
+    b'\x1a\x1d.fencehold.v1.ExplainResponse\x12=\n\x04List\x12\x19.fencehold.v1.ListR'
+    b'equest\x1a\x1a.fencehold.v1.ListResponse\x12@\n\x05Break\x12\x1a.fencehold.v1.B'
+    b'reakRequest\x1a\x1b.fencehold.v1.BreakResponse2\xa2\x02\n\x0eSessionService\x12'
+    b'=\n\x04Open\x12\x19.fencehold.v1.OpenRequest\x1a\x1a.fencehold.v1.OpenRespon'
+    b'se\x12J\n\x07Session\x12\x1c.fencehold.v1.SessionRequest\x1a\x1d.fencehold.v1.S'
+    b'essionResponse(\x010\x01\x12C\n\x06Resume\x12\x1b.fencehold.v1.ResumeRequest\x1a\x1c.'
+    b'fencehold.v1.ResumeResponse\x12@\n\x05Close\x12\x1a.fencehold.v1.CloseReq'
+    b'uest\x1a\x1b.fencehold.v1.CloseResponse2\x9a\x01\n\x0cWatchService\x12B\n\x05Watch\x12'
+    b'\x1a.fencehold.v1.WatchRequest\x1a\x1b.fencehold.v1.WatchResponse0\x01\x12F'
+    b'\n\x07History\x12\x1c.fencehold.v1.HistoryRequest\x1a\x1d.fencehold.v1.Histo'
+    b'ryResponseB*\n\x0cfencehold.v1P\x01Z\x18fencehold/v1;fenceholdv1b\x06prot'
+    b'o3'
 )
 
 
@@ -232,6 +237,16 @@ EVENT_KIND_SUSPENDED = 17
 EVENT_KIND_POLICY_CHANGED = 18
 EVENT_KIND_LIMITS_SET = 19
 EVENT_KIND_ANNOUNCED = 20
+EVENT_KIND_TURNED_AWAY = 21
+EVENT_KIND_MAP_CHANGED = 22
+EVENT_KIND_SLOTS_CLOSED = 23
+EVENT_KIND_SLOTS_OPENED = 24
+EVENT_KIND_SLOTS_FORCED = 25
+EVENT_KIND_HOME_CLOSING = 26
+EVENT_KIND_HOME_CLOSED = 27
+EVENT_KIND_HOME_OPENED = 28
+EVENT_KIND_HOMES_LAPSED = 29
+EVENT_KIND_HOMES_RESUMED = 30
 EndReason = _enum("EndReason")
 END_REASON_UNSPECIFIED = 0
 END_REASON_EXPIRED = 1

@@ -45,6 +45,16 @@ class EventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVENT_KIND_POLICY_CHANGED: _ClassVar[EventKind]
     EVENT_KIND_LIMITS_SET: _ClassVar[EventKind]
     EVENT_KIND_ANNOUNCED: _ClassVar[EventKind]
+    EVENT_KIND_TURNED_AWAY: _ClassVar[EventKind]
+    EVENT_KIND_MAP_CHANGED: _ClassVar[EventKind]
+    EVENT_KIND_SLOTS_CLOSED: _ClassVar[EventKind]
+    EVENT_KIND_SLOTS_OPENED: _ClassVar[EventKind]
+    EVENT_KIND_SLOTS_FORCED: _ClassVar[EventKind]
+    EVENT_KIND_HOME_CLOSING: _ClassVar[EventKind]
+    EVENT_KIND_HOME_CLOSED: _ClassVar[EventKind]
+    EVENT_KIND_HOME_OPENED: _ClassVar[EventKind]
+    EVENT_KIND_HOMES_LAPSED: _ClassVar[EventKind]
+    EVENT_KIND_HOMES_RESUMED: _ClassVar[EventKind]
 
 class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -81,6 +91,16 @@ EVENT_KIND_SUSPENDED: EventKind
 EVENT_KIND_POLICY_CHANGED: EventKind
 EVENT_KIND_LIMITS_SET: EventKind
 EVENT_KIND_ANNOUNCED: EventKind
+EVENT_KIND_TURNED_AWAY: EventKind
+EVENT_KIND_MAP_CHANGED: EventKind
+EVENT_KIND_SLOTS_CLOSED: EventKind
+EVENT_KIND_SLOTS_OPENED: EventKind
+EVENT_KIND_SLOTS_FORCED: EventKind
+EVENT_KIND_HOME_CLOSING: EventKind
+EVENT_KIND_HOME_CLOSED: EventKind
+EVENT_KIND_HOME_OPENED: EventKind
+EVENT_KIND_HOMES_LAPSED: EventKind
+EVENT_KIND_HOMES_RESUMED: EventKind
 END_REASON_UNSPECIFIED: EndReason
 END_REASON_EXPIRED: EndReason
 END_REASON_BROKEN: EndReason

@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from fencehold.core.commands import Announce, Break, Release
+from fencehold.core.commands import Announce, Break, ChangeMap, ForceSlots, FoundShard, Release
 from fencehold.observe.catalogue import BY_NAME, COUNTED, HISTOGRAM
 from fencehold.observe.frames import Answered, Asked, Began, Entries, Measured, Unframer, framed, read_said
 from fencehold.observe.observer import NO_HISTORY, Observer, Settings
 from fencehold.observe.page import page
+from fencehold.placement.map import even_map
+from fencehold.placement.slots import slot_of
 from tests.unit.observe.journaled import Story
 
 
@@ -73,6 +75,24 @@ def test_operations_are_counted_by_what_came_of_them() -> None:
     counts, total = found["fencehold_acquire_wait_seconds", "correctness", "order:*"]
     assert (sum(counts), total) == (2, 0.4)
     assert sum(found["fencehold_append_seconds", "correctness", "0"][0]) == 1
+
+
+def test_who_waited_for_a_name_that_moves_was_turned_away_and_not_denied(tmp_path: Path) -> None:
+    """No right was taken from anybody, and neither metrics nor the history say so."""
+    story = Story()
+    story.entry(FoundShard(1, 4))
+    one, two = story.open("one"), story.open("two")
+    story.acquire(one, "c")
+    story.acquire(two, "c")
+    story.entry(ChangeMap(replace(even_map(4).moved([slot_of("c")], 3), version=2)), ForceSlots())
+    observer = Observer(Settings(history=str(tmp_path / "h"), shards=4))
+    observer.take(replace(story.entries(), shard=1))
+    outcomes = {key[2] for key in figures(observer) if key[:2] == ("fencehold_operations_total", "acquire")}
+    assert outcomes == {"granted", "turned_away"}
+    answer = observer.take(Asked(7, "c", None, None, 10, None, 1))
+    assert answer is not None
+    assert [wait["ended"] for wait in json.loads(answer.data)["waits"]] == ["turned_away"]
+    observer.close()
 
 
 def test_shards_are_counted_together_and_their_journals_apart(tmp_path: Path) -> None:
