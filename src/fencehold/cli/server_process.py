@@ -28,6 +28,7 @@ from fencehold.core.events import Event
 from fencehold.doors.resp.traffic import Flood
 from fencehold.drivers.address import is_loopback, shown
 from fencehold.gateway.credentials import KEY_VARIABLE
+from fencehold.locks.log import Teller
 from fencehold.locks.views import party
 from fencehold.node.node import Node
 from fencehold.node.shards import Shards
@@ -57,6 +58,7 @@ class Serving:
     ) -> None:
         """`optional` names the listeners that nobody asked for."""
         self._config = config
+        self._breaks = Teller("fencehold.server.broken")
         self._as_json = as_json
         self._sinks = sinks
         self._listener_token = listener_token
@@ -221,8 +223,8 @@ class Serving:
         level = logging.WARNING if refusal else logging.INFO
         _LOG.log(level, "holding_back" if refusal else "taking_new_work", extra={"facts": facts})
 
-    def _say_broken(self, event: Event) -> None:
-        """An operator force-released a hold: log by whom, and who held it."""
+    def _say_broken(self, event: Event, principal: str) -> None:
+        """An operator force-released a hold: log by whom, as whom, and who held it."""
         holder = clean(party(event.session, event.owner, event.session_meta))
         by = clean(party(0, "", event.by).described()) if event.by else "unknown"
         (name,) = event.names
@@ -231,7 +233,9 @@ class Serving:
             self._print(f"{clean(name)}, {held}, was broken by {by}", is_trouble=True)
         else:
             facts = {"name": name, "fence": event.fence, "holder": holder, "session": event.session, "by": by}
-            _LOG.warning("broken", extra={"facts": facts})
+            known = {"principal": event.principal, "by_principal": principal}
+            facts |= {key: clean(value) for key, value in known.items() if value}
+            self._breaks.tell(logging.WARNING, "broken", facts=facts)
 
     def _say_noted(self, level: int, event: str, facts: dict[str, Any]) -> None:
         """Something that the observer finds worth a line."""

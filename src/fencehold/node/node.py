@@ -143,7 +143,7 @@ class Node:
         """Called when it begins to lead."""
         self.on_deposed: Callable[[], None] = _ignore
         """Called when it led and does so no more, though it goes on."""
-        self.on_broken: Callable[[Event], None] = _ignore
+        self.on_broken: Callable[[Event, str], None] = _ignore
         """Called with each hold that was broken while it leads."""
         self.on_changed: Callable[[], None] = _ignore
         """Called when its role, whom it follows, or why it does neither may have changed."""
@@ -621,9 +621,13 @@ class Node:
                 call()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:
+        """Of each hold, and as whom its breaker had logged in: that is said before the holds are."""
+        principal = ""
         for event in events_of(entry, applied, self.who_of):
-            if event.kind is Kind.BROKEN:
-                self.on_broken(event)
+            if event.kind in (Kind.FENCE_RAISED, Kind.SLOTS_FORCED):
+                principal = event.principal
+            elif event.kind is Kind.BROKEN:
+                self.on_broken(event, principal)
 
     def _expect_next(self) -> None:
         """What comes due before the next tick is not made to wait for it."""

@@ -82,9 +82,9 @@ class Life(Node):
             return "leader"
         return "waiting" if self._beside.leads else self._beside.role
 
-    def _tell_beside(self, event: Event) -> None:
+    def _tell_beside(self, event: Event, principal: str) -> None:
         """Who is told of force-releases at the node beside it is told of them here, too."""
-        self._beside.on_broken(event)
+        self._beside.on_broken(event, principal)
 
     def refusal(self) -> Unavailable:
         """Why it answers nothing: mostly that another node leads."""

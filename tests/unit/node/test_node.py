@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencehold.core.commands import Acquire, Break, CloseSession, Command, OpenSession, Release
+from fencehold.core.commands import Acquire, Break, BreakAs, CloseSession, Command, OpenSession, Release
 from fencehold.core.events import Event
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Broken, Granted, Opened, Queued, Refused, SessionEnded, WaitEnded
@@ -316,16 +316,23 @@ async def test_a_client_is_known_while_its_end_is_under_way_and_after() -> None:
 async def test_what_is_broken_is_told_once_it_is_durable() -> None:
     """Who had it, and who broke it; what ends by itself, or breaks nothing, is not."""
     heard: list[Event] = []
+    breakers: list[str] = []
     async with serving(MemoryJournal(MemoryStore())) as node:
-        node.on_broken = heard.append
+
+        def hear(event: Event, principal: str) -> None:
+            heard.append(event)
+            breakers.append(principal)
+
+        node.on_broken = hear
         await told(node, OpenSession(60_000, secret="s", meta="billing"))
         await told(node, Acquire(1, ("a",)))
         await told(node, Acquire(1, ("a",), request=1))
-        await told(node, Break("a", by="alice"))
+        await told(node, BreakAs("a", by="alice", principal="user/alice"))
         await told(node, Release(1, ("a",), 3))
         await told(node, Break("a", by="bob"))
     assert [(event.names, event.fence, event.by) for event in heard] == [(("a",), 1, "alice")]
     assert heard[0].session_meta == "billing"
+    assert breakers == ["user/alice"]
 
 
 async def test_a_stop_while_it_waits_to_try_again_is_heard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
