@@ -168,6 +168,8 @@ def test_names_full_of_markup_are_shown_as_text(port: int, browser: Browser, cli
         expect(page.get_by_text("<b>bold</b>")).to_be_visible()
         assert page.title() != "taken"
         assert page.locator("main img, main script, main b:text('bold')").count() == 0
+        # Asked for by this name, and not "there is no such page".
+        expect(page.get_by_text("no history is kept here")).to_be_visible()
         visitor.picture("light-markup")
         page.get_by_role("button", name="Break …").click()
         page.get_by_role("dialog").get_by_role("checkbox").check()
@@ -338,6 +340,25 @@ def _check_no_other_site_can_act(port: int, visitor: Visitor) -> None:
         page = http.get("/dashboard/")
         assert "default-src 'none'; script-src 'self'" in page.headers["content-security-policy"]
         assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+
+
+def test_a_page_that_is_opened_while_the_service_is_silent_says_so_and_what_to_do(
+    server: Served, port: int, browser: Browser, client: fencehold.Client
+) -> None:
+    """And goes on by itself when it is heard again. One that is not there says where to go, and is live."""
+    with Visitor(browser, port) as visitor, client.lock("quiet"):
+        page = visitor.go("nowhere")
+        expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+        server.pause()
+        try:
+            visitor.page.goto(visitor.base + "name?name=quiet")
+            expect(page.locator(".banner.warn")).to_contain_text("The service has not answered yet. A new leader")
+            visitor.picture("light-silent")
+        finally:
+            server.go_on()
+        page.locator(".live.is-live").wait_for()
+        expect(page.locator(".sentence")).to_contain_text("'quiet' is held by ann")
+        assert not visitor.wrongs
 
 
 def test_it_stays_open_over_a_change_of_leaders(

@@ -320,7 +320,7 @@ class Picture:
                 for name in seen.names:
                     if (row := self.roll.get(name)) is not None:
                         row.is_whole = False
-            case "timed_out" | "cancelled" | "denied" | "session_ended":
+            case "timed_out" | "cancelled" | "denied" | "turned_away" | "deadlock" | "session_ended":
                 self.soil(*seen.names, *self._waiting.pop(who, ()))
             case _:
                 pass

@@ -21,6 +21,7 @@ COUNTED = {
     "revoked": "lost",
     "timed_out": "refused",
     "denied": "refused",
+    "turned_away": "refused",
     "refused": "refused",
     "deadlock": "refused",
 }

@@ -19,9 +19,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fencehold.dashboard import paths as paths  # noqa: PLC0414 - it registers `anything`
 from fencehold.dashboard import views
 from fencehold.dashboard.graph import graph
+from fencehold.dashboard.paths import AnythingMount
 from fencehold.dashboard.pictures import Pictures
 from fencehold.dashboard.reader import Reader
 from fencehold.dashboard.roll import SORTS, Wanted
@@ -50,6 +50,9 @@ LIVE_S = 0.3
 TICK_S = 1.0
 ROWS_MAX = 200
 _COMMENT_S = 15.0
+_SILENCE_S = 1.5
+"""How long a view may take before who waits for it is told that the service is silent."""
+_SILENT = "the service has not answered yet"
 _BODY_BYTES_MAX = 16_384
 _TYPES = {
     "css": "text/css",
@@ -96,7 +99,7 @@ class Dashboard:
         def route(path: str, handle: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
             return Route(path, self._guarded(handle), methods=methods or ["GET"])
 
-        return Mount(
+        return AnythingMount(
             "/dashboard",
             routes=[
                 route("/api/session", self._who),
@@ -223,7 +226,14 @@ class Dashboard:
                 reader = await self._reader(visit, _tier(request))
                 picture = reader.picture
                 version = picture.version
-                told = await view(reader, request)
+                asked = asyncio.ensure_future(view(reader, request))
+                try:
+                    while not (await asyncio.wait({asked}, timeout=_SILENCE_S))[0]:
+                        # Who opens a page while the service is silent is told so, long before it is given up.
+                        yield f"event: trouble\ndata: {json.dumps(_SILENT)}\n\n"
+                    told = asked.result()
+                finally:
+                    asked.cancel()
             except Unauthenticated as over:
                 yield f"event: over\ndata: {json.dumps(str(over))}\n\n"
                 return

@@ -150,14 +150,18 @@ class Explanation(NamedTuple):
             kept = self.kept
             return (
                 f"{self.name!r} is kept for {kept.left:.1f} s more (at_least) after the run of {kept.party} that "
-                f"began {kept.age:.1f} s ago{_since(kept)} with fence {kept.fence}; {self.waiter_count} wait"
+                f"began {kept.age:.1f} s ago{_since(kept)} with fence {kept.fence}; {self._queue()}"
             )
         if not self.holders:
             return f"{self.name!r} is free" if not self.delayed else f"{self.name!r} is delayed"
         first = self.holders[0]
         more = f" and {self.holder_count - 1} more" if self.holder_count > 1 else ""
         held = f"held by {first.party} for {first.age:.1f} s{_since(first)}"
-        return f"{self.name!r} is {held} with fence {first.fence}{more}; {self.waiter_count} wait"
+        return f"{self.name!r} is {held} with fence {first.fence}{more}; {self._queue()}"
+
+    def _queue(self) -> str:
+        count = self.waiter_count
+        return "nobody waits" if not count else f"{count} wait" + ("s" if count == 1 else "")
 
 
 WHOLE = (1 << 53) - 1

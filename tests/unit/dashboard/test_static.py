@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import fencehold.dashboard
+from fencehold.core.events import Kind
 
 STATIC = Path(fencehold.dashboard.__file__).parent / "static"
 MODULES = sorted(file for file in STATIC.rglob("*.js"))
@@ -41,3 +42,10 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     for file in (*STATIC.rglob("*.js"), *STATIC.glob("*.css"), *STATIC.glob("*.html")):
         if "vendor" not in file.parts:
             assert not re.search(r"https?://(?!www\.w3\.org)", file.read_text()), file.name
+
+
+def test_events_of_every_kind_are_listened_for() -> None:
+    """A stream names the kind of each, and the browser tells a page only of kinds that it has named."""
+    [named] = re.findall(r"const KINDS = \[(.*?)\]", (STATIC / "views/events.js").read_text(), re.DOTALL)
+    kinds = re.findall(r"\"(\w+)\"", named)
+    assert sorted(kinds) == sorted(kind.value for kind in Kind)

@@ -2,7 +2,7 @@
 import { html, render, useEffect, useState } from "./vendor/preact-htm.js";
 import { change, session } from "./api.js";
 import { KEYS, useKey } from "./keys.js";
-import { signedOut, useConnection } from "./live.js";
+import { signedOut, useConnection, useLive } from "./live.js";
 import { Dialog, Icon } from "./parts.js";
 import { apply, nextTheme, nextZone, usePreferences } from "./preferences.js";
 import { go, link, onClick, useRoute } from "./router.js";
@@ -77,12 +77,18 @@ function App() {
       <${Banner} />
       <main id="main" tabindex="-1">${View
         ? html`<${View} key=${route.page} params=${route.params} who=${who} />`
-        : html`<div class="trouble" role="alert"><strong>There is no such page</strong><p><a href=${link("overview")}>To the overview</a></p></div>`}</main>
+        : html`<${NotFound} />`}</main>
     </div>
     ${isHelp && html`<${Dialog} title="Keys" onClose=${() => setHelp(false)}>
       <dl class="keys">${KEYS.map(([key, words]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl>
       <div class="buttons"><button type="button" class="button" onClick=${() => setHelp(false)}>Close</button></div></${Dialog}>`}
   </div>`;
+}
+
+function NotFound() {
+  useLive("overview", { span_s: 90 }); // Says in the header how far the service is heard.
+  return html`<div class="page"><div class="page-head"><h1>There is no such page</h1></div>
+    <p>The address may have been cut when it was copied. <a href=${link("overview")}>To the overview</a>, or <a href=${link("names")}>look for a name</a>.</p></div>`;
 }
 
 function Foot({ who, onHelp, onOut }) {
@@ -112,6 +118,16 @@ function Live() {
     <i class="pulse"></i><span>${words}</span>${status && html`<span class="position figure">@${number(status.position)}</span>`}</p>`;
 }
 
+const ADVICE = "A new leader may be taking over: this page goes on by itself. If it lasts, see whether the nodes run, and what keeps their journal.";
+
+// Since when nothing was heard, why, and what to do. Without a status, nothing was heard since the page was opened.
+function staleWords(status, why) {
+  const reason = status?.stale_s ? status.trouble : why;
+  const said = reason ? `${reason[0].toUpperCase()}${reason.slice(1)}. ` : "";
+  const since = status?.stale_s ? `Nothing was heard of the service for ${duration(1000 * status.stale_s)}: what you see is older than that. ` : "";
+  return since + said + ADVICE;
+}
+
 // What somebody must know before they believe what they see.
 function Banner() {
   const { state, status, why } = useConnection();
@@ -119,7 +135,7 @@ function Banner() {
   const gap = status?.gap ? `${status.gap[0]}–${status.gap[1]}${status.shards > 1 ? ` of shard ${status.gap[2]}` : ""}` : "";
   const lines = [];
   if (state === "broken") lines.push(["bad", why ?? "The connection to this listener was lost. What you see is the last that was heard; it is tried again."]);
-  else if (state === "stale") lines.push(["warn", `Nothing was heard of the service for ${duration(1000 * (status?.stale_s ?? 0))}: what you see is older than that. ${status?.trouble || why || "A new leader may be taking over."}`]);
+  else if (state === "stale") lines.push(["warn", staleWords(status, why)]);
   for (const { shard, why, for_s } of status?.away ?? []) lines.push(["warn", `Shard ${shard} has been away for ${duration(1000 * for_s)}: what is shown of its names and sessions is of before. The others are live. ${why}`]);
   if (status?.is_sampled) lines.push(["note", `Too much happens to tell each event, or you may not be told them: names are as of ${clock(status.listed_ms)}.`]);
   if (status && !status.is_loaded) lines.push(["note", `Reading the names: ${number(status.loaded)} of about ${number(status.names)} so far. Orders and counts are of these.`]);

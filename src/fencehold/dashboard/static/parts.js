@@ -82,7 +82,7 @@ export function Trouble({ problem }) {
 
 const KIND_TONES = {
   acquired: "good", released: "", extended: "", queued: "wait", opened: "", session_ended: "", expired: "bad",
-  broken: "bad", revoked: "bad", deadlock: "bad", timed_out: "warn", denied: "warn", refused: "warn", busy: "", policy_changed: "warn", fence_raised: "warn", cancelled: "", gap: "warn",
+  broken: "bad", revoked: "bad", deadlock: "bad", timed_out: "warn", denied: "warn", refused: "warn", turned_away: "warn", suspended: "warn", announced: "warn", map_changed: "warn", slots_forced: "bad", homes_lapsed: "bad", busy: "", policy_changed: "warn", fence_raised: "warn", cancelled: "", gap: "warn",
 };
 
 export const kindTone = (kind) => KIND_TONES[kind] ?? "";

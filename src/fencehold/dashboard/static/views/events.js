@@ -7,7 +7,8 @@ import { number } from "../time.js";
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
 
 const SHOWN = 300, DRAW_MS = 250;
-const KINDS = ["acquired", "queued", "released", "extended", "expired", "broken", "revoked", "timed_out", "cancelled", "denied", "deadlock", "busy", "refused", "opened", "session_ended", "policy_changed", "fence_raised"];
+const KINDS = ["acquired", "queued", "released", "extended", "expired", "broken", "revoked", "timed_out", "cancelled", "denied", "turned_away", "deadlock", "busy", "refused", "opened", "suspended", "session_ended", "announced", "policy_changed", "limits_set", "fence_raised",
+  "map_changed", "slots_closed", "slots_opened", "slots_forced", "home_closing", "home_closed", "home_opened", "homes_lapsed", "homes_resumed"];
 
 // An event of `/v1/events` as other views have theirs.
 function shown(said) {

@@ -68,19 +68,19 @@ function Queue({ view, tier }) {
 // The history by the service; until it is there, and where none is kept, what events of the last minutes tell.
 function History({ name, tier, at, stamp, events }) {
   const [history, setHistory] = useState(null);
-  const [isMissing, setMissing] = useState(false);
+  const [trouble, setTrouble] = useState("");
   const [limit, setLimit] = useState(HOLDS_SHOWN);
   useEffect(() => {
     let isOver = false;
     ask(`v1/history/${encodeURIComponent(name)}?${query({ limit, tier })}`).then(
       (said) => { if (!isOver) setHistory(read(said)); },
-      () => { if (!isOver) setMissing(true); },
+      (problem) => { if (!isOver) setTrouble(problem.message); },
     );
     return () => { isOver = true; };
   }, [name, tier, stamp, limit]);
   const seen = history ?? fromEvents(events);
   const moment = at ? Date.parse(at) : null;
-  return html`${isMissing && !history && html`<p class="dim pad">This node keeps no history (<code>serve --history-file</code>): this is made of the events of the last minutes.</p>`}
+  return html`${trouble && !history && html`<p class="dim pad">This is made of the events of the last minutes, as there is no other history of it: ${trouble}.</p>`}
     <${Timeline} history=${seen} at=${Number.isNaN(moment) ? null : moment} onMore=${history && history.holds.length >= limit ? () => setLimit(limit * 2) : null} />`;
 }
 
@@ -92,7 +92,7 @@ export function fromEvents(events) {
     const who = { session: event.client?.session, client: event.client?.name, host: event.client?.host, pid: event.client?.pid, owner: event.client?.owner };
     const waiting = waits.find((wait) => wait.until == null && wait.session === who.session && wait.owner === who.owner);
     if (event.kind === "queued") waits.push({ ...who, since: event.time_ms, until: null, ended: null });
-    else if (waiting && ["acquired", "timed_out", "cancelled", "denied"].includes(event.kind)) Object.assign(waiting, { until: event.time_ms, ended: event.kind });
+    else if (waiting && ["acquired", "timed_out", "cancelled", "denied", "turned_away", "deadlock"].includes(event.kind)) Object.assign(waiting, { until: event.time_ms, ended: event.kind });
     if (event.kind === "acquired") holds.push({ ...who, fence: event.fence, since: event.time_ms, until: null, ended: null, waited_ms: waiting ? event.time_ms - waiting.since : 0 });
     if (ENDINGS.includes(event.kind)) {
       const hold = holds.find((each) => each.fence === event.fence);
@@ -126,7 +126,7 @@ function Break({ view, tier, onClose }) {
       <li>${seen.holder_count > 1 ? "All of them lose" : "It loses"} the lock now and ${seen.holder_count > 1 ? "are" : "is"} told so, but <strong>nothing stops a process that is paused or does not listen</strong>: it may still write.</li>
       <li>${next ? html`<${Party} of=${next.client} /> is next: it is granted at once, with a greater fence${seen.waiter_count > 1 ? html`; ${number(seen.waiter_count - 1)} more wait behind it` : ""}.` : "Nobody waits: the name becomes free."}</li>
       <li>Resources that check fences refuse what the old holder still sends, once they have seen a greater one. <strong>Those that check none are not protected.</strong></li>
-      <li>It is written to the audit log, with your name.</li>
+      <li>It is an event, with your name, and in the audit log if the service keeps one.</li>
     </ul>
     ${isOther && html`<p class="banner warn">Meanwhile this hold has ended: only holds up to fence ${newest} are broken, not the one that came after.</p>`}
     <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} /> I have seen to it that the holder is stopped, or that its resource checks fences</label>

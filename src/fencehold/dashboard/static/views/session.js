@@ -31,7 +31,7 @@ export function SessionView({ params }) {
         ${view.waits.length ? html`<ul class="rows">${view.waits.map((wait) => html`<li key=${`${wait.name} ${wait.client.owner}`}><${Age} since=${wait.since_ms} className="lead" />
           <span class="what"><${Name} name=${wait.name} tier=${params.tier} /><span class="sub">${wait.client.owner && html`<span class="party-owner">${ownerName(wait.client.owner)}</span> `}<span class="dim">behind </span><${Party} of=${wait.holder} isShort=${true} /></span></span><span class="dim figure">place ${wait.place}</span></li>`)}</ul>` : html`<${Empty} title="Nothing" />`}</${Card}>
       <${Card} id="holds" title="Holds" count=${view.hold_count}>
-        ${view.holds.length ? html`<ul class="rows">${view.holds.map((row) => html`<li key=${row.name}><${Age} since=${row.since_ms} className="lead" /><span class="what"><${Name} name=${row.name} tier=${params.tier} />${row.client?.owner && html`<span class="sub party-owner">${ownerName(row.client.owner)}</span>`}</span>
+        ${view.holds.length ? html`<ul class="rows">${view.holds.map((row) => html`<li key=${row.name}><${Age} since=${row.since_ms} className="lead" /><span class="what"><${Name} name=${row.name} tier=${params.tier} />${row.client?.owner && html`<span class="sub"><span class="party-owner">${ownerName(row.client.owner)}</span></span>`}</span>
           ${row.waiters ? html`<${Badge} tone="wait">${number(row.waiters)} waiting</${Badge}>` : html`<span class="fence">#${row.fence}</span>`}</li>`)}</ul>
           ${view.hold_count > view.holds.length && html`<p class="dim pad">and ${number(view.hold_count - view.holds.length)} more</p>`}` : html`<${Empty} title="Nothing" />`}</${Card}>
       <${Card} id="events" title="Lately">
