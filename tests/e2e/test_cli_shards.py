@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import fencehold
+from fencehold.cli.tokens import decode
+from fencehold.placement.slots import slot_of
 from rig.etcd import EtcdCluster
 from rig.nodes import NodeGroup
 from tests.e2e.served import Served, ended, serving, start, until
@@ -141,6 +143,20 @@ def test_slots_move_while_names_of_them_are_held(tmp_path: Path) -> None:
             for name in NAMES:
                 with client.lock(name, timeout=30):
                     pass
+
+
+def test_who_waits_for_a_name_that_moves_away_is_granted_where_it_goes(served: Served) -> None:
+    """With a token of that shard: its wait is turned away where it was, and it asks where the name is now."""
+    served.call("acquire", "a", "--ttl", "60s")
+    shard = next(each["shard"] for each in shown(served) if each["names_held"])
+    waiting = served.start("acquire", "a", "--timeout", "60s")
+    until(lambda: any(each["waiters"] for each in shown(served)))
+    moved = served.call("shards", "move", str(slot_of("a")), "--to", str((shard + 1) % 4), "--yes", "--force")
+    assert moved.code == 0, moved
+    said = ended(waiting)
+    assert said.code == 0, said
+    assert decode(said.out.strip()).shard == (shard + 1) % 4
+    assert served.call("release", said.out.strip()).code == 0
 
 
 def shown(server: Served) -> list[dict[str, Any]]:

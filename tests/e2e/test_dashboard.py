@@ -169,7 +169,7 @@ def test_names_full_of_markup_are_shown_as_text(port: int, browser: Browser, cli
         assert page.title() != "taken"
         assert page.locator("main img, main script, main b:text('bold')").count() == 0
         # Asked for by this name, and not "there is no such page".
-        expect(page.get_by_text("no history is kept here")).to_be_visible()
+        expect(page.get_by_text("this server keeps no history")).to_be_visible()
         visitor.picture("light-markup")
         page.get_by_role("button", name="Break …").click()
         page.get_by_role("dialog").get_by_role("checkbox").check()

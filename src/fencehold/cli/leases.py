@@ -37,6 +37,7 @@ from fencehold.cli.options import (
 from fencehold.cli.output import ago, clean, clock_time, note, say, say_json, to_person
 from fencehold.cli.tokens import Token, decode
 from fencehold.cli.wire import Wire, connect, patiently, wired
+from fencehold.drivers.resp.wire import Elsewhere, Moved, Suspended, error
 from fencehold.errors import (
     FenceholdError,
     OutcomeUnknown,
@@ -49,6 +50,9 @@ from fencehold.errors import (
 
 _RESUMES_MAX = 100
 """How often one wait may resume its session: more failovers than a script should wait through."""
+_MOVING_S = 5.0
+"""How long a name may be on its way to another shard before a try gives up. The same as in the SDK."""
+_AGAIN_S = 0.1
 
 TokenText = Annotated[str, typer.Argument(metavar="TOKEN", help="What `acquire` printed; - reads it from stdin.")]
 
@@ -133,11 +137,15 @@ class Member:
         self._url = url
         self._name = name
         self._tier = tier
+        self._called = called
         self.ttl = ttl
-        self.wire = connect(url, tier=tier, name=name)
+        self._open()
+
+    def _open(self) -> None:
+        self.wire = connect(self._url, tier=self._tier, name=self._name)
         try:
-            lives = ("TTL", _ms(ttl), "GRACE", _ms(ttl))
-            self._opened = self.wire.call("SESSION.OPEN", *lives, "META", in_passing(called))
+            lives = ("TTL", _ms(self.ttl), "GRACE", _ms(self.ttl))
+            self._opened = self.wire.call("SESSION.OPEN", *lives, "META", in_passing(self._called))
         except BaseException:
             self.close()
             raise
@@ -152,24 +160,47 @@ class Member:
         self.wire = connect(self._url, tier=self._tier, name=self._name)
         self.wire.call("SESSION.RESUME", self._opened["session"], self._opened["secret"])
 
+    def move(self) -> None:
+        """Open a session where the name is at home now: the one it has is of another shard, and holds nothing."""
+        with contextlib.suppress(FenceholdError):
+            self.wire.call("SESSION.CLOSE")
+        self.close()
+        self._open()
+
     def close(self) -> None:
         """Disconnect: the session stays open without us."""
         self.wire.close()
 
 
 def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | int, ...]) -> Any:
-    """Wait for the grant; None if it was not granted in time. It keeps waiting when the node ends, or is busy."""
-    until = inf if wait is None else time.monotonic() + wait
+    """Wait for the grant; None if it was not granted in time.
+
+    It keeps waiting when the node ends, or is busy, and when the name moves to another shard.
+    """
+    began_at = time.monotonic()
+    until = inf if wait is None else began_at + wait
     request = ("LOCK.ACQUIRE", name, "REQUEST", 1, "ASYNC", "TTL", _ms(member.ttl), *mode)
-    for _ in range(_RESUMES_MAX):
+    resumes = 0
+    while True:
         try:
             return _waited(member, request, until)
-        except Overloaded:
+        except (Overloaded, Elsewhere, Suspended):
+            # Of another cell, or of one that may be cut off: this connection does not lead there.
             raise
+        except Moved:
+            now = time.monotonic()
+            if wait and now >= until:
+                return None
+            if wait == 0 and now - began_at >= _MOVING_S:
+                raise
+            time.sleep(_AGAIN_S)
+            member.move()
         except (Unavailable, OutcomeUnknown):
+            resumes += 1
+            if resumes > _RESUMES_MAX:
+                raise
             # Idempotent: with the same number, it is the same request.
             member.resume()
-    return _waited(member, request, until)
 
 
 def _waited(member: Member, request: tuple[str | int, ...], until: float) -> Any:
@@ -199,6 +230,9 @@ def _waited(member: Member, request: tuple[str | int, ...], until: float) -> Any
                 return grant
             case ["timeout" | "cancelled", *_]:
                 return None
+            case ["refused", _, code, message]:
+                # It may wait no longer: a right was taken away, it stands in a circle, or the name moves.
+                raise error(code, message)
             case ["ended", *_]:
                 raise SessionExpired("the session ended while this waited: the ttl is too short for this network")
 

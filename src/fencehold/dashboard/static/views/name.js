@@ -80,7 +80,7 @@ function History({ name, tier, at, stamp, events }) {
   }, [name, tier, stamp, limit]);
   const seen = history ?? fromEvents(events);
   const moment = at ? Date.parse(at) : null;
-  return html`${trouble && !history && html`<p class="dim pad">This is made of the events of the last minutes, as there is no other history of it: ${trouble}.</p>`}
+  return html`${trouble && !history && html`<p class="dim pad">Made of the events of the last minutes: ${trouble}.</p>`}
     <${Timeline} history=${seen} at=${Number.isNaN(moment) ? null : moment} onMore=${history && history.holds.length >= limit ? () => setLimit(limit * 2) : null} />`;
 }
 
