@@ -12,8 +12,9 @@ from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Name, Url
 from fencehold.cli.output import ago, clean, console, field_of_time, note, say, say_json, say_rows, to_person
-from fencehold.cli.wire import wired
-from fencehold.errors import UsageError
+from fencehold.cli.wire import Wire, wired
+from fencehold.drivers.resp.wire import Elsewhere
+from fencehold.errors import FenceholdError, UsageError
 from fencehold.locks.history import LIMIT, LIMIT_MAX, unix_ms_of, words_of
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
@@ -54,12 +55,24 @@ def history(
     """
     with wired(url) as wire:
         found = json.loads(wire.call(*words_of(name, at, since, until, rows, time.time())))
+        elsewhere = "" if found["holds"] else _elsewhere(wire, name)
     if as_json:
         say_json(found)
     else:
         show(found)
     if not found["holds"]:
-        raise fail(Exit.NO, f"nobody held {clean(name)}{_then(at)}{_as_far_as(found)}")
+        raise fail(Exit.NO, f"nobody held {clean(name)}{_then(at)}{_as_far_as(found)}", elsewhere)
+
+
+def _elsewhere(wire: Wire, name: str) -> str:
+    """Where a name is at home, if that is another cell: each knows what it granted itself."""
+    try:
+        wire.call("LOCK.INFO", name)
+    except Elsewhere as away:
+        return f"a cell knows only what it granted itself: {away}"
+    except FenceholdError:
+        pass
+    return ""
 
 
 def show(found: dict[str, Any]) -> None:
