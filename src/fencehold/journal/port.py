@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from fencehold.journal.health import Health
 from fencehold.journal.room import Room
+from fencehold.journal.sync_times import SyncTimes
 from fencehold.types import Epoch, Position
 
 
@@ -100,6 +101,14 @@ class PacedJournal(Protocol):
         nothing. What a tail promises is the same either way: only a wait in it is cut short.
         """
         ...
+
+
+@runtime_checkable
+class SyncedJournal(Protocol):
+    """A journal on a disk of its own, which counts how long syncs took. What others sync, their servers tell."""
+
+    sync_times: SyncTimes
+    """Since the handle was made, over all that it was opened and closed."""
 
 
 class Journal(Protocol):

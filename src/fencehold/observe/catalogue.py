@@ -6,6 +6,8 @@ label has few values: names of locks appear by their template (`templates`).
 
 from typing import NamedTuple
 
+from fencehold.journal.sync_times import BOUNDS_S
+
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600)
@@ -148,6 +150,14 @@ LOOKED_UP = (
     ),
     Metric("fencehold_longest_queue", GAUGE, _BY_SHARD, "Requests in the longest of 10 000 queues."),
     Metric("fencehold_appends_total", COUNTER, _BY_SHARD, "Entries that this node has appended."),
+    Metric(
+        "fencehold_sync_seconds",
+        HISTOGRAM,
+        ("shard",),
+        "How long the disk took to sync an entry, where the server keeps the journal itself (`--data`). What "
+        "other engines sync, their servers tell.",
+        BOUNDS_S,
+    ),
     Metric("fencehold_pending_commands", GAUGE, _BY_SHARD, "Commands that wait for their entry."),
     Metric("fencehold_connections", GAUGE, (), "Connections to the RESP listener."),
     Metric(

@@ -10,6 +10,7 @@ from typing import Any
 
 from fencehold import __version__
 from fencehold.core.state import State
+from fencehold.journal.port import SyncedJournal
 from fencehold.node.node import Node
 
 _LOOKED_AT_MAX = 10_000
@@ -18,7 +19,10 @@ Figures = dict[str, list[list[Any]]]
 
 
 def figures_of(machines: Sequence[tuple[Node, Node | None]]) -> Figures:
-    """By metric: the values of its labels, and a number. Of each shard its node and its volatile machine."""
+    """By metric: the values of its labels, and a number, or those of a histogram.
+
+    Of each shard its node and its volatile machine.
+    """
     found: Figures = {}
     for shard, (node, volatile) in enumerate(machines):
         label = str(shard)
@@ -64,6 +68,9 @@ def _of_node(node: Node, shard: str) -> Figures:
     found["fencehold_standby_lag_positions"] = [
         [[standby.member.name, shard], max(0, node.position - standby.position)] for standby in node.standbys.all()
     ]
+    if isinstance(node.journal, SyncedJournal):
+        times = node.journal.sync_times
+        found["fencehold_sync_seconds"] = [[[shard], list(times.counts), times.total_s]]
     return found
 
 

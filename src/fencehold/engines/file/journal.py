@@ -24,6 +24,7 @@ from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
 from fencehold.journal.health import Health
 from fencehold.journal.port import Declared, Opened, Record
 from fencehold.journal.room import Room
+from fencehold.journal.sync_times import SyncTimes
 from fencehold.runtime.disk import Disk
 from fencehold.types import Epoch, Position
 
@@ -55,6 +56,7 @@ class FileJournal:
         self._segment_bytes_max = segment_bytes_max
         self._allocate_bytes = allocate_bytes
         self._running: _Running | None = None
+        self.sync_times = SyncTimes()
 
     async def open(self) -> Opened:
         if self._running is not None:
@@ -66,6 +68,7 @@ class FileJournal:
             self.pace,
             segment_bytes_max=self._segment_bytes_max,
             allocate_bytes=self._allocate_bytes,
+            sync_times=self.sync_times,
         )
         try:
             opened = await running.on_appender(running.log.open)
@@ -212,9 +215,15 @@ class _Running:
         *,
         segment_bytes_max: int,
         allocate_bytes: int,
+        sync_times: SyncTimes,
     ) -> None:
         self.directory = Directory(path, disk)
-        self.log = Log(self.directory, segment_bytes_max=segment_bytes_max, allocate_bytes=allocate_bytes)
+        self.log = Log(
+            self.directory,
+            segment_bytes_max=segment_bytes_max,
+            allocate_bytes=allocate_bytes,
+            sync_times=sync_times,
+        )
         self.saving = asyncio.Lock()
         self.draft: Draft | None = None
         self._news = asyncio.Event()

@@ -15,6 +15,7 @@ is checked against where the log really ends. The rules it obeys:
 import contextlib
 import errno
 import os
+from time import perf_counter
 from typing import NoReturn
 
 from fencehold.engines.file.directory import Directory, seed_name, segment_name
@@ -24,6 +25,7 @@ from fencehold.engines.file.segments import HEAD_BYTES, RECORD_BYTES, Segment, c
 from fencehold.engines.file.snapshots import put_in_place
 from fencehold.errors import OutcomeUnknown, OutOfPlace, Overloaded, Sealed, Unavailable, UsageError
 from fencehold.journal.port import Opened
+from fencehold.journal.sync_times import SyncTimes
 from fencehold.types import BEGINNING, Epoch, Position
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -34,7 +36,14 @@ _ROOM_S = 1.0
 class Log:
     """The log of a directory this process owns."""
 
-    def __init__(self, directory: Directory, *, segment_bytes_max: int, allocate_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        segment_bytes_max: int,
+        allocate_bytes: int,
+        sync_times: SyncTimes | None = None,
+    ) -> None:
         self.end = Position(0)
         self.epoch = Epoch(0)
         self.stopped: str | None = None
@@ -47,6 +56,7 @@ class Log:
         self._file = directory.path
         self._salt = self._offset = self._allocated = 0
         self._rolls = False
+        self._sync_times = SyncTimes() if sync_times is None else sync_times
 
     def open(self) -> Opened:
         """Own the directory, recover it, and be ready to append. On an error everything is closed."""
@@ -96,10 +106,12 @@ class Log:
             self._disk.write(fd, encode(entry, epoch, position, self._salt), self._offset)
         except OSError as error:
             self._take_back(fd, error)
+        began = perf_counter()
         try:
             self._disk.datasync(fd)
         except OSError as error:
             self._lost_track(error, "syncing")
+        self._sync_times.add(perf_counter() - began)
         self._offset += size
         self.end = position
         if self._mark is not None:
