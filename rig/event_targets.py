@@ -72,7 +72,7 @@ def story(count: int) -> list[Event]:
 class Told:
     """A follower that is told a story, from any place on, then nothing more."""
 
-    node, role = "here", "leader"
+    node, role, trouble = "here", "leader", ""
 
     def __init__(self, events: list[Event]) -> None:
         self.all = events

@@ -22,7 +22,7 @@ import typer
 from fencehold.cli.exits import Exit
 from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Json, Url
-from fencehold.cli.output import ago, say_json, say_rows
+from fencehold.cli.output import ago, clean, say_json, say_rows
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
 from fencehold.cli.sink_processes import STATUS_VARIABLE, TARGET_VARIABLE
 from fencehold.cli.watch import place_of
@@ -181,7 +181,12 @@ def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
     if facts.get("shards", 1) > 1:
         cursor = f"of {facts['shards']} shards"
     counts = tuple(facts[key] for key in ("delivered", "retried", "dropped", "gaps", "waiting"))
-    return facts["name"], facts["state"], *counts, ago(1000 * facts["lag_s"]), cursor, facts["error"] or ""
+    return facts["name"], facts["state"], *counts, ago(1000 * facts["lag_s"]), cursor, _why(facts)
+
+
+def _why(facts: dict[str, Any]) -> str:
+    """What is wrong with its target, or with the service it reads."""
+    return clean(facts["error"] or facts.get("service_error") or "")
 
 
 class _Carrying:

@@ -204,7 +204,12 @@ LISTENER = (
 """Of the HTTP listener itself, which shows the page."""
 
 SINKS = (
-    Metric("fencehold_sink_up", GAUGE, ("sink",), "1 if the sink runs and its target takes what it delivers."),
+    Metric(
+        "fencehold_sink_up",
+        GAUGE,
+        ("sink",),
+        "1 if the sink runs, reads the service, and its target takes what it delivers.",
+    ),
     Metric("fencehold_sink_delivered_total", COUNTER, ("sink",), "Events that are in the target."),
     Metric("fencehold_sink_retried_total", COUNTER, ("sink",), "Events that had to be delivered again."),
     Metric("fencehold_sink_dropped_total", COUNTER, ("sink",), "Events that the target will never take."),

@@ -38,10 +38,15 @@ def figures_of_sinks(folder: Path) -> Figures:
     for facts in _told(folder):
         name = str(facts.get("name", ""))[:128]
         is_up = bool(facts.get("running")) and time.time() - _number(facts, "written_unix") < _STALE_S
-        found.setdefault("fencehold_sink_up", []).append([[name], int(is_up and not facts.get("error"))])
+        found.setdefault("fencehold_sink_up", []).append([[name], int(is_up and not _trouble(facts))])
         for metric, key in _COUNTED.items():
             found.setdefault(metric, []).append([[name], _number(facts, key)])
     return found
+
+
+def _trouble(facts: dict[str, Any]) -> Any:
+    """Of its target, or of the service that it reads."""
+    return facts.get("error") or facts.get("service_error")
 
 
 def _told(folder: Path) -> list[dict[str, Any]]:

@@ -49,6 +49,8 @@ class Follower:
         self._prefers_standby = prefers_standby
         self._reads: dict[int, tuple[str, str]] = {}
         """Where it reads each shard at the moment, and the role of that node."""
+        self._away: dict[int, str] = {}
+        """Why a shard is not read at the moment."""
 
     @property
     def node(self) -> str:
@@ -59,6 +61,11 @@ class Follower:
     def role(self) -> str:
         """Of the nodes that it reads from."""
         return ", ".join(sorted({role for _, role in self._reads.values()}))
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not read all shards at the moment; empty: it does, or has not tried yet."""
+        return next(iter(self._away.values()), "")
 
     async def shards(self) -> int:
         """How many the service has.
@@ -75,8 +82,10 @@ class Follower:
                 why = f"{each}: {away}"
                 continue
             seen.line.close()
+            self._away.clear()
             return int(seen.line.hello.get(b"shards", 1))
-        raise Unavailable(f"cannot reach the service: {why}")
+        self._away[0] = f"cannot reach the service: {why}"
+        raise Unavailable(self._away[0])
 
     async def events(self, after: Cursor | None, shard: int = 0) -> AsyncIterator[Event]:
         """What happens in a shard after a place, for ever; None: from now on.
@@ -87,9 +96,10 @@ class Follower:
         """
         place, pause_s = after, _AGAIN_S_FIRST
         while True:
-            with suppress(Unavailable, OSError):
+            try:
                 async with self._watching(place, shard) as (line, begun):
                     place, pause_s = place or begun, _AGAIN_S_FIRST
+                    self._away.pop(shard, None)
                     while True:
                         push = await line.push()
                         if push[0] != b"event":
@@ -98,6 +108,8 @@ class Follower:
                         if seen.place > place:
                             place = seen.place
                             yield seen
+            except (Unavailable, OSError) as away:
+                self._away[shard] = str(away) or type(away).__name__
             self._reads.pop(shard, None)
             await asyncio.sleep(pause_s * (1 + random.random()))
             pause_s = min(2 * pause_s, _AGAIN_S_MAX)

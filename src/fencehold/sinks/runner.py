@@ -7,7 +7,7 @@
 3. It begins after what the target has; if the target has nothing, where it was told to: `beginning`, `now`, or a
    place.
 4. What it comes to (delivered, retried, dropped, gaps, lag) is told to who asks, and written to a file for
-   `fencehold sink status`.
+   `fencehold sink status`. That its target, or the service, is away is said in the log, once, and why.
 """
 
 import asyncio
@@ -57,6 +57,7 @@ class Runner:
         self._name = name or sink.declared.name
         self.outbox = Outbox(bounds or Bounds(), random.random)
         self._read_unix_ms = 0
+        self._is_service_away = False
         self.shards = 1
         self._heads: dict[int, int] = {}
         """The newest position of each shard that is known."""
@@ -100,6 +101,7 @@ class Runner:
                 shards = await self._follower.shards()
                 break
             except Unavailable:
+                self._note_service()
                 self._write_status()
                 await asyncio.sleep(_STATUS_S)
         if shards > 1 and self._start not in (None, BEGINNING):
@@ -205,6 +207,7 @@ class Runner:
             "lag_positions": self._lag_positions() if oldest else 0,
             "lag_s": round(self._lag_s(oldest), 3),
             "error": counters.error or None,
+            "service_error": self._follower.trouble or None,
         }
 
     def _lag_positions(self) -> int:
@@ -221,6 +224,7 @@ class Runner:
     async def _tell(self) -> None:
         looked_at = 0.0
         while True:
+            self._note_service()
             self._write_status()
             await asyncio.sleep(_STATUS_S)
             if time.monotonic() - looked_at > _HEAD_S:
@@ -229,6 +233,15 @@ class Runner:
                     with contextlib.suppress(FenceholdError):
                         head = await self._follower.head(shard)
                         self._heads[shard] = max(self._heads.get(shard, 0), head)
+
+    def _note_service(self) -> None:
+        """Say once that the service is not read, and why; and that it is again."""
+        trouble = self._follower.trouble
+        if trouble and not self._is_service_away:
+            _LOG.warning("service_away", extra={"facts": {"sink": self._name, "why": trouble}})
+        elif self._is_service_away and not trouble:
+            _LOG.info("service_back", extra={"facts": {"sink": self._name}})
+        self._is_service_away = bool(trouble)
 
     def _write_status(self, *, ended: bool = False) -> None:
         if self._status is None:

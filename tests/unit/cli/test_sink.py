@@ -86,20 +86,24 @@ def test_how_sinks_are_doing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "a": facts,
         "b": facts | {"name": "old", "written_unix": 5},
         "c": facts | {"name": "away", "error": "refused", "cursor": None},
+        "e": facts | {"name": "lost", "reads_from": None, "service_error": "no node"},
     }
     for name, each in told.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(each))
     (tmp_path / "d.json").write_text("{")
     status(tmp_path)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [(row[0], row[1]) for row in rows[-3:]] == [("kafka", "well"), ("old", "silent"), ("away", "retrying")]
-    assert rows[-3][2:7] == ["12", "3", "0", "1", "4"]
-    assert rows[-3][8] == "1841.2"
+    states = [("kafka", "well"), ("old", "silent"), ("away", "retrying"), ("lost", "looking for a node")]
+    assert [(row[0], row[1]) for row in rows[-4:]] == states
+    assert rows[-4][2:7] == ["12", "3", "0", "1", "4"]
+    assert rows[-4][8] == "1841.2"
+    assert [row[9] for row in rows[-2:]] == ["refused", "no node"]
     status(tmp_path, as_json=True)
     assert [each["state"] for each in json.loads(capsys.readouterr().out)["sinks"]] == [
         "well",
         "silent",
         "retrying",
+        "looking for a node",
     ]
 
 

@@ -21,10 +21,11 @@ def test_sinks_are_shown_by_name(tmp_path: Path) -> None:
     }
     (tmp_path / "kafka.json").write_text(json.dumps(told))
     (tmp_path / "old.json").write_text(json.dumps({**told, "name": "old", "written_unix": 1.0}))
+    (tmp_path / "silent.json").write_text(json.dumps({**told, "name": "silent", "service_error": "denied"}))
     (tmp_path / "torn.json").write_text('{"name": "to')
     (tmp_path / "list.json").write_text("[1]")
     figures = figures_of_sinks(tmp_path)
-    assert figures["fencehold_sink_up"] == [[["kafka"], 1], [["old"], 0]]
+    assert figures["fencehold_sink_up"] == [[["kafka"], 1], [["old"], 0], [["silent"], 0]]
     assert figures["fencehold_sink_delivered_total"][0] == [["kafka"], 5]
     assert figures.keys() <= BY_NAME.keys()
     assert b'fencehold_sink_lag_seconds{sink="kafka"} 1.5' in page(figures)
