@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from fencehold.cli.credentials import from_environment, password_of
 from fencehold.cli.listener_processes import HTTP_PORT, KINDS, check_installed, check_upstream, is_installed
 from fencehold.cli.output import say_json, say_rows, written
-from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of
+from fencehold.cli.settings import SETTINGS, TABLES, File, bounds_of, check_trace_url
 from fencehold.cli.sink_processes import SinkSettings, shown_sinks, sinks_of
 from fencehold.drivers.address import endpoint, is_loopback, shown, with_password
 from fencehold.engines.registry import journal_of, path_of
@@ -108,6 +108,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         check_upstream(config)
     if said["traces"].value:
         check_export()
+    check_trace_url(said["trace_url"].value)
     sinks = sinks_of(file.sinks)
     if sinks.sinks:
         check_upstream(config, "sinks", "fencehold sink run")

@@ -23,7 +23,7 @@ from fencehold.cli.failures import fail
 from fencehold.cli.options import URL, Url, port_number
 from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
-from fencehold.errors import UsageError
+from fencehold.cli.settings import check_trace_url
 from fencehold.gateway.credentials import KEY_VARIABLE, Voucher, forget_own_logins
 from fencehold.gateway.lines import place_of
 from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
@@ -134,9 +134,13 @@ def http(
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
-    shown = _trace_url(trace_url)
     listener = HttpDoor(
-        url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key), trace_url=shown
+        url,
+        host=host,
+        port=port,
+        tls=tls,
+        voucher=Voucher(listener_token_file, key),
+        trace_url=check_trace_url(trace_url),
     )
     with _traced("http", traces):
         ListenerProcess(listener, "http", as_json=as_json, with_parent=with_parent).run(port_file)
@@ -150,17 +154,6 @@ def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> Li
     place_of(url)
     check_listener(host, tls, insecure=insecure)
     return tls
-
-
-def _trace_url(url: str) -> str:
-    """An address in which a trace's id has a place.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if url and not (url.startswith(("https://", "http://")) and "{trace}" in url):
-        raise UsageError(f"--trace-url is like https://traces.example/trace/{{trace}}, not {url!r}")
-    return url
 
 
 @contextlib.contextmanager

@@ -81,6 +81,7 @@ def command_of(
     as_json: bool,
     listener_token: Path | None = None,
     traces: bool = False,
+    trace_url: str = "",
 ) -> list[str]:
     """How a listener beside a node is started: it is told what the node was told of where and how to listen."""
     words = [sys.executable, "-m", "fencehold.cli", "listener", kind, "--with-parent"]
@@ -90,6 +91,7 @@ def command_of(
     if listener_token is not None:
         words += ["--listener-token-file", str(listener_token.expanduser()), *_clients_words(config.tls)]
     words += ["--traces"] if traces else []
+    words += ["--trace-url", trace_url] if trace_url and kind == "http" else []
     return words + (["--json"] if as_json else [])
 
 

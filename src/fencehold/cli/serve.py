@@ -247,6 +247,15 @@ Traces = Annotated[
     bool | None,
     _option("traces", _REST, "Send a span of every traced acquire by OTLP, as $OTEL_… say.", "--traces"),
 ]
+TraceUrl = Annotated[
+    str | None,
+    _option(
+        "trace_url",
+        _REST,
+        "Where the dashboard links traces to; {trace} is the id.",
+        metavar="URL",
+    ),
+]
 PortFile = Annotated[
     Path | None,
     _option(
@@ -297,6 +306,7 @@ def serve(
     history_file: HistoryFile = None,
     insecure: Insecure = None,
     traces: Traces = None,
+    trace_url: TraceUrl = None,
     port_file: PortFile = None,
     as_json: LogJson = None,
     config: ConfigFile = None,
@@ -340,6 +350,7 @@ def _serve(known: Configuration) -> None:
         optional=known.optional,
         listener_token=known.said["listener_token_file"].value,
         traces=known.said["traces"].value,
+        trace_url=known.said["trace_url"].value,
     )
     try:
         serving.run()

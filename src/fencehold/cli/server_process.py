@@ -55,6 +55,7 @@ class Serving:
         optional: frozenset[str] = frozenset(),
         listener_token: Path | None = None,
         traces: bool = False,
+        trace_url: str = "",
     ) -> None:
         """`optional` names the listeners that nobody asked for."""
         self._config = config
@@ -63,6 +64,7 @@ class Serving:
         self._sinks = sinks
         self._listener_token = listener_token
         self._traces = traces
+        self._trace_url = trace_url
         self._listeners = {
             kind: port for kind, port in listeners.items() if kind not in optional or can_listen(config.host, port)
         }
@@ -127,6 +129,7 @@ class Serving:
                 as_json=self._as_json,
                 listener_token=self._listener_token,
                 traces=self._traces,
+                trace_url=self._trace_url,
             )
             for kind, port in self._listeners.items()
         }

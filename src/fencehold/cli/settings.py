@@ -112,6 +112,17 @@ def _spans(value: Any) -> Reach:
         raise Wrong("none, zone or region") from None
 
 
+def check_trace_url(url: str) -> str:
+    """An address in which a trace's id has a place, or none.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if url and not (url.startswith(("https://", "http://")) and "{trace}" in url):
+        raise UsageError(f"--trace-url is like https://traces.example/trace/{{trace}}, not {url!r}")
+    return url
+
+
 def _duration(value: Any) -> float:
     try:
         if type(value) not in (int, float, str):
@@ -149,6 +160,7 @@ SETTINGS = {
     "history_file": Setting(_text, "", "FENCEHOLD_HISTORY_FILE"),
     "insecure": Setting(_flag, False, "FENCEHOLD_INSECURE"),
     "traces": Setting(_flag, False, "FENCEHOLD_TRACES"),
+    "trace_url": Setting(_text, "", "FENCEHOLD_TRACE_URL"),
     "port_file": Setting(_path, None, "FENCEHOLD_PORT_FILE"),
     "json": Setting(_flag, False, "FENCEHOLD_JSON"),
 }

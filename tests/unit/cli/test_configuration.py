@@ -71,6 +71,15 @@ def test_templates_are_checked_before_anything_starts() -> None:
         made({}, {}, File({}, {"observe": {"templates": ("order:{",)}}))
 
 
+@pytest.mark.parametrize("url", ["https://traces.example/", "traces.example/{trace}", "javascript:{trace}"])
+def test_where_traces_are_is_checked_before_anything_starts(url: str) -> None:
+    """A listener would end with it, and be started again and again; what is no address of the web is no link."""
+    with pytest.raises(UsageError, match=r"like https://traces.example/trace/\{trace\}"):
+        configured({"trace_url": Said(url, "option")}, File())
+    known = configured({"trace_url": Said("https://traces.example/{trace}", "option")}, File())
+    assert known.said["trace_url"].value == "https://traces.example/{trace}"
+
+
 def test_an_option_wins_over_its_variable_and_that_over_the_file() -> None:
     """And the file over the default."""
     file = File({"port": 3, "host": "localhost"})

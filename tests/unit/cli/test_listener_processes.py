@@ -39,6 +39,14 @@ def test_a_listener_speaks_tls_as_its_node_does() -> None:
     assert "--tls-cert" not in command_of("grpc", 7421, Config(), 7420, as_json=False)
 
 
+def test_where_traces_are_is_told_to_what_shows_them() -> None:
+    """The dashboard is on HTTP; other listeners have no such option."""
+    url = "https://traces.example/trace/{trace}"
+    words = command_of("http", 7422, Config(), 7420, as_json=False, trace_url=url)
+    assert words[words.index("--trace-url") + 1] == url
+    assert "--trace-url" not in command_of("grpc", 7421, Config(), 7420, as_json=False, trace_url=url)
+
+
 def test_clients_of_a_listener_are_never_taken_for_the_node() -> None:
     """A node that asks everybody for a certificate has no listeners beside it: they would have to show its own."""
     with pytest.raises(UsageError, match="optional, or start `fencehold listener` by itself"):

@@ -70,8 +70,11 @@ function Drawing({ parties, arrows, circles }) {
         const from = places.get(arrow.from), to = places.get(arrow.to);
         const a = { x: from.x, y: from.y + BOX.height / 2 }, b = { x: to.x + BOX.width, y: to.y + BOX.height / 2 };
         const bend = Math.max(40, Math.abs(a.x - b.x) / 2);
-        return html`<g key=${at} class="arrow ${inCircle.has(arrow.from) && inCircle.has(arrow.to) ? "is-circle" : ""}"><path d="M${a.x} ${a.y}C${a.x - bend} ${a.y} ${b.x + bend} ${b.y} ${b.x + 2} ${b.y}" marker-end="url(#tip)" />
-          <text x=${a.x - 8} y=${a.y - 6} text-anchor="end">${cut(arrow.name, 20)}</text></g>`;
+        return html`<g key=${at} class="arrow ${inCircle.has(arrow.from) && inCircle.has(arrow.to) ? "is-circle" : ""}"><path d="M${a.x} ${a.y}C${a.x - bend} ${a.y} ${b.x + bend} ${b.y} ${b.x + 2} ${b.y}" marker-end="url(#tip)" /></g>`;
+      })}
+      ${/* After all arrows: none goes through a name. */ arrows.map((arrow, at) => {
+        const { x, y } = places.get(arrow.from);
+        return html`<g key=${`name ${at}`} class="arrow"><text x=${x - 8} y=${y + BOX.height / 2 - 6} text-anchor="end">${cut(arrow.name, 20)}</text></g>`;
       })}
       ${parties.map((party) => {
         const { x, y } = places.get(party.id);
