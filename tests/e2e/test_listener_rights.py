@@ -89,7 +89,7 @@ GRPC_CASES: dict[tuple[str, str], tuple[str, Call]] = {
         lambda s, name: s(getattr(e, "CampaignRequest")(name=name.encode()), timeout=0.3),  # noqa: B009
     ),
 }
-GRPC_OF_THEIR_OWN = {(LOCK, "MultiLock"), (LOCK, "List"), (WATCH, "Watch")}
+GRPC_OF_THEIR_OWN = {(LOCK, "MultiLock"), (LOCK, "List"), (WATCH, "Watch"), (WATCH, "ShardMap")}
 """They are asked for in tests of their own."""
 GRPC_MADE_OF_OTHERS = {(ETCD_ELECTION, "Leader"), (ETCD_ELECTION, "Observe")}
 """They ask the service what Explain and Watch ask it, as the same principal."""
@@ -227,6 +227,7 @@ HTTP_OF_THEIR_OWN = {
     ("POST", "/v1/multi"),
     ("GET", "/v1/sessions"),
     ("GET", "/v1/cluster"),
+    ("GET", "/v1/shards"),
     ("GET", "/v1/events"),
 }
 HTTP_OF_ONES_OWN = {("PATCH", "/v1/locks/{name}"), ("DELETE", "/v1/locks/{name}")}
@@ -259,6 +260,22 @@ def test_an_http_request_is_denied_exactly_if_the_policy_says_so(place: Place) -
             may = any(allowed(role, "events", name) for name in (*NAMES, "own:z"))
             with http.stream("GET", "/v1/events", headers=headers) as stream:
                 assert (stream.status_code == 403) is not may, role
+
+
+def test_the_map_of_shards_is_for_every_login_and_for_nobody_else(place: Place) -> None:
+    """As `SHARD.MAP` is: who has names to lock must know where; it names none of them."""
+    with (
+        httpx.Client(base_url=f"http://127.0.0.1:{place.http}", timeout=30) as http,
+        grpc.insecure_channel(f"127.0.0.1:{place.grpc}") as channel,
+    ):
+        ask = Stub(channel, WATCH).ShardMap
+        for role in ROLES:
+            headers = {"authorization": f"Bearer {place.tokens[role]}"}
+            told = http.get("/v1/shards", headers=headers).json()
+            assert told["ranges"] == [{"first": 0, "last": 16383, "shard": 0}], role
+            assert ask(m.ShardMapRequest(), metadata=place.metadata(role), timeout=30).shards == 1, role
+        assert http.get("/v1/shards").status_code == 401
+        assert code(lambda: ask(m.ShardMapRequest(), timeout=30)) is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_http_lists_sessions_to_who_may_see_everything_and_to_their_own(place: Place) -> None:

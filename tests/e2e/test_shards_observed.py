@@ -172,6 +172,9 @@ def test_a_watch_over_grpc_is_of_all_shards_and_resumed_in_each(
         with pytest.raises(grpc.RpcError) as refused:
             next(client.watches.Watch(m.WatchRequest(from_position=1), timeout=60))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        placed = client.watches.ShardMap(m.ShardMapRequest())
+        assert [(each.first, each.shard) for each in placed.ranges] == [(0, 0), (4096, 1), (8192, 2), (12288, 3)]
+        assert len(placed.leaders) == placed.shards == 4
         listed = client.locks.List(m.ListRequest())
         assert not listed.next_page_token
         assert sorted(each.name for each in listed.locks) == sorted(NAMES)

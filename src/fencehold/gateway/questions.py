@@ -313,11 +313,17 @@ class Questions:
             self._map, self._leaders = even_map(line.shards), {}
         return line
 
+    async def shard_map(self, credentials: Credentials | None) -> tuple[ShardMap, list[str]]:
+        """The map of slots to shards, and the address of the leader of each.
+
+        Raises: as `ask`.
+        """
+        told = await self.ask(credentials, CORRECTNESS, "SHARD.MAP")
+        return _map_in(told), [address.decode() for address in told[b"leaders"]]
+
     async def _read_map(self, credentials: Credentials | None, tier: Tier, shard: int) -> None:
         """Take over a newer map, if the leader of a shard knows one."""
-        told = await self.ask(credentials, tier, "SHARD.MAP", shard=shard)
-        ranges = tuple(SlotRange(*each) for each in told[b"ranges"])
-        found = ShardMap(told[b"version"], told[b"shards"], ranges)
+        found = _map_in(await self.ask(credentials, tier, "SHARD.MAP", shard=shard))
         self._map = found if self._map is None else self._map.newest(found)
 
     async def _role(self, host: str, port: int) -> str:
@@ -343,3 +349,9 @@ async def _leader(line: Line, shard: int | None) -> list[Endpoint]:
             address = (await line.call("NODE.LIST"))[b"leader_address"].decode()
         return [endpoint_of(address)] if address else []
     return []
+
+
+def _map_in(told: dict[bytes, Any]) -> ShardMap:
+    """The map that a reply to SHARD.MAP has."""
+    ranges = tuple(SlotRange(*each) for each in told[b"ranges"])
+    return ShardMap(told[b"version"], told[b"shards"], ranges)

@@ -636,6 +636,32 @@ class Gap(_message.Message):
     shard: int
     def __init__(self, position: _Optional[int] = ..., detail: _Optional[str] = ..., from_position: _Optional[int] = ..., from_index: _Optional[int] = ..., shard: _Optional[int] = ...) -> None: ...
 
+class ShardMapRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShardMapResponse(_message.Message):
+    __slots__ = ("version", "shards", "ranges", "leaders")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    shards: int
+    ranges: _containers.RepeatedCompositeFieldContainer[SlotRange]
+    leaders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., shards: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[SlotRange, _Mapping[str, object]]]] = ..., leaders: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SlotRange(_message.Message):
+    __slots__ = ("first", "last", "shard")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    shard: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., shard: _Optional[int] = ...) -> None: ...
+
 class HistoryRequest(_message.Message):
     __slots__ = ("name", "at_unix_ms", "since_unix_ms", "until_unix_ms", "limit")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -1,4 +1,4 @@
-"""WatchService: events of the service, and the past of a name, as it tells them."""
+"""WatchService: events of the service, the past of a name, and where names are at home, as it tells them."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -37,3 +37,8 @@ class WatchServicer:
         words += ["COUNT", min(request.limit, history.LIMIT_MAX) or history.LIMIT]
         found = await self._questions.ask(call.credentials(), CORRECTNESS, *words)
         return translation.history(history.history_of(found))
+
+    async def shard_map(self, _: m.ShardMapRequest, call: Call) -> m.ShardMapResponse:
+        placed, leaders = await self._questions.shard_map(call.credentials())
+        ranges = [m.SlotRange(first=each.first, last=each.last, shard=each.shard) for each in placed.ranges]
+        return m.ShardMapResponse(version=placed.version, shards=placed.shards, ranges=ranges, leaders=leaders)

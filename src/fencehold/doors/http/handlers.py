@@ -103,6 +103,12 @@ class Handlers:
             told["by_shard"] = await shards_seen(self._questions, credentials)
         return JSONResponse(told)
 
+    async def shards(self, request: Request, _: Said) -> Response:
+        placed, leaders = await self._questions.shard_map(credentials_of(request))
+        ranges = [{"first": each.first, "last": each.last, "shard": each.shard} for each in placed.ranges]
+        told = {"version": placed.version, "shards": placed.shards, "ranges": ranges, "leaders": leaders}
+        return JSONResponse(told)
+
     async def events(self, request: Request, said: Said) -> Response:
         credentials, after = credentials_of(request), request.headers.get("last-event-id", "")
         places = read_places(after, await self._questions.shards(credentials)) if after else {}

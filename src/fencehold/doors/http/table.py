@@ -104,6 +104,9 @@ OPERATIONS = (
     ),
     Operation("GET", "/v1/cluster", "cluster", "The nodes, as the one that leads sees them."),
     Operation(
+        "GET", "/v1/shards", "shards", "Over which shards the names are spread: slots of each, and who leads it."
+    ),
+    Operation(
         "GET",
         "/v1/events",
         "events",
