@@ -162,7 +162,7 @@ def _remarks(picture: Picture) -> list[Shown]:
             remark("warn", f"standby {one['node']} is {one['lag']} entries behind")
     for sink in picture.sinks:
         if not sink.get("up"):
-            remark("warn", f"sink {sink['name']} does not run, or its target takes nothing")
+            remark("warn", f"sink {sink['name']} delivers nothing: see `fencehold sink status` on this machine")
         elif sink.get("lag_seconds", 0) > _SINK_LAG_S:
             remark("warn", f"sink {sink['name']} is {sink['lag_seconds']:.0f} s behind")
     if facts.get("busiest_client"):

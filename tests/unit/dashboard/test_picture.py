@@ -151,7 +151,7 @@ def test_sinks_that_are_behind_are_remarked(picture: Picture) -> None:
     picture.sinks = sinks_in(figures)
     assert [each["text"] for each in overview(picture, 300)["remarks"]] == [
         "sink audit is 99 s behind",
-        "sink kafka does not run, or its target takes nothing",
+        "sink kafka delivers nothing: see `fencehold sink status` on this machine",
     ]
 
 

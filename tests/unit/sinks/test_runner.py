@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,15 +31,21 @@ async def test_a_service_that_is_away_is_said_to_be_and_so_is_its_return(
     def said(event: str) -> list[str]:
         return [record.facts.get("why", "") for record in caplog.records if record.msg == event]  # type: ignore[attr-defined]
 
+    def is_back(times: int) -> bool:
+        return len(said("service_back")) == times and not trouble()
+
+    def is_away(times: int) -> bool:
+        return len(said("service_away")) == times and bool(trouble())
+
     def trouble() -> object:
         return json.loads(status.read_text())["service_error"] if status.exists() else None
 
     try:
-        await until(lambda: bool(said("service_away") and trouble()))
+        await until(partial(is_away, 1))
         for times in (1, 2):
             async with Server(Config(port=port)):
-                await until(lambda times=times: len(said("service_back")) == times and not trouble())
-            await until(lambda times=times: len(said("service_away")) == times + 1 and bool(trouble()))
+                await until(partial(is_back, times))
+            await until(partial(is_away, times + 1))
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -16,7 +16,7 @@ export function Nodes() {
       <${Card} id="engine" title="Journal"><${Engine} health=${view.health} server=${view.server} /></${Card}>
       ${view.shards && html`<${Card} id="shards" title="Shards" count=${view.shards.length}><${ShardList} shards=${view.shards} /></${Card}>`}
       ${view.sinks.length > 0 && html`<${Card} id="sinks" title="Sinks" count=${view.sinks.length}><ul class="rows">${view.sinks.map((sink) => html`<li key=${sink.name}><${Badge} tone=${sink.up ? "good" : "bad"}>${sink.up ? "delivers" : "stuck"}</${Badge}>
-        <span class="what"><strong>${visible(sink.name)}</strong><span class="sub dim">${number(sink.delivered_total)} delivered, ${number(sink.waiting)} waiting</span></span><span class="figure ${sink.lag_seconds > 10 ? "is-warn" : "dim"}">${sink.lag_positions ? `${number(sink.lag_positions)} behind` : "in step"}</span></li>`)}</ul></${Card}>`}
+        <span class="what"><strong>${visible(sink.name)}</strong><span class="sub dim">${number(sink.delivered_total)} delivered, ${number(sink.waiting)} waiting</span></span><span class="figure ${sink.lag_seconds > 10 ? "is-warn" : "dim"}">${sink.lag_positions ? `${number(sink.lag_positions)} behind` : sink.up ? "in step" : ""}</span></li>`)}</ul></${Card}>`}
     </div>
   </div>`;
 }
@@ -41,7 +41,7 @@ export function ShardList({ shards }) {
     <span class="lead">shard ${shard.shard}</span>
     <span class="what">${shard.away ? html`<strong>away for ${duration(1000 * shard.away_s)}</strong><span class="sub dim">${visible(shard.away)}</span>`
       : html`<strong>${visible(shard.leader || "this node")}</strong><span class="sub dim">epoch ${number(shard.epoch)} · @${number(shard.position)}${shard.lag > 100 ? ` · a standby is ${number(shard.lag)} behind` : ""}</span>`}</span>
-    <span class="figure dim" title="names held, waiting, sessions">${number(shard.names_held)} held · ${number(shard.waiters)} wait · ${number(shard.sessions)} sessions</span></li>`)}</ul>`;
+    <span class="figure dim" title="names held, waiting, sessions">${number(shard.names_held)} held · ${number(shard.waiters)} wait · ${number(shard.sessions)} session${shard.sessions === 1 ? "" : "s"}</span></li>`)}</ul>`;
 }
 
 const mib = (bytes) => bytes == null ? null : bytes > 2 ** 30 ? `${(bytes / 2 ** 30).toFixed(1)} GiB` : `${Math.round(bytes / 2 ** 20)} MiB`;
