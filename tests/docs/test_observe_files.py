@@ -71,6 +71,16 @@ def test_every_alert_has_a_page_to_turn_to() -> None:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
+def test_every_alert_is_seen_to_fire_and_not_to() -> None:
+    """By Prometheus' own tool, in `make matrix`: a rule that can never fire is found there."""
+    tests = yaml.safe_load((ROOT / "tests/matrix/alert-rules-test.yaml").read_text())["tests"]
+    expected = [each for test in tests for each in test["alert_rule_test"]]
+    fired = {each["alertname"] for each in expected if each["exp_alerts"]}
+    silent = {each["alertname"] for each in expected if not each["exp_alerts"]}
+    assert {rule["alert"] for rule in rules()} == fired
+    assert fired - silent <= {"FenceholdSlowAppends"}
+
+
 def test_the_dashboard_shows_every_kind_of_trouble() -> None:
     """What there is an alert for can be seen, too."""
     dashboard = (FOLDER / "grafana-dashboard.json").read_text()
