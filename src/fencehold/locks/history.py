@@ -49,6 +49,8 @@ class PastWait(NamedTuple):
     waited_ms: int | None
     ended: str | None
     """`acquired`, `timed_out`, `cancelled`, `denied`, `turned_away`, `deadlock`, `unknown`; None: it waits."""
+    host: str | None = None
+    pid: int | None = None
 
 
 class Remark(NamedTuple):

@@ -182,7 +182,7 @@ def _past_hold(seen: PastHold) -> m.PastHold:
     return m.PastHold(
         fence=seen.fence,
         mode=_PAST_MODES.get(seen.mode or "", m.MODE_UNSPECIFIED),
-        party=_past_party(seen, seen.host or "", seen.pid or 0),
+        party=_past_party(seen),
         principal=seen.principal or "",
         since_unix_ms=_unix_ms(seen.since) or 0,
         until_unix_ms=_unix_ms(seen.until),
@@ -204,9 +204,9 @@ def _past_wait(seen: PastWait) -> m.PastWait:
     )
 
 
-def _past_party(seen: PastHold | PastWait, host: str = "", pid: int = 0) -> m.Party:
-    owner, client = seen.owner or "", seen.client or ""
-    return m.Party(session=seen.session, owner=owner, client=client, host=host, pid=max(0, pid))
+def _past_party(seen: PastHold | PastWait) -> m.Party:
+    owner, client, host = seen.owner or "", seen.client or "", seen.host or ""
+    return m.Party(session=seen.session, owner=owner, client=client, host=host, pid=max(0, seen.pid or 0))
 
 
 def _unix_ms(moment: datetime | None) -> int | None:

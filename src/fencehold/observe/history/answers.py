@@ -92,9 +92,8 @@ def _hold(span: Span) -> dict[str, Any]:
 
 
 def _wait(span: Span) -> dict[str, Any]:
-    who = _party(span)
     return {
-        **{key: who[key] for key in ("session", "client", "principal", "owner")},
+        **_party(span),
         "since": instant(span.since),
         "until": instant(span.until),
         "waited_ms": None if span.until is None or not span.since else span.until - span.since,

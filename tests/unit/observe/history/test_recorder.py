@@ -76,6 +76,7 @@ def test_waits_are_told_and_so_is_how_long_a_holder_had_waited(tmp_path: Path) -
     story.release(one, fence, "a", elapsed_ms=50)
     recorder = recorded(story, tmp_path / "h")
     found = past(recorder, "a")
+    assert {(wait["host"], wait["pid"]) for wait in found["waits"]} == {("box", 7)}
     assert {(wait["owner"], wait["ended"], wait["waited_ms"]) for wait in found["waits"]} == {
         ("y", "acquired", 200),
         ("z", "timed_out", 150),
