@@ -35,7 +35,7 @@ export function Names({ params }) {
       <${Typed} label="Search names" param="q" value=${q} type="search" hint="text, or a pattern: order:*" hasFocus=${focus} />
       <${Typed} label="Client" param="client" value=${client} hint="client, host or principal" />
       <${Typed} label="Prefix" param="prefix" value=${prefix} hint="billing:" />
-      <label class="field"><span>Built like</span><select value=${q.includes("*") ? q : ""} onChange=${(event) => say({ q: event.target.value })}>
+      <label class="field"><span>Template</span><select value=${q.includes("*") ? q : ""} onChange=${(event) => say({ q: event.target.value })}>
         <option value="">any name</option>
         ${q.includes("*") && !templates.some(([text]) => text === q) && html`<option value=${q}>${q}</option>`}
         ${templates.filter(([text]) => text.includes("*")).map(([text]) => html`<option key=${text} value=${text}>${text}</option>`)}</select></label>
