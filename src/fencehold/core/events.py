@@ -277,10 +277,25 @@ _ASKED_BY: dict[type[Outcome], type[Command]] = {
 }
 """Which outcomes make an event of which command, with its names."""
 
-_NAMELESS = (Opened, Suspended, PolicyChanged, LimitsSet, FenceRaised, Announced, MapTaken, SlotsForced)
+_NAMELESS: frozenset[type[Outcome]] = frozenset(
+    {
+        Opened,
+        Suspended,
+        PolicyChanged,
+        LimitsSet,
+        FenceRaised,
+        Announced,
+        MapTaken,
+        SlotsForced,
+        CellsApplied,
+        HomeClosed,
+        HomeOpened,
+        HomesLapsed,
+    }
+)
 """Outcomes that make an event without names, of any command."""
-_HOMING = (CellsApplied, HomeClosed, HomeOpened, HomesLapsed)
-"""Likewise, where a service is one of several cells."""
+_NAMELESS_IF_ANY: frozenset[type[Outcome]] = frozenset({SlotsSealed, SlotsOpened, HomesResumed, HomeClosing})
+"""Likewise, unless they say that nothing is different from before."""
 
 
 def _names_of(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
@@ -305,15 +320,22 @@ def _names_of_others(command: Command, outcome: Outcome) -> tuple[str, ...] | No
             return (name,)
         case Refused():
             return () if isinstance(command, Acquire | Release | Extend | Refuse) else None
+        case _:
+            kind = type(outcome)
+            is_told = kind in _NAMELESS or (kind in _NAMELESS_IF_ANY and _is_any(command, outcome))
+            return () if is_told else None
+
+
+def _is_any(command: Command, outcome: Outcome) -> bool:
+    """Whether slots or homes are not as they were."""
+    match outcome:
         case SlotsSealed(closed=0) | SlotsOpened(slots=0) | HomesResumed(homes=0):
-            return None
-        case SlotsSealed() | SlotsOpened() | HomesResumed():
-            return ()
+            return False
         case HomeClosing():
             # Who seals asks again and again until nothing is left: that it is closing is told when it begins.
-            return () if isinstance(command, CloseHome) else None
+            return isinstance(command, CloseHome)
         case _:
-            return () if isinstance(outcome, _NAMELESS + _HOMING) else None
+            return True
 
 
 def _of_outcome(command: Command, outcome: Outcome, names: tuple[str, ...]) -> _Thing:
