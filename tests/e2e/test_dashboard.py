@@ -286,6 +286,30 @@ def test_one_signs_in_sees_what_one_may_and_is_asked_again_when_that_is_over(
         assert not visitor.wrongs
 
 
+def test_on_a_phone_one_can_choose_how_times_and_colours_are_shown_and_sign_out(
+    ruled: Ruled, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """There is no keyboard, and no room at the side: it is one touch away."""
+    with (
+        door(tmp_path_factory.mktemp("door"), "http", ruled.served.url) as port,
+        Visitor(browser, port, **PHONE) as visitor,
+    ):
+        page = visitor.page
+        page.goto(visitor.base + "events")
+        sign_in(page, "root", "secret-of-root")
+        expect(page.get_by_role("button", name="sign out")).to_be_hidden()
+        page.get_by_role("button", name="Display and account").tap()
+        page.get_by_role("button", name="Times: local").tap()
+        page.get_by_role("button", name="Theme: system").tap()
+        assert page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
+        expect(page.get_by_role("button", name="Times: utc")).to_be_visible()
+        visitor.check_accessible()
+        visitor.picture("phone-account")
+        page.get_by_role("button", name="sign out").tap()
+        expect(page.get_by_label("User")).to_be_visible()
+        assert not visitor.wrongs
+
+
 def test_a_certificate_of_the_browser_signs_in(browser: Browser, tmp_path: Path) -> None:
     """At a listener that may speak for those whose certificates it has checked; without one, one signs in."""
     authority, token, tokens = trustme.CA(), tmp_path / "listener", tmp_path / "tokens"

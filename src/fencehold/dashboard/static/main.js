@@ -93,8 +93,10 @@ function NotFound() {
 
 function Foot({ who, onHelp, onOut }) {
   const { theme, zone } = usePreferences();
-  return html`<div class="foot">
-    <${Live} />
+  const [isOpen, setOpen] = useState(false); // On a small screen, where there is no room for all of it.
+  return html`<div class="foot ${isOpen ? "is-open" : ""}">
+    <div class="foot-line"><${Live} /><button type="button" class="foot-more" aria-expanded=${isOpen} aria-controls="foot-panel" aria-label="Display and account" onClick=${() => setOpen(!isOpen)}>⋯</button></div>
+    <div class="foot-panel" id="foot-panel">
     <div class="foot-buttons">
       <button type="button" onClick=${nextTheme} title="theme (t)" aria-label="Theme: ${theme}"><${Icon} of="theme" /><span>${theme}</span></button>
       <button type="button" onClick=${nextZone} title="local time or UTC (u)" aria-label="Times: ${zone}"><span>${zone === "utc" ? "UTC" : "local"}</span></button>
@@ -106,6 +108,7 @@ function Foot({ who, onHelp, onOut }) {
         : html`<button type="button" class="plain" onClick=${onOut}>sign out</button>`}`
       : html`<span class="dim">not signed in</span>`}</p>
     <p class="dim version">${who.version}</p>
+    </div>
   </div>`;
 }
 
