@@ -1,5 +1,6 @@
 """Listeners that speak TLS, with certificates of clients if asked."""
 
+import signal
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import httpx
 import pytest
 import trustme
 
+from fencehold.security.issuer import Issuer
 from fencehold.security.tokens import Line, add, digest_of, new_token
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, Stub
@@ -60,12 +62,12 @@ def test_grpc_over_tls(server: Served, files: Files, options: tuple[str, ...], t
 
 
 def test_http_over_tls(server: Served, files: Files, options: tuple[str, ...], tmp_path: Path) -> None:
-    """As every client speaks it; in the clear nothing is answered."""
+    """As every client speaks it; in the clear it is told what to use."""
     with door(tmp_path, "http", server.url, *options) as port:
         context = ssl.create_default_context(cafile=str(files.ca))
         assert httpx.get(f"https://localhost:{port}/readyz", verify=context).json()["role"] == "leader"
-        with pytest.raises(httpx.HTTPError):
-            httpx.get(f"http://localhost:{port}/readyz")
+        plain = httpx.get(f"http://localhost:{port}/readyz")
+        assert (plain.status_code, plain.json()["detail"]) == (400, "use https://")
 
 
 def test_off_loopback_a_listener_wants_tls_or_to_be_told(server: Served) -> None:
@@ -73,6 +75,47 @@ def test_off_loopback_a_listener_wants_tls_or_to_be_told(server: Served) -> None
     for kind in ("grpc", "http"):
         said = ended(start("listener", kind, "--url", server.url, "--host", "0.0.0.0", "--port", "0"))
         assert (said.code, "--insecure" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["grpc", "http"])
+def test_a_hangup_has_a_listener_read_its_certificates_again(
+    kind: str, server: Served, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As a server does; without TLS there is nothing to be read, and it goes on as well."""
+    for words in (options, ()):
+        port_file = tmp_path / f"{kind}{len(words)}"
+        process = start(
+            "listener", kind, "--url", server.url, "--port", "0", "--port-file", str(port_file), *words
+        )
+        until(port_file.exists)
+        process.send_signal(signal.SIGHUP)
+        # Signals are taken in their order.
+        process.terminate()
+        said = ended(process)
+        assert (said.code, "certificate_reloaded" in said.err) == (0, bool(words)), said
+
+
+def test_a_certificate_that_a_nodes_list_revokes_gets_in_by_none_of_its_listeners(tmp_path: Path) -> None:
+    """What `serve --tls-crl` is told is told to the listeners that it starts."""
+    issuer = Issuer.make(tmp_path / "pki")
+    own, bad = issuer.for_node("server", ["localhost", "127.0.0.1"]), issuer.for_client("bad", "bad")
+    crl, ca = issuer.revoke("bad"), issuer.ca.cert
+    token, tokens = tmp_path / "listener", tmp_path / "tokens"
+    token.write_text(new_token())
+    add(tokens, Line("listener/edge", digest_of(token.read_text())))
+    words = ("--tls-cert", str(own.cert), "--tls-key", str(own.key), "--tls-ca", str(ca), "--tls-crl", str(crl))
+    words = (*words, "--tls-clients", "optional", "--tokens", str(tokens), "--listener-token-file", str(token))
+    http, rpc = free_port(), free_port()
+    context = ssl.create_default_context(cafile=str(ca))
+    with serving(tmp_path, "--memory", *words, "--http", str(http), "--grpc", str(rpc)):
+        until(lambda: _is_ready(http, context))
+        context.load_cert_chain(bad.cert, bad.key)
+        with pytest.raises((httpx.HTTPError, ssl.SSLError), match="revoked"):
+            httpx.post(f"https://localhost:{http}/v1/locks/x", json={"ttl_ms": 9_000}, verify=context)
+        shown = grpc.ssl_channel_credentials(ca.read_bytes(), bad.key.read_bytes(), bad.cert.read_bytes())
+        with grpc.secure_channel(f"localhost:{rpc}", shown) as channel, pytest.raises(grpc.RpcError) as refused:
+            Stub(channel, LOCK).Lock(m.LockRequest(name="x", ttl_ms=9_000), timeout=10, wait_for_ready=False)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_secured_node_has_secured_listeners(files: Files, options: tuple[str, ...], tmp_path: Path) -> None:

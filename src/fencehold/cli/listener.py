@@ -2,7 +2,7 @@
 client does.
 
 1. It may run beside a node or anywhere else, any number of times; `serve --grpc` starts one beside itself.
-2. SIGTERM and SIGINT: no more is taken, its sessions are closed; exit 0.
+2. SIGTERM and SIGINT: no more is taken, its sessions are closed; exit 0. SIGHUP: its certificates are read again.
 3. Started by a server, it ends with it: its standard input is a pipe, and closes when the server is gone.
 """
 
@@ -26,7 +26,8 @@ from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
 from fencehold.cli.settings import check_trace_url
 from fencehold.gateway.credentials import KEY_VARIABLE, Voucher, forget_own_logins
 from fencehold.gateway.lines import place_of
-from fencehold.gateway.listener import ListenerTls, check_listener, tls_of
+from fencehold.gateway.listener import check_listener, tls_of
+from fencehold.security.tls import ServerTls
 
 GRPC_PORT, HTTP_PORT = 7421, 7422
 NICE = 5
@@ -42,6 +43,8 @@ class Listener(Protocol):
 
     async def stop(self) -> None: ...
 
+    def reload(self) -> None: ...
+
 
 Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 Insecure = Annotated[
@@ -54,6 +57,10 @@ TlsCert = Annotated[
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate.")]
 TlsCa = Annotated[
     Path | None, typer.Option("--tls-ca", metavar="FILE", help="The CA that signs the certificates of clients.")
+]
+TlsCrl = Annotated[
+    Path | None,
+    typer.Option("--tls-crl", metavar="FILE", help="Which of those certificates were revoked: a CRL, in PEM."),
 ]
 TlsClients = Annotated[
     str,
@@ -93,6 +100,7 @@ def grpc(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
+    tls_crl: TlsCrl = None,
     tls_clients: TlsClients = "none",
     listener_token_file: ListenerToken = None,
     port_file: PortFile = None,
@@ -102,7 +110,7 @@ def grpc(
 ) -> None:
     """Listen for gRPC, and carry what is asked to the service at --url."""
     key = os.environ.get(KEY_VARIABLE, "")
-    tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
+    tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients, tls_crl), insecure)
     with _extra("grpc"):
         from fencehold.doors.grpc.door import GrpcDoor  # noqa: PLC0415
     listener = GrpcDoor(url, host=host, port=port, tls=tls, voucher=Voucher(listener_token_file, key))
@@ -118,6 +126,7 @@ def http(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
+    tls_crl: TlsCrl = None,
     tls_clients: TlsClients = "none",
     listener_token_file: ListenerToken = None,
     port_file: PortFile = None,
@@ -131,7 +140,7 @@ def http(
 ) -> None:
     """Listen for HTTP, and carry what is asked to the service at --url."""
     key = os.environ.get(KEY_VARIABLE, "")
-    tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients), insecure)
+    tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients, tls_crl), insecure)
     with _extra("http"):
         from fencehold.doors.http.door import HttpDoor  # noqa: PLC0415
     listener = HttpDoor(
@@ -149,7 +158,7 @@ def http(
 LISTENER: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
 
 
-def _checked(url: str, host: str, tls: ListenerTls | None, insecure: bool) -> ListenerTls | None:
+def _checked(url: str, host: str, tls: ServerTls | None, insecure: bool) -> ServerTls | None:
     forget_own_logins(os.environ)
     place_of(url)
     check_listener(host, tls, insecure=insecure)
@@ -209,6 +218,7 @@ class ListenerProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGHUP, self._listener.reload)
         if self._with_parent:
             loop.add_reader(sys.stdin.fileno(), self._on_parent)
         try:

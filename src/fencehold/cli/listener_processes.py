@@ -103,9 +103,10 @@ def _tls_words(tls: ServerTls | None) -> list[str]:
 
 
 def _clients_words(tls: ServerTls | None) -> list[str]:
-    """Whether clients are asked for a certificate."""
-    asks = tls is not None and tls.clients is Clients.OPTIONAL
-    return ["--tls-clients", "optional"] if asks else []
+    """Whether clients are asked for a certificate, and which of those were revoked."""
+    if tls is None or tls.clients is not Clients.OPTIONAL:
+        return []
+    return ["--tls-clients", "optional", *(["--tls-crl", str(tls.crl)] if tls.crl is not None else [])]
 
 
 def check_upstream(config: Config, what: str = "--grpc and --http", instead: str = "fencehold listener") -> None:

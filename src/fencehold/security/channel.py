@@ -344,8 +344,10 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         return self.app
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What TLS knows (`ssl_object`), or the transport."""
-        return self._ssl if name == "ssl_object" else self._transport.get_extra_info(name, default)
+        """What TLS knows (`ssl_object`, `sslcontext`), or the transport."""
+        if name == "ssl_object":
+            return self._ssl
+        return self._ssl.context if name == "sslcontext" else self._transport.get_extra_info(name, default)
 
 
 _RECORD_BYTES_MAX = 16 << 10

@@ -21,7 +21,15 @@ from typing import NamedTuple
 from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.tls import load_authorities, load_pair, load_revocations, stamp_of
 from fencehold.errors import UsageError
-from fencehold.security.certificates import NoPrincipal, Read, pem_blocks, principal_in, read_pem, revoked_in
+from fencehold.security.certificates import (
+    NoPrincipal,
+    Read,
+    pem_blocks,
+    principal_in,
+    read_der,
+    read_pem,
+    revoked_in,
+)
 
 WATCH_S = 1.0
 """How often it is looked whether a file has changed."""
@@ -189,6 +197,15 @@ class Certificates:
     @property
     def expires_at(self) -> datetime:
         return expiry_of(self.tls.cert)
+
+    def is_revoked(self, shown: ssl.SSLObject | None) -> bool:
+        """Whether a client has shown a certificate that is on the list by now."""
+        der = shown.getpeercert(binary_form=True) if self.revoked and shown is not None else None
+        try:
+            return der is not None and read_der(der).key in self.revoked
+        except NoPrincipal:
+            # Nobody is known by it.
+            return False
 
     def reload(self) -> bool:
         """Read them again. If they cannot be used, what was there stays; says whether they can."""

@@ -32,14 +32,11 @@ def test_in_the_clear_it_listens_to_this_machine_only() -> None:
 
 
 def test_with_tls_it_listens_anywhere(files: tuple[Path, Path, Path]) -> None:
-    """What its files hold is read anew when they change."""
+    """Nobody has to say that the network is trusted."""
     cert, key, ca = files
     tls = tls_of(cert, key, ca, "required")
     assert tls is not None
     check_listener("0.0.0.0", tls, insecure=False)
-    before = tls.changed_at()
-    ca.unlink()
-    assert tls.changed_at() != before
 
 
 def test_options_that_do_not_fit_together_are_refused(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
@@ -52,7 +49,10 @@ def test_options_that_do_not_fit_together_are_refused(files: tuple[Path, Path, P
         ((cert, key, None, "required"), "--tls-ca"),
         ((cert, key, ca, "maybe"), "tls_clients is one of"),
         ((cert, tmp_path / "none", None, "none"), "cannot read"),
-        ((cert, cert, None, "none"), "no certificate and its key"),
+        ((cert, cert, None, "none"), "no certificate and its"),
+        ((cert, key, ca, "none", ca), "--tls-crl is about certificates of clients"),
+        ((cert, key, ca, "required", tmp_path / "none"), "cannot read"),
+        ((None, None, None, "none", ca), "say --tls-cert"),
     ):
         with pytest.raises(UsageError, match=words):
-            tls_of(*said)
+            tls_of(*said)  # type: ignore[arg-type]

@@ -22,6 +22,8 @@ The right column names tests as `file::test`, from `tests/`; that each of them e
 | headers and bodies without a bound | etcd GHSA-6vch | e2e/test_http.py::test_headers_have_a_bound |
 | one listener takes a credential that another does not | etcd 3.7.0 | e2e/test_listener_holes.py::test_every_listener_takes_the_same_credentials |
 | a list of revoked certificates that one side does not look at | etcd GHSA-3wh4 | unit/security/test_revocation.py::test_a_node_whose_certificate_was_revoked_does_not_follow |
+| the same, of a listener for another protocol | etcd GHSA-3wh4 | unit/doors/test_secured_listeners.py::test_a_revoked_certificate_is_not_let_in_and_one_that_is_in_is_put_out |
+| handshakes without a deadline, or a bound, of such a listener | etcd GHSA-6vch | unit/doors/test_secured_listeners.py::test_handshakes_that_are_left_open_keep_nobody_out |
 | snapshots and restores with too little a right | ZooKeeper CVE-2025-58457 | unit/doors/test_rights.py::test_allowed_is_exactly_what_the_policy_says |
 | an address, or a header that a client writes, is an identity | ZooKeeper CVE-2024-51504 | e2e/test_listener_holes.py::test_no_header_is_an_identity |
 | a name server decides who somebody is | ZooKeeper CVE-2026-24281 | unit/security/test_holes.py::test_no_name_server_is_asked_who_somebody_is |

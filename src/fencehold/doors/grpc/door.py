@@ -27,11 +27,10 @@ from fencehold.doors.grpc.statuses import refusal_of
 from fencehold.doors.grpc.watch_service import WatchServicer
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import Voucher
-from fencehold.gateway.listener import ListenerTls
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.sessions import Sessions
 from fencehold.gateway.upstream import Upstream
-from fencehold.security.tls import Clients, ServerTls
+from fencehold.security.tls import ServerTls
 from fencehold.wire.etcd_messages import pool as etcd_pool
 from fencehold.wire.grpc_messages import pool as grpc_pool
 from fencehold.wire.messages import pool
@@ -49,7 +48,7 @@ class GrpcDoor:
         *,
         host: str = "127.0.0.1",
         port: int = PORT,
-        tls: ListenerTls | None = None,
+        tls: ServerTls | None = None,
         upstream_tls: ssl.SSLContext | None = None,
         voucher: Voucher | None = None,
         bounds: ServerBounds = ServerBounds(),  # noqa: B008 - a value
@@ -57,7 +56,7 @@ class GrpcDoor:
     ) -> None:
         self.host = host
         self.port = port
-        self._tls = None if tls is None else ServerTls(tls.cert, tls.key, tls.ca, Clients(tls.clients))
+        self._tls = tls
         self._bounds = bounds
         self._upstream = Upstream(url, via="grpc", tls=upstream_tls, bounds=gateway, voucher=voucher)
         self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
@@ -85,6 +84,11 @@ class GrpcDoor:
             await self._server.stop()
         await self._questions.close()
         await self._upstream.close()
+
+    def reload(self) -> None:
+        """Read the certificates again, as at SIGHUP."""
+        if self._server is not None:
+            self._server.reload()
 
     def _methods(self) -> Iterator[tuple[str, Method]]:
         """Every method that is served, by its path."""

@@ -2,7 +2,9 @@
 
 1. Connections have a bound. Beyond it, the one that has been without a call for longest is closed; if all have
    calls, the newest is.
-2. Over TLS, a handshake has its seconds and its bound (`security/listener.py`); what speaks no TLS is left.
+2. Over TLS, a handshake has its seconds and its bound (`security/listener.py`), and a connection whose certificate
+   was revoked is ended. Who speaks plainly is left without a word, and the log says so: after an answer, whatever
+   it says, gRPC libraries try again at once, and without one they pause.
 3. Stopping takes no more calls, lets those under way end for a moment, and then ends them.
 """
 
@@ -12,10 +14,12 @@ from typing import Any, NamedTuple
 from fencehold.doors.grpc.calls import Calls, Methods, Refusal
 from fencehold.doors.grpc.http2.connection import Begin, ConnectionBounds, GrpcConnection
 from fencehold.doors.grpc.http2.streams import ConversationBounds, Shelf
-from fencehold.security.listener import HandshakeBounds, TlsListener
-from fencehold.security.tls import Certificates, ServerTls
+from fencehold.gateway.listener import TlsEntrance, tell_refused
+from fencehold.security.listener import HandshakeBounds
+from fencehold.security.tls import ServerTls
 
 _BACKLOG = 1_024
+_REVOKED = "the client certificate was revoked"
 
 
 class ServerBounds(NamedTuple):
@@ -35,7 +39,13 @@ class GrpcServer:
 
     def __init__(self, methods: Methods, refusal: Refusal, bounds: ServerBounds, tls: ServerTls | None) -> None:
         self._bounds = bounds
-        self._certificates = None if tls is None else Certificates(tls, alpn=("h2",))
+        self._entrance = tls and TlsEntrance(
+            tls,
+            self._connection,
+            alpn="h2",
+            on_revoked=self._end_revoked,
+            bounds=bounds.handshakes,
+        )
         self._shelf = Shelf(bounds.conversation.kept_bytes_max)
         self._calls = Calls(
             methods,
@@ -47,7 +57,6 @@ class GrpcServer:
         self._connections: dict[GrpcConnection, None] = {}
         self._gone = asyncio.Event()
         self._listening: Any = None
-        self._renewing: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Take connections; returns the port.
@@ -55,11 +64,9 @@ class GrpcServer:
         Raises:
             OSError: the address is in use, or not this machine's.
         """
-        if self._certificates is not None:
-            listener = TlsListener(self._connection, self._certificates, self._bounds.handshakes)
-            self._listening = listener
-            self._renewing = asyncio.create_task(self._certificates.watch())
-            return await listener.open(host, port, _BACKLOG)
+        if self._entrance is not None:
+            self._listening = self._entrance
+            return await self._entrance.open(host, port)
         loop = asyncio.get_running_loop()
         # Two listeners on one port would each get some of the calls of one session.
         self._listening = await loop.create_server(
@@ -69,8 +76,6 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """Take no more calls, let those under way end, then end them."""
-        if self._renewing is not None:
-            self._renewing.cancel()
         if self._listening is not None:
             self._listening.close()
         for connection in tuple(self._connections):
@@ -88,14 +93,30 @@ class GrpcServer:
         for connection in tuple(self._connections):
             connection.close()
 
+    def reload(self) -> None:
+        """Read the certificates again, if there are any."""
+        if self._entrance is not None:
+            self._entrance.reload()
+
     def _connection(self) -> GrpcConnection:
         return GrpcConnection(self._begin, self._shelf, self._bounds.conversation, self._bounds.connection)
 
     def _on_opened(self, connection: GrpcConnection) -> None:
         self._connections[connection] = None
+        self._end_if_revoked(connection)
         if len(self._connections) > self._bounds.connections_max:
             idle = (each for each in self._connections if each.conversation.is_idle)
             next(idle, connection).close()
+
+    def _end_revoked(self) -> None:
+        """End the connections whose certificates have come onto the list."""
+        for connection in tuple(self._connections):
+            self._end_if_revoked(connection)
+
+    def _end_if_revoked(self, connection: GrpcConnection) -> None:
+        if self._entrance is not None and self._entrance.is_revoked(connection.shown):
+            tell_refused(connection.peer, _REVOKED)
+            connection.close()
 
     def _on_closed(self, connection: GrpcConnection) -> None:
         self._connections.pop(connection, None)

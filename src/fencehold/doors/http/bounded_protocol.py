@@ -4,16 +4,19 @@
    ever.
 2. Connections have a bound. Beyond it, the one that has waited longest without a request is closed: so connections
    that are opened and left do not keep others out.
+3. Who speaks TLS where it is not spoken is closed, and the log says so.
 """
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fencehold.gateway.credentials import CERTIFICATE
+from fencehold.gateway.listener import CLIENT_HELLO, SPEAKS_TLS_HERE, tell_refused
 
 REQUEST_S_MAX = 15.0
 CONNECTIONS_MAX = 2_000
@@ -23,8 +26,15 @@ _LATE = (
 )
 
 
-def bounded(request_s_max: float = REQUEST_S_MAX, connections_max: int = CONNECTIONS_MAX) -> type[H11Protocol]:
-    """The protocol of one listener: its connections are counted together."""
+def bounded(
+    request_s_max: float = REQUEST_S_MAX,
+    connections_max: int = CONNECTIONS_MAX,
+    is_refused: Callable[[asyncio.BaseTransport], bool] = lambda _: False,
+) -> type[H11Protocol]:
+    """The protocol of one listener: its connections are counted together.
+
+    `is_refused`: whether one that has come in is to be ended at once.
+    """
     resting: dict[Any, None] = {}
 
     class BoundedProtocol(H11Protocol):
@@ -36,6 +46,9 @@ def bounded(request_s_max: float = REQUEST_S_MAX, connections_max: int = CONNECT
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
             super().connection_made(transport)
+            if is_refused(transport):
+                transport.abort()
+                return
             shown = transport.get_extra_info("ssl_object")
             der = shown.getpeercert(binary_form=True) if shown is not None else None
             if der is not None:
@@ -46,6 +59,11 @@ def bounded(request_s_max: float = REQUEST_S_MAX, connections_max: int = CONNECT
             self._watch()
 
         def data_received(self, data: bytes) -> None:
+            if data.startswith(CLIENT_HELLO) and self.conn.their_state is h11.IDLE:
+                host, port = self.client or ("", 0)
+                tell_refused(f"{host}:{port}", SPEAKS_TLS_HERE)
+                self.transport.close()
+                return
             super().data_received(data)
             self._watch()
 

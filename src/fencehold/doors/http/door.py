@@ -8,11 +8,10 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -32,23 +31,28 @@ from fencehold.doors.http.table import OPERATIONS, Operation
 from fencehold.errors import FenceholdError, LockTimeout
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import Voucher, caller
-from fencehold.gateway.listener import ListenerTls
+from fencehold.gateway.listener import TlsEntrance, tell_refused
 from fencehold.gateway.problems import facts_of, problem_of
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.upstream import Upstream
+from fencehold.security.tls import ServerTls
 
 PORT = 7422
 REQUESTS_MAX = 2_048
 """Requests at the same time, those that wait and streams of events included; beyond, 503."""
 HEADER_BYTES_MAX = 16_384
 IDLE_S_MAX = 30
-RENEW_S = 1.0
-"""How often it is looked whether a certificate was replaced."""
 CLOSING_S_MAX = 3
 _LOG = logging.getLogger("fencehold.http")
 # It warns of every request that is none: a log that strangers can fill.
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-_CLIENTS = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_SPEAKS_TLS = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\r\n"
+    b'{"type": "about:blank", "title": "this listener speaks TLS", "status": 400, "detail": "use https://", '
+    b'"reason": "USAGE"}'
+)
+"""To a client that speaks plainly."""
+_REVOKED = "the client certificate was revoked"
 
 
 class HttpDoor:
@@ -60,7 +64,7 @@ class HttpDoor:
         *,
         host: str = "127.0.0.1",
         port: int = PORT,
-        tls: ListenerTls | None = None,
+        tls: ServerTls | None = None,
         upstream_tls: ssl.SSLContext | None = None,
         voucher: Voucher | None = None,
         gateway: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
@@ -74,58 +78,67 @@ class HttpDoor:
         self._handlers = Handlers(self._upstream, self._questions)
         self._dashboard = Dashboard(self._upstream, self._questions, problem, trace_url)
         self._server: _Server
-        self._serving: asyncio.Task[None]
-        self._renewing: asyncio.Task[None] | None = None
+        self._entrance: TlsEntrance | None = None
 
     async def start(self) -> None:
         """Take requests; `port` says where.
 
         Raises:
             OSError: the address is in use, or not this machine's.
+            UsageError: its certificate cannot be used.
         """
-        listening = socket.create_server(
-            (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        )
-        self.port = listening.getsockname()[1]
         served = SameSite(_knowing_callers(application(self._handlers, self._dashboard)), self.host)
-        self._server = _Server(uvicorn.Config(served, **_options(self._tls)))
-        self._serving = asyncio.create_task(self._server.serve([listening]))
-        await self._server.is_taking.wait()
+        self._server = _Server(uvicorn.Config(served, **_options(self._is_revoked)))
+        if self._tls is None:
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            listening = socket.create_server((self.host, self.port), family=family)
+            self.port = listening.getsockname()[1]
+            await self._server.begin([listening])
+        else:
+            self._entrance = TlsEntrance(
+                self._tls,
+                self._server.connection,
+                alpn="http/1.1",
+                plain_reply=_SPEAKS_TLS,
+                on_revoked=self._end_revoked,
+            )
+            await self._server.begin([])
+            await self._open(self._entrance)
         self._dashboard.start()
-        if self._tls is not None:
-            self._renewing = asyncio.create_task(self._renew(self._tls))
+
+    async def _open(self, entrance: TlsEntrance) -> None:
+        try:
+            self.port = await entrance.open(self.host, self.port)
+        except OSError:
+            await self._server.end()
+            raise
 
     async def stop(self) -> None:
         """Take no more requests, let those under way finish, disconnect."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-        self._server.should_exit = True
-        await self._serving
+        if self._entrance is not None:
+            self._entrance.close()
+        await self._server.end()
         await self._dashboard.close()
         await self._questions.close()
         await self._upstream.close()
 
-    async def _renew(self, tls: ListenerTls) -> None:
-        """Have who connects from now on get what is in the files now; nobody is dropped."""
-        shown, listening = tls.changed_at(), self._server.config.ssl
-        assert listening is not None
-        while True:
-            await asyncio.sleep(RENEW_S)
-            now = tls.changed_at()
-            if now == shown:
-                continue
-            shown = now
-            try:
-                renewed = context_of(tls)
-            except (OSError, ssl.SSLError) as error:
-                _LOG.warning("the old certificate stays in use, as the new one cannot be: %s", error)
-                continue
-            listening.sni_callback = functools.partial(_switch, renewed)
-            _LOG.info("a new certificate is in use")
+    def reload(self) -> None:
+        """Read the certificates again, as at SIGHUP."""
+        if self._entrance is not None:
+            self._entrance.reload()
 
+    def _end_revoked(self) -> None:
+        """End the connections whose certificates have come onto the list."""
+        for connection in tuple(self._server.server_state.connections):
+            if self._is_revoked(connection.transport):
+                connection.transport.abort()
 
-def _switch(renewed: ssl.SSLContext, connection: ssl.SSLObject, _name: str, _old: ssl.SSLContext) -> None:
-    connection.context = renewed
+    def _is_revoked(self, transport: asyncio.BaseTransport) -> bool:
+        if self._entrance is None or not self._entrance.is_revoked(transport.get_extra_info("ssl_object")):
+            return False
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        tell_refused(f"{host}:{port}", _REVOKED)
+        return True
 
 
 class _Server(uvicorn.Server):
@@ -133,11 +146,30 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.is_taking = asyncio.Event()
+        self._is_taking = asyncio.Event()
+        self._serving: asyncio.Task[None]
+
+    async def begin(self, sockets: list[socket.socket]) -> None:
+        """Take what comes in there, and by `connection`."""
+        self._serving = asyncio.create_task(self.serve(sockets))
+        await self._is_taking.wait()
+
+    async def end(self) -> None:
+        """Let requests under way finish, and disconnect."""
+        self.should_exit = True
+        await self._serving
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of a connection that came in over TLS."""
+        made: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = made(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.is_taking.set()
+        self._is_taking.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -221,9 +253,9 @@ def _knowing_callers(served: Application) -> Application:
     return serve
 
 
-def _options(tls: ListenerTls | None) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "http": bounded(),
+def _options(is_refused: Callable[[asyncio.BaseTransport], bool]) -> dict[str, Any]:
+    return {
+        "http": bounded(is_refused=is_refused),
         "ws": "none",
         "lifespan": "off",
         "log_config": None,
@@ -235,18 +267,3 @@ def _options(tls: ListenerTls | None) -> dict[str, Any]:
         "timeout_keep_alive": IDLE_S_MAX,
         "timeout_graceful_shutdown": CLOSING_S_MAX,
     }
-    if tls is not None:
-        # Whatever uvicorn would make of the files: it is asked once, and what it makes is kept up to date.
-        options |= {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_cert_reqs": _CLIENTS[tls.clients]}
-        options |= {"ssl_ca_certs": str(tls.ca)} if tls.ca else {}
-    return options
-
-
-def context_of(tls: ListenerTls) -> ssl.SSLContext:
-    """The certificate and the authorities of the files, as they are now."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.cert, tls.key)
-    context.verify_mode = _CLIENTS[tls.clients]
-    if tls.ca is not None:
-        context.load_verify_locations(tls.ca)
-    return context

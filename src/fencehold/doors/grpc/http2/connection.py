@@ -15,6 +15,7 @@ from fencehold.doors.grpc.http2.conversation import Conversation
 from fencehold.doors.grpc.http2.heads import Head
 from fencehold.doors.grpc.http2.streams import ConversationBounds, Receiver, Shelf, Stream
 from fencehold.drivers.http2.frames import Broken
+from fencehold.gateway.listener import CLIENT_HELLO, SPEAKS_TLS_HERE, tell_refused
 
 _FAREWELL_S = 1.0
 """How long who broke the rules has to read why it is left."""
@@ -60,6 +61,8 @@ class GrpcConnection(asyncio.Protocol):
         """Where it comes from: `host:port`."""
         self.certificate = b""
         """What it has shown, in PEM; empty: nothing."""
+        self.shown: ssl.SSLObject | None = None
+        """What TLS knows of it, if it speaks TLS."""
         self.logins: dict[str, Any] = {}
         """What was read of the `authorization` of its calls; see `calls`."""
         self._is_flushing = self._is_broken = self._is_full = False
@@ -89,14 +92,14 @@ class GrpcConnection(asyncio.Protocol):
         self._transport = transport
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        shown = transport.get_extra_info("ssl_object")
+        self.shown = shown = transport.get_extra_info("ssl_object")
         der = shown.getpeercert(binary_form=True) if shown is not None else None
         if der is not None:
             # The handshake has checked it. What it says is read when somebody asks by it.
             self.certificate = ssl.DER_cert_to_PEM_cert(der).encode()
         self._begin.opened(self)
+        # Nothing is said before the client is heard: one that speaks HTTP/1 could not read the answer behind it.
         self._timer = self._loop.call_later(self._clock.ping_s / 2, self._on_tick)
-        self.flush_soon()
 
     def data_received(self, data: bytes) -> None:
         if self._is_broken:
@@ -143,6 +146,8 @@ class GrpcConnection(asyncio.Protocol):
         out = self.conversation.take()
         if not self.conversation.is_greeted and data[:4] in _HTTP_1:
             out = _PLAIN_REPLY
+        elif not self.conversation.is_greeted and data.startswith(CLIENT_HELLO):
+            tell_refused(self.peer, SPEAKS_TLS_HERE)
         self.conversation.end()
         self._transport.write(out)
         self._transport.close()
