@@ -101,6 +101,28 @@ async def test_revoking_the_token_of_a_listener_ends_the_connections_of_whom_it_
             await each.close()
 
 
+async def test_a_listener_with_a_token_of_the_policy_opens_sessions_for_others(tmp_path: Path) -> None:
+    """They are whose it speaks for. Without the token its connections end; what was held with them runs out."""
+    async with asking(tmp_path) as box:
+        ops = await box.named("ops")
+        await apply(ops, **USERS)
+        await apply(ops, users={"listener/edge": {}})
+        token = await made(ops, "listener/edge")
+        client, plain = await box.client(), await box.client()
+        for each in (client, plain):
+            assert await each.call("AUTH", "for:ci-runner", token) == "OK"
+        await client.call("SESSION.OPEN", "TTL", 60_000)
+        assert await client.call("LOCK.ACQUIRE", "billing:a")
+        assert await plain.call("LOCK.ACQUIRE", "billing:b")
+        assert await plain.refusal("LOCK.ACQUIRE", "foreign") == "DENIED"
+        told = await apply(ops, tokens={"listener/edge": {token_id(digest_of(token)): None}})
+        assert told["sessions_ended"] == 0
+        for each in (client, plain):
+            await closed(each)
+        assert not await ops.call("LOCK.ACQUIRE", "billing:a", "WAIT", 0)
+        await ops.close()
+
+
 async def test_a_session_is_taken_up_by_its_user_and_still_ends_with_its_token(tmp_path: Path) -> None:
     """Resumed on a connection of another token, it is what the first one opened."""
     async with asking(tmp_path) as box:

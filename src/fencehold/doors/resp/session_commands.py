@@ -39,8 +39,13 @@ def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None
 
 
 def _owned(connection: Connection, command: OpenSession) -> OpenSession:
-    """A session is whose the connection is. What is nobody's is written as it was before there were principals."""
-    principal, token = connection.principal, connection.known.token
+    """A session is whose the connection is. What is nobody's is written as it was before there were principals.
+
+    It ends with the token of whose it is, not with that of a listener which speaks for it: when a listener is
+    trusted no more, its connections end, and what its clients hold runs out while they can trust it.
+    """
+    known = connection.known
+    principal, token = connection.principal, "" if known.listener else known.token
     if token:
         return OpenSessionBy(**asdict(command), principal=principal, token=token)
     return OpenSessionAs(**asdict(command), principal=principal) if principal else command
