@@ -150,11 +150,18 @@ def test_names_and_sessions_are_listed(http: httpx.Client, lock: str) -> None:
 def test_events_are_streamed_and_resumed(http: httpx.Client, lock: str) -> None:
     """After the event that the client read last, as browsers do by themselves."""
     prefix = {"prefix": lock.rpartition("/")[2]}
+    # Something has happened: there is a place to go on from.
+    acquired(http, "/v1/locks/before")
     with http.stream("GET", "/v1/events", params=prefix) as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith(": from")
+        # One that nothing was told on can be resumed as well.
+        key, _, begun = next(lines).partition(": ")
+        assert key == "id"
         hold = acquired(http, lock)
         told = _event(lines)
+    with http.stream("GET", "/v1/events", params=prefix, headers={"last-event-id": begun}) as stream:
+        assert _event(stream.iter_lines()) == told
     assert told["event"] == "acquired"
     assert json.loads(told["data"])["fence"] == hold["fence"]
     http.delete(lock, params={"fence": hold["fence"]})
@@ -206,6 +213,11 @@ def test_the_interface_describes_itself(http: httpx.Client) -> None:
         ("POST", "/v1/locks/a", {"json": {"ttl_ms": 1_000, "meta": {"a": 1}}}, (400, "USAGE")),
         ("POST", "/v1/locks/a", {"json": [1]}, (400, "USAGE")),
         ("POST", "/v1/locks/a", {"content": b"\xff{"}, (400, "USAGE")),
+        # What is no UTF-8 would all be read as one name.
+        ("POST", "/v1/locks/%ff", {"json": {"ttl_ms": 9_000}}, (400, "USAGE")),
+        ("GET", "/v1/locks?prefix=%fe", {}, (400, "USAGE")),
+        ("POST", "/v1/locks/a", {"content": b'{"ttl_ms": 9000, "owner": "\\uD800"}'}, (400, "USAGE")),
+        ("POST", "/v1/multi", {"content": b'{"names": ["\\ud800"], "ttl_ms": 9000}'}, (400, "USAGE")),
         ("POST", "/v1/locks/a", {"content": b"x" * 100_000}, (400, "USAGE")),
         ("POST", "/v1/multi", {"json": {"names": "a", "ttl_ms": 1_000}}, (400, "USAGE")),
         ("POST", "/v1/locks/" + "x" * 300, {"json": {"ttl_ms": 1_000}}, (429, "LIMIT")),
@@ -220,6 +232,13 @@ def test_what_is_wrong_is_a_problem_with_a_reason(
 ) -> None:
     """Nothing happened, and the detail says what is wrong."""
     assert reason(http.request(method, path, **said)) == expected
+
+
+def test_a_method_that_is_not_here_is_answered_with_those_that_are(http: httpx.Client) -> None:
+    """In the header that HTTP has for it, and in words."""
+    answer = http.put("/healthz")
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert "GET" in answer.json()["detail"]
 
 
 def test_headers_have_a_bound(http: httpx.Client, port: int) -> None:

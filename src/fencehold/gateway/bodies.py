@@ -27,6 +27,11 @@ async def json_object(chunks: AsyncIterable[bytes], bytes_max: int) -> dict[str,
         raise UsageError(f"a body is sent within {SECONDS_MAX:g} s") from None
     try:
         said = json.loads(data or b"{}")
+        if b"\\ud" in data.lower():
+            # Half a pair can be written in JSON, and is no text: nothing that takes it can pass it on.
+            json.dumps(said, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UsageError("the body has a text with half of a surrogate pair, which is no text") from None
     except (ValueError, RecursionError):
         raise UsageError("the body is no JSON") from None
     if not isinstance(said, dict):

@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import uvicorn
 from starlette.applications import Starlette
@@ -28,7 +29,7 @@ from fencehold.doors.http.handlers import ClientGone, Handlers
 from fencehold.doors.http.requests import said_in
 from fencehold.doors.http.same_site import Application, SameSite
 from fencehold.doors.http.table import OPERATIONS, Operation
-from fencehold.errors import FenceholdError, LockTimeout
+from fencehold.errors import FenceholdError, LockTimeout, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import Voucher, caller
 from fencehold.gateway.listener import TlsEntrance, tell_refused
@@ -87,7 +88,7 @@ class HttpDoor:
             OSError: the address is in use, or not this machine's.
             UsageError: its certificate cannot be used.
         """
-        served = SameSite(_knowing_callers(application(self._handlers, self._dashboard)), self.host)
+        served = SameSite(_knowing_callers(_only_text(application(self._handlers, self._dashboard))), self.host)
         self._server = _Server(uvicorn.Config(served, **_options(self._is_revoked)))
         if self._tls is None:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -237,9 +238,11 @@ def problem(error: Exception) -> Response:
 async def _not_a_route(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     reason = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "USAGE")
-    detail = "not found: / lists what there is"
+    headers = error.headers if isinstance(error, HTTPException) else None
+    allowed = (headers or {}).get("Allow", "")
+    detail = f"allowed here: {allowed}" if allowed else "not found: / lists what there is"
     told = {"type": "about:blank", "title": str(error), "status": status, "detail": detail, "reason": reason}
-    return JSONResponse(told, status, media_type="application/problem+json")
+    return JSONResponse(told, status, headers, "application/problem+json")
 
 
 def _knowing_callers(served: Application) -> Application:
@@ -251,6 +254,28 @@ def _knowing_callers(served: Application) -> Application:
         await served(scope, receive, send)
 
     return serve
+
+
+def _only_text(served: Application) -> Application:
+    """The same, but for requests whose path or query is no UTF-8: two names must not be read as one."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        for what, raw in (("path", scope.get("raw_path", b"")), ("query", scope.get("query_string", b""))):
+            if not _is_text(raw):
+                told = problem(UsageError(f"the {what} is no text: percent-encode the bytes of its UTF-8"))
+                await told(scope, receive, send)
+                return
+        await served(scope, receive, send)
+
+    return serve
+
+
+def _is_text(encoded: bytes) -> bool:
+    try:
+        unquote_to_bytes(encoded).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _options(is_refused: Callable[[asyncio.BaseTransport], bool]) -> dict[str, Any]:

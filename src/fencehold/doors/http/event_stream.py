@@ -23,7 +23,10 @@ _COMMENT_S = 15.0
 async def streamed(begun: Told, told: AsyncGenerator[Told, None]) -> AsyncIterator[str]:
     """A stream, of a watch that has begun."""
     places, shards = (dict(begun.places), begun.shards) if isinstance(begun, Begun) else ({}, 1)
-    yield f": from {_from(places, shards)}\n\n"
+    # With an id: who comes back before it was told anything misses nothing. Where nothing has happened
+    # at all, there is no place to go on from.
+    has_place = any(position for position, _ in places.values())
+    yield f": from {_from(places, shards)}\n" + (f"id: {places_text(places, shards)}\n\n" if has_place else "\n")
     async with aclosing(told):
         following = asyncio.ensure_future(anext(told))
         try:
