@@ -69,6 +69,13 @@ def test_from_an_open_server_to_one_with_a_policy(ruled: Ruled) -> None:
     assert ruled.call("acquire", "billing:1", "--ttl", "1m", user="bill").code == 0
     assert ruled.call("acquire", "other", "--try", user="bill").code == 77
     assert ruled.call("info", "other", user="bill").code == 77
+    # What only an administrator is told is no fault of the server, nor is the server away.
+    nodes = ruled.call("cluster", user="bill")
+    assert (nodes.code, nodes.err) == (77, "fencehold: 'bill' may not administer this service\n")
+    doctor = ruled.call("doctor", "--json", user="bill")
+    checks = {check["check"]: check for check in json.loads(doctor.out)["checks"]}
+    assert (doctor.code, checks["inside"]["level"], checks["server"]["level"]) == (0, "warn", "ok")
+    assert "as an administrator" in checks["inside"]["advice"]
     assert ruled.call("acquire", "blind:1", "--ttl", "1m", user="root").code == 0
     busy = ruled.call("acquire", "blind:1", "--try", user="bill")
     assert (busy.code, busy.err) == (1, "fencehold: blind:1 is busy\n")

@@ -51,7 +51,7 @@ def url_of(served: Served) -> str:
 
 def test_a_first_secured_server(secured: Secured) -> None:
     """Its administrator gets in with what was made; who has no certificate is told what is missing."""
-    with serving(secured.place, "--memory", *secured.options("required")) as served:
+    with serving(secured.place, "--memory", "--host", "0.0.0.0", *secured.options("required")) as served:
         url = url_of(served)
         status = secured.call("status", "--json", FENCEHOLD_URL=url, **secured.files("admin"))
         facts = json.loads(status.out)
@@ -59,6 +59,17 @@ def test_a_first_secured_server(secured: Secured) -> None:
         assert facts["url"] == url
         stranger = secured.call("status", FENCEHOLD_URL=url, **secured.files(""))
         assert (stranger.code, "client certificate" in stranger.err) == (69, True)
+        assert "$FENCEHOLD_CERT" in stranger.err
+        # Of a server that is there, nobody is told to start one.
+        untrusting = secured.call("status", FENCEHOLD_URL=url, **{**secured.files("admin"), "FENCEHOLD_CA": ""})
+        assert (untrusting.code, "$FENCEHOLD_CA" in untrusting.err) == (69, True)
+        elsewhere = url.replace("127.0.0.1", "127.0.0.2")
+        misnamed = secured.call("status", FENCEHOLD_URL=elsewhere, **secured.files("admin"))
+        assert (misnamed.code, "a host of its certificate" in misnamed.err) == (69, True)
+        for said in (stranger, untrusting, misnamed):
+            assert "fencehold serve" not in said.err
+        whoami = secured.call("whoami", FENCEHOLD_URL=url, **secured.files("admin"))
+        assert whoami.out == "you are admin; the server has no policy: everybody may do everything\n"
         doctor = secured.call("doctor", "--json", FENCEHOLD_URL=url, **secured.files("admin"))
         found = {check["check"]: check["level"] for check in json.loads(doctor.out)["checks"]}
         assert [found[check] for check in ("encryption", "logins", "certificate", "key")] == ["ok"] * 4

@@ -297,7 +297,8 @@ def whoami(url: Url = URL, as_json: Json = False) -> None:
     if as_json:
         say_json(told)
     elif not told["revision"]:
-        say("the server has no policy: everybody may do everything")
+        who = clean(told["principal"])
+        say(f"{f'you are {who}; ' if who else ''}the server has no policy: everybody may do everything")
     else:
         say_facts(
             {

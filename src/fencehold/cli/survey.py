@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fencehold.cli.wire import GREET_TIMEOUT_S, Wire, address_of, login_of, tls_of, told
 from fencehold.drivers.address import Endpoint, endpoint
-from fencehold.errors import FenceholdError, UsageError
+from fencehold.errors import FenceholdError, PermissionDenied, UsageError
 
 NODES_MAX = 128
 _AT_ONCE_MAX = 16
@@ -58,6 +58,8 @@ class Answer(NamedTuple):
 
     said: dict[str, Any]
     failure: str = ""
+    denied: PermissionDenied | None = None
+    """It answered that this is not for who asks."""
 
 
 def survey(url: str) -> Survey:
@@ -65,6 +67,7 @@ def survey(url: str) -> Survey:
 
     Raises:
         UsageError: the URL is none that can be asked.
+        PermissionDenied: nodes answer, and tell who asks nothing.
     """
     address = address_of(url)
     login, tls = login_of(address), tls_of(address)
@@ -74,6 +77,9 @@ def survey(url: str) -> Survey:
         while to_ask and len(answers) < NODES_MAX:
             answers |= zip(to_ask, pool.map(lambda place: _ask(place, login, tls), to_ask), strict=True)
             to_ask = [place for place in _named(answers) if place not in answers]
+    denied = next((answer.denied for answer in answers.values() if answer.denied is not None), None)
+    if denied is not None and not any(answer.said for answer in answers.values()):
+        raise denied
     return drawn_up(answers)
 
 
@@ -81,13 +87,13 @@ def _ask(place: Endpoint, login: tuple[str, ...], tls: ssl.SSLContext | None) ->
     try:
         wire = Wire(place, *login, tls=tls)
     except (OSError, UnicodeError, FenceholdError) as failure:
-        return Answer({}, told(failure))
+        return Answer({}, told(failure), failure if isinstance(failure, PermissionDenied) else None)
     try:
         return Answer(
             {**wire.call("NODE.LIST", timeout=GREET_TIMEOUT_S), "version": str(wire.hello.get("version", ""))}
         )
     except FenceholdError as failure:
-        return Answer({}, str(failure))
+        return Answer({}, str(failure), failure if isinstance(failure, PermissionDenied) else None)
     finally:
         wire.close()
 
@@ -95,7 +101,7 @@ def _ask(place: Endpoint, login: tuple[str, ...], tls: ssl.SSLContext | None) ->
 def _named(answers: dict[Endpoint, Answer]) -> list[Endpoint]:
     """The nodes that the answers mention."""
     named = []
-    for said, _ in answers.values():
+    for said, *_ in answers.values():
         named += [said.get("address", ""), said.get("leader_address", "")]
         named += [each["address"] for each in said.get("standbys", ())]
     return [place for place in dict.fromkeys(map(_place, named)) if place is not None]
@@ -110,7 +116,7 @@ def _place(address: str) -> Endpoint | None:
 
 def drawn_up(answers: dict[Endpoint, Answer]) -> Survey:
     """Make a survey of what was answered."""
-    lead = max((said for said, _ in answers.values() if said.get("role") == "leader"), key=_epoch, default={})
+    lead = max((said for said, *_ in answers.values() if said.get("role") == "leader"), key=_epoch, default={})
     nodes: dict[tuple[str, str], Seen] = {}
     for place, answer in answers.items():
         if answer.said:
@@ -164,7 +170,7 @@ def _away(place: Endpoint, answers: dict[Endpoint, Answer], lead: dict[str, Any]
     known: dict[str, Any] = next(
         (each for each in lead.get("standbys", ()) if _place(each["address"]) == place), {}
     )
-    led = [said["leader"] for said, _ in answers.values() if said and _place(said["leader_address"]) == place]
+    led = [said["leader"] for said, *_ in answers.values() if said and _place(said["leader_address"]) == place]
     note = answers[place].failure + (f"; the leader heard it {known['heard_ms_ago']} ms ago" if known else "")
     return Seen(
         node=known.get("node", led[0] if led else ""),

@@ -28,7 +28,7 @@ from fencehold.client import login
 from fencehold.client.endpoints import SILENT
 from fencehold.client.protocol.connection import HUNG_UP, NO_PROTOCOL, Backoff
 from fencehold.drivers.address import Endpoint, ServiceAddress, endpoint, service_address
-from fencehold.drivers.connect_errors import of_attempt
+from fencehold.drivers.connect_errors import NOT_TLS, of_attempt
 from fencehold.drivers.resp.wire import command, error, is_redis, refused, split
 from fencehold.drivers.tls import client_context, files_of_environment
 from fencehold.errors import FenceholdError, OutcomeUnknown, Overloaded, Unavailable, UsageError
@@ -70,6 +70,11 @@ class CannotConnect(Unavailable):
     """No server there. Certainly nothing happened."""
 
     hint = "start one with: fencehold serve    or say where it is: --url fencehold://host:port, or $FENCEHOLD_URL"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """`hint`: what to do about it, if it is not that none is there."""
+        super().__init__(message)
+        self.hint = hint or self.hint
 
 
 class Wire:
@@ -395,8 +400,27 @@ def _none_reached(failures: dict[Endpoint, Exception]) -> FenceholdError:
         if isinstance(failure, FenceholdError) and not isinstance(failure, Unavailable):
             return failure
     return CannotConnect(
-        "cannot reach a server at " + "; ".join(f"{node}: {told(why)}" for node, why in failures.items())
+        "cannot reach a server at " + "; ".join(f"{node}: {told(why)}" for node, why in failures.items()),
+        next(filter(None, map(_tls_hint, failures.values())), ""),
     )
+
+
+_WRONG_HOST = (62, 64)
+"""By these codes OpenSSL says that a certificate is for another host, or another address."""
+
+
+def _tls_hint(failure: Exception) -> str:
+    """What to do about a server that is there, and with which no handshake came about; empty: it is not that."""
+    failed = failure.__cause__ if isinstance(failure, Unavailable) else failure
+    if not isinstance(failed, ssl.SSLError):
+        return ""
+    if not isinstance(failed, ssl.SSLCertVerificationError):
+        if failed.reason in NOT_TLS:
+            return "say fencehold:// in --url or $FENCEHOLD_URL"
+        return "the server's log says why; say which certificate is yours: $FENCEHOLD_CERT and $FENCEHOLD_KEY"
+    if failed.verify_code in _WRONG_HOST:
+        return "call the server by a host of its certificate, or have one signed that is good for this host"
+    return "say who signed its certificate: $FENCEHOLD_CA, or ?ca=FILE in the URL"
 
 
 def _close(wires: list[Wire]) -> None:

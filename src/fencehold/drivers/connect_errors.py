@@ -32,7 +32,8 @@ def _all_refused(error: OSError) -> bool:
     return words.startswith("Multiple exceptions") and words.count("[Errno 111]") == words.count("[Errno ")
 
 
-_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
+NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
+"""What OpenSSL calls it when the other side does not speak TLS."""
 
 _ALERTS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate, and was shown none: name cert= and key=",
@@ -54,6 +55,6 @@ def _of_tls(error: ssl.SSLError, plain: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     reason = str(getattr(error, "reason", "") or error)
-    if reason in _NOT_TLS:
+    if reason in NOT_TLS:
         return f"it does not speak TLS: use {plain}://"
     return _ALERTS.get(reason) or f"TLS failed: {reason.replace('_', ' ').lower()}"
