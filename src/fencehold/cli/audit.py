@@ -94,7 +94,7 @@ def _show(line: bytes, as_json: bool) -> None:
     known = f" ({record['known_by']})" if record.get("known_by") else ""
     names = ",".join(record.get("names", ()))
     fence = f" fence {record['fence']}" if record.get("fence") else ""
-    what = record.get("outcome") or record.get("detail") or ""
+    what = record.get("outcome") or record.get("detail") or ("denied" if record["kind"] == "denied" else "")
     missed = f"{record['missed']} missed: " if record.get("missed") else ""
     words = (record["time"], f"{who}{known}", record.get("peer", "-"), record.get("verb", record["kind"]), names)
     say("\t".join(clean(word) for word in (*words, f"{missed}{what}{fence}")))

@@ -37,7 +37,7 @@ class Box:
         server.door.admission = Admission(
             tokens=server.door.admission.tokens, check_user=self._check, throttle=Throttle(sleep=self.waits.append)
         )
-        server.door.on_denied = lambda _, what: self.denied.append(what)
+        server.door.on_denied = lambda _, what, _why: self.denied.append(what)
 
     async def _check(self, user: str, secret: str) -> bool:
         self.checked.append(user)

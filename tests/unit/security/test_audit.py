@@ -25,6 +25,7 @@ from fencehold.core.commands import (
 from fencehold.core.machine import Machine
 from fencehold.core.policy import PolicyChange, Role, Rule, User, Verb
 from fencehold.security import audit, audit_chain
+from fencehold.security.admission import How, Known
 from fencehold.security.audit import AuditLog, Bounds, Denials, Told, Who
 from fencehold.security.audit_chain import BrokenChain, files, verify
 from fencehold.security.tls import Clients
@@ -280,6 +281,26 @@ def test_denials_and_acts_of_administrators_are_always_there(tmp_path: Path) -> 
     text = (tmp_path / audit_chain.CURRENT).read_text()
     assert "wr0ng-guess" not in text
     assert '"library":"redis-py"' in text
+
+
+async def test_a_denial_says_what_was_asked_for_and_about_what(tmp_path: Path) -> None:
+    """By the command and in words that have the name, where nothing is journaled: a question, or a watch."""
+    async with Server(Config(port=0, audit_log=tmp_path)) as server:
+        first = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+        role = {"rules": [{"prefix": "", "allow": ["acquire", "observe", "break", "events", "admin"]}]}
+        policy = {"users": {"ops": {"roles": ["all"]}, "eve": {}}, "roles": {"all": role}}
+        await first.call("POLICY.APPLY", 0, json.dumps(policy))
+        client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+        await client.call("HELLO", 3)
+        max(server.door.connections, key=lambda each: each.number).admit(Known("eve", How.CERTIFICATE))
+        assert await client.refusal("LOCK.INFO", "orders") == "DENIED"
+        assert await client.refusal("LOCK.WATCH", "orders:") == "DENIED"
+        for each in (first, client):
+            await each.close()
+    assert [(told["verb"], told["detail"]) for told in records(tmp_path) if told["kind"] == "denied"] == [
+        ("LOCK.INFO", "'eve' may not observe 'orders'"),
+        ("LOCK.WATCH", "'eve' may not hear of events of 'orders:'"),
+    ]
 
 
 def test_what_a_log_missed_is_taken_from_the_journal(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_who_shows_another_name_is_no_node(tmp_path: Path, caplog: pytest.LogCap
     async def scenario() -> None:
         async with nodes(node_tls(authority, "a")) as (a,):
             denied: list[str] = []
-            a.door.on_denied = lambda _, what: denied.append(what)
+            a.door.on_denied = lambda _, what, _why: denied.append(what)
             context: ssl.SSLContext = client_context(TlsFiles(authority.file, mine.cert, mine.key))
             client = Client(*await asyncio.open_connection("127.0.0.1", a.port, ssl=context))
             assert await client.refusal("NODE.FOLLOW", "evil", "127.0.0.1:1", 0) == "DENIED"

@@ -34,8 +34,8 @@ class Box:
 
     def __init__(self, server: Server, authority: Authority) -> None:
         self.server = server
-        self.denied: list[str] = []
-        server.door.on_denied = lambda _, what: self.denied.append(what)
+        self.denied: list[tuple[str, str]] = []
+        server.door.on_denied = lambda _, what, why: self.denied.append((what, why))
         server.door.admission.throttle = Throttle(sleep=lambda _: None)
         self._authority = authority
 
@@ -79,10 +79,11 @@ async def test_a_certificate_may_do_what_the_policy_gives_its_principal(tmp_path
         assert await billing.refusal("LOCK.ACQUIRE", "search:a") == "DENIED"
         assert await billing.refusal("POLICY.GET") == "DENIED"
         assert await billing.refusal("LOCK.INFO", "search:a") == "DENIED"
-        assert "search:a" in box.denied.pop()
+        assert box.denied.pop() == ("LOCK.INFO", "'billing' may not observe 'search:a'")
         for words in (("LOCK.ACQUIRE", "billing:b"), ("LOCK.LIST",), ("SESSION.OPEN",), ("INFO",)):
             assert await stranger.refusal(*words) == "DENIED"
-        assert box.denied == ["POLICY.GET", "LOCK.ACQUIRE", "LOCK.LIST", "SESSION.OPEN", "INFO"]
+        told = [what for what, _ in box.denied]
+        assert told == ["POLICY.GET", "LOCK.ACQUIRE", "LOCK.LIST", "SESSION.OPEN", "INFO"]
         for client in (ops, billing, stranger):
             await client.close()
 

@@ -67,7 +67,7 @@ async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callab
 
 
 def _refuse(connection: Connection, user: str, slot: Slot, error: FenceholdError) -> None:
-    connection.door.on_denied(connection, f"login as {user[:64]!a}")
+    connection.door.on_denied(connection, f"login as {user[:64]!a}", "")
     if connection.ending:
         return
     if isinstance(error, Overloaded):
@@ -79,7 +79,7 @@ def _refuse(connection: Connection, user: str, slot: Slot, error: FenceholdError
 
 def _not_known(word: bytes, connection: Connection, words: list[bytes], slot: Slot) -> None:
     slot.error("NOAUTH", WHO)
-    connection.door.on_denied(connection, word.decode())
+    connection.door.on_denied(connection, word.decode(), "")
 
 
 def before_admission(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:

@@ -349,7 +349,7 @@ class Connection:
         except Wrong as wrong:
             slot.error(wrong.code, str(wrong))
             if wrong.code in _DENIALS:
-                self.door.on_denied(self, words[0].decode(errors="replace").upper())
+                self.door.on_denied(self, words[0].decode(errors="replace").upper(), str(wrong))
         except (TypeError, AttributeError) as error:
             # A word that is no bulk string: an integer, a nested array.
             if are_bulk(words):

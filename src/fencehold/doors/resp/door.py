@@ -145,8 +145,8 @@ class Door:
         """Whether everybody has to say who they are."""
         self.host = ""
         """Where it listens."""
-        self.on_denied: Callable[[Connection, str], None] = self._note_denied
-        """Told who was denied what."""
+        self.on_denied: Callable[[Connection, str, str], None] = self._note_denied
+        """Told who was denied what, and more about it if there is more to be said."""
         self.observer: Feed | None = None
         """What counts and remembers, beside the node, if anything does."""
         self.denials = self.unknown_commands = 0
@@ -292,7 +292,7 @@ class Door:
         for connection in tuple(self.connections):
             if connection.known.certificate in revoked and not connection.ending:
                 self.refuse(connection.peer, _REVOKED)
-                self.on_denied(connection, _REVOKED)
+                self.on_denied(connection, _REVOKED, "")
                 connection.end("DENIED", _REVOKED)
 
     def _end_revoked(self) -> None:
@@ -310,7 +310,7 @@ class Door:
             else:
                 is_there = known.digest in in_file
             if not is_there or now_s >= known.expires_s:
-                self.on_denied(connection, "a token that was revoked, or has expired")
+                self.on_denied(connection, "a token that was revoked, or has expired", "")
                 connection.end("NOAUTH", "the token of this connection was revoked, or has expired")
 
     def _recall(self, user: str, secret: str) -> bool:
@@ -369,15 +369,12 @@ class Door:
             self.handlers[word] = partial(self._act, self.handlers[word])
         self.handlers_routed = router.routed(self.handlers)
 
-    def _note_denied(self, connection: Connection, what: str) -> None:
+    def _note_denied(self, connection: Connection, what: str, detail: str) -> None:
         self.denials += 1
-        _DENIALS.tell(
-            logging.WARNING,
-            "denied",
-            facts={"principal": connection.principal, "peer": connection.peer, "what": what},
-        )
+        facts = {"principal": connection.principal, "peer": connection.peer, "what": what}
+        _DENIALS.tell(logging.WARNING, "denied", facts={**facts, "why": detail} if detail else facts)
         if self._denials is not None:
-            self._denials.tell(Told("denied", self._who(connection), what), connection.address)
+            self._denials.tell(Told("denied", self._who(connection), what, detail=detail), connection.address)
 
     def _act(self, handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
         if self.audit is not None:
@@ -398,7 +395,7 @@ class Door:
             connection.admit(known)
         except NoPrincipal as error:
             self.refuse(connection.peer, str(error))
-            self.on_denied(connection, str(error))
+            self.on_denied(connection, str(error), "")
             connection.end("DENIED", str(error))
 
     def _on_map(self) -> None:

@@ -74,7 +74,7 @@ def _found(slot: Slot, found: Any) -> None:
         refuse(slot, found, 0)
         if isinstance(found, Refused) and found.code is Code.DENIED:
             # No entry tells of it, as one does of what is denied to who changes something.
-            slot.connection.door.on_denied(slot.connection, found.detail)
+            slot.connection.door.on_denied(slot.connection, "LOCK.INFO", found.detail)
     else:
         slot.reply(found)
 
