@@ -438,7 +438,8 @@ class JsonLines(logging.Formatter):
     """One line of JSON per event."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(_fields(record, self), ensure_ascii=False, default=str)
+        text = json.dumps(_fields(record, self), ensure_ascii=False, default=str)
+        return text if text.isprintable() else json.dumps(_fields(record, self), default=str)
 
 
 def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, object]:
@@ -451,5 +452,12 @@ def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str
 
 
 def _quoted(value: object) -> str:
+    """As it is, or in quotes.
+
+    No name ends a line, nor says anything to a terminal: neither by a carriage return or an escape, nor by one of
+    Unicode's own ends of lines.
+    """
     text = str(value)
-    return text if text and not any(char in ' "=\n\t\\' for char in text) else json.dumps(text, ensure_ascii=False)
+    if not text.isprintable():
+        return json.dumps(text)
+    return text if text and not any(char in ' "=\\' for char in text) else json.dumps(text, ensure_ascii=False)

@@ -12,6 +12,8 @@ The right column names tests as `file::test`, from `tests/`; that each of them e
 | CR LF in an error forges the next reply | Redis 8.10 RC2 | unit/security/test_holes.py::test_no_text_that_comes_back_forges_a_reply |
 | CR LF in a pushed event forges a reply | Redis 8.10 RC2 | unit/security/test_holes.py::test_no_text_that_is_pushed_forges_a_reply |
 | a line break forges a line of a log | many | unit/security/test_holes.py::test_no_text_forges_a_line_of_the_audit_log |
+| the same, of the log of a server | many | unit/security/test_holes.py::test_no_text_forges_a_line_of_a_log |
+| CR LF in an error forges a field of gRPC | many | unit/security/test_holes.py::test_no_text_forges_a_field_of_grpc |
 | CR LF in a name forges a header, or an event of a stream | many | e2e/test_listener_holes.py::test_no_name_forges_a_header_or_an_event |
 | a command forgets the rights on one of its names | Redis 8.6 MSETEX, etcd CVE-2026-33343 | unit/doors/test_rights.py::test_allowed_is_exactly_what_the_policy_says |
 | the same, over another protocol | etcd CVE-2026-44283 | e2e/test_listener_rights.py::test_a_grpc_call_is_denied_exactly_if_the_policy_says_so |
@@ -42,15 +44,20 @@ Scripts that break out of their interpreter (Redis CVE-2025-49844 and others) ha
 
 import asyncio
 import json
+import logging
 import re
 import socket
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import hiredis
 import pytest
+from hpack import Decoder
 
+from fencehold.cli.server_process import JsonLines, Lines
+from fencehold.doors.grpc.http2.heads import Code, status_block
 from fencehold.security.rights import NEEDS
 from fencehold.security.throttle import Throttle
 from fencehold.server import Config, Server
@@ -166,6 +173,32 @@ async def test_no_text_forges_a_line_of_the_audit_log(tmp_path: Path) -> None:
     assert "root" not in {record.get("principal") for record in records}
     assert any("names" in record for record in records)
     assert len(records) >= 4
+
+
+@pytest.mark.parametrize("formatter", [Lines(), JsonLines()])
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1b[2K", "\x85", "\u2028", "\u2029", "\0"])
+def test_no_text_forges_a_line_of_a_log(formatter: logging.Formatter, end: str) -> None:
+    """An event is one line of what can be printed, whatever a name has in it; and it can be read back."""
+    name = f"orders{end}forged"
+    record = logging.LogRecord("fencehold", logging.WARNING, "", 0, "broken", (), None)
+    record.facts = {"name": name}
+    line = formatter.format(record)
+    assert line.isprintable()
+    assert line.splitlines() == [line]
+    if isinstance(formatter, JsonLines):
+        assert json.loads(line)["name"] == name
+    else:
+        assert json.loads(line.partition(" name=")[2]) == name
+
+
+def test_no_text_forges_a_field_of_grpc() -> None:
+    """What is told of an error is one field, whatever is in it."""
+    fields = Decoder().decode(status_block(Code.INVALID_ARGUMENT, HOSTILE), raw=True)
+    told = dict(fields)
+    assert len(told) == len(fields)
+    assert b"\r" not in told[b"grpc-message"]
+    assert b"\n" not in told[b"grpc-message"]
+    assert unquote_to_bytes(told[b"grpc-message"]).decode() == HOSTILE
 
 
 async def test_no_name_server_is_asked_who_somebody_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
