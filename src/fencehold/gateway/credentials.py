@@ -30,6 +30,9 @@ CERTIFICATE = "certificate"
 """Under which the state of an HTTP request has the certificate that its client showed, in PEM."""
 _BYTES_MAX = 4_096
 
+LOGIN_S = 60.0
+"""For so long a login that was right is taken for right; a server remembers it as long (`security.secrets`)."""
+
 KEY_VARIABLE = "FENCEHOLD_LISTENER_KEY"
 """By which a node gives the listeners beside it their key. It is made anew whenever the node starts."""
 

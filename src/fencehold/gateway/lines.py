@@ -71,6 +71,7 @@ class Line:
         self._parser = hiredis.Reader()
         self._pushes: list[Any] = []
         self._turn = asyncio.Lock()
+        self._made_at = asyncio.get_running_loop().time()
         self.hello: dict[bytes, Any] = {}
 
     @property
@@ -82,6 +83,11 @@ class Line:
     def shards(self) -> int:
         """How many the service has, by the greeting."""
         return int(self.hello.get(b"shards", 1))
+
+    @property
+    def age_s(self) -> float:
+        """How long ago its login was shown."""
+        return asyncio.get_running_loop().time() - self._made_at
 
     async def call(self, *words: str | int) -> Any:
         """The reply to a command.

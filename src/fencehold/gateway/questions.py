@@ -5,7 +5,8 @@
    asked again elsewhere when a connection is lost, as long as there is time.
 3. Of several shards, each is asked where it is led; what is about no shard is asked of any node. A name is asked
    for where the newest map says, and while its slot moves, wherever it is known.
-4. Events are told once each and in order, over as many connections as it takes: see `watch`.
+4. A login is shown to the service again after a minute: what was changed since opens nothing here either.
+5. Events are told once each and in order, over as many connections as it takes: see `watch`.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from fencehold import __version__
 from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving
 from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend
+from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, refuse_to_lend
 from fencehold.gateway.lines import Line, endpoint_of, place_of, tls_to
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.watch import AGAIN_S, Told, Watch
@@ -58,8 +59,11 @@ class Questions:
         self._tls = (tls or tls_to(self._place)) if self._place.is_tls else None
         self._bounds = bounds
         self._timeout_s = connect_timeout_s
+        self.login_s = LOGIN_S
         self._lines: OrderedDict[_Key, Line] = OrderedDict()
         self._lines_here: OrderedDict[Credentials | None, Line] = OrderedDict()
+        self._left: list[Line] = []
+        """Connections whose login was shown again on another, until they are closed."""
         self._map: ShardMap | None = None
         """The newest that is known; None: nobody has greeted yet."""
         self._leaders: dict[int, Endpoint] = {}
@@ -101,6 +105,24 @@ class Questions:
             raise Unavailable(f"{what} was not reached within {within_s:g} s") from None
         except PermissionDenied as denied:
             raise _told(denied, credentials) from denied
+
+    async def log_in(self, credentials: Credentials) -> dict[bytes, Any]:
+        """What the service says of a login, which is shown to it anew (WHOAMI). It opens no session.
+
+        Raises:
+            Unauthenticated: it does not take it.
+            Unavailable: it was not reached in time.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                line = await self._connect(_Key(credentials, CORRECTNESS, None), is_any=True)
+                try:
+                    told: dict[bytes, Any] = await line.call("WHOAMI")
+                    return told
+                finally:
+                    line.close()
+        except TimeoutError:
+            raise Unavailable(f"the service was not reached within {self._timeout_s:g} s") from None
 
     async def shards(self, credentials: Credentials | None) -> int:
         """How many the service has.
@@ -211,10 +233,12 @@ class Questions:
         try:
             async with asyncio.timeout(self._timeout_s):
                 known = self._lines_here.get(who)
-                if known is not None and not known.is_closed:
+                if known is not None and not known.is_closed and not self._is_old(known, who):
                     # It may have been lost without a word, when the node was started again.
                     with suppress(Unavailable):
                         return await known.call(*words)
+                if known is not None and not known.is_closed:
+                    self._leave(known)
                 line = self._lines_here[who] = await self._greeted(host, port, who, None)
                 self._lines_here.move_to_end(who)
                 while len(self._lines_here) > self._bounds.logins_max:
@@ -230,19 +254,31 @@ class Questions:
         return {f"{host}:{port}": await self._role(host, port) for host, port in self._place.endpoints}
 
     async def close(self) -> None:
-        for line in (*self._lines.values(), *self._lines_here.values()):
+        for line in (*self._lines.values(), *self._lines_here.values(), *self._left):
             line.close()
         self._lines.clear()
         self._lines_here.clear()
 
     async def _line(self, key: _Key) -> Line:
         line = self._lines.get(key)
+        if line is not None and self._is_old(line, key.credentials):
+            self._leave(self._lines.pop(key))
+            line = None
         if line is None or line.is_closed:
             line = self._lines[key] = await self._connect(key)
             while len(self._lines) > self._bounds.logins_max * (1 if self._map is None else self._map.shards):
                 self._lines.popitem(last=False)[1].close()
         self._lines.move_to_end(key)
         return line
+
+    def _leave(self, line: Line) -> None:
+        """Close a connection in a while: somebody may wait for a reply there, for as long at the most."""
+        self._left = [each for each in self._left if not each.is_closed] + [line]
+        asyncio.get_running_loop().call_later(self._timeout_s, line.close)
+
+    def _is_old(self, line: Line, credentials: Credentials | None) -> bool:
+        """Whether a client's login is to be shown again."""
+        return credentials not in (None, ANONYMOUS) and line.age_s > self.login_s
 
     def _drop(self, key: _Key) -> None:
         line = self._lines.pop(key, None)

@@ -191,15 +191,18 @@ class Sessions:
         Raises:
             UsageError, LimitExceeded, Unavailable, Unauthenticated: none was opened.
         """
-        ttl_s, grace_s = self._times(ttl_s, grace_s)
+        asked_s, (ttl_s, grace_s) = ttl_s, self._times(ttl_s, grace_s)
         self._check_room(opener[1])
         said = described(client, meta, opener[1])
         # Counted while it is under way: a burst must not pass the bound.
         self._opening += 1
         try:
-            connected = await self._upstream.connect(
-                opener[0], name=client or f"{self._upstream.via} client", meta=said, ttl_s=ttl_s
-            )
+            name = client or f"{self._upstream.via} client"
+            if asked_s:
+                connected = await self._upstream.connect(opener[0], name=name, meta=said, ttl_s=ttl_s)
+            else:
+                connected, ttl_s = await self._upstream.connect_for(opener[0], name=name, meta=said, ttl_s=ttl_s)
+                grace_s = min(grace_s, ttl_s)
         finally:
             self._opening -= 1
         session = Session(opener, ttl_s, grace_s)

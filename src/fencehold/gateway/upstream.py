@@ -6,6 +6,7 @@
    free at once.
 3. A login is shown to the service again after a minute: a secret that was changed since opens nothing here, as
    it would not there. What was acquired with it goes on until its time is over.
+4. A ttl that no client has asked for is no longer than the quota of its principal allows.
 """
 
 import asyncio
@@ -17,15 +18,14 @@ from typing import Any
 from fencehold import aio
 from fencehold.errors import LimitExceeded, Overloaded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher, refuse_to_lend, url_with
+from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, refuse_to_lend, url_with
 from fencehold.gateway.lines import place_of
 from fencehold.gateway.problems import Unauthenticated
+from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import ServedClient
 
 CLIENT_BYTES_MAX, META_BYTES_MAX = 128, 512
 SHARED_TTL_S = 30.0
-LOGIN_S = 60.0
-"""For so long a login that was right is taken for right; a server remembers it as long (`security.secrets`)."""
 
 
 class Upstream:
@@ -39,6 +39,7 @@ class Upstream:
         tls: ssl.SSLContext | None = None,
         bounds: GatewayBounds = GatewayBounds(),  # noqa: B008 - a value
         voucher: Voucher | None = None,
+        questions: Questions | None = None,
         connect_timeout_s: float = 5.0,
     ) -> None:
         self.url = url
@@ -46,6 +47,7 @@ class Upstream:
         self.tls = tls
         self.bounds = bounds
         self._voucher = voucher or Voucher()
+        self.questions = questions or Questions(url, tls, bounds, voucher=voucher)
         self._files = place_of(url).files
         self.connect_timeout_s = connect_timeout_s
         self.login_s = LOGIN_S
@@ -76,6 +78,22 @@ class Upstream:
             )
         except PermissionDenied as denied:
             raise Unauthenticated(str(denied)) from denied
+
+    async def connect_for(
+        self, credentials: Credentials, *, name: str, meta: Mapping[str, object], ttl_s: float
+    ) -> tuple[aio.Client, float]:
+        """The same for a ttl that no client has asked for, and that ttl: less, where a quota allows no more.
+
+        Raises: as `connect`.
+        """
+        try:
+            return await self.connect(credentials, name=name, meta=meta, ttl_s=ttl_s), ttl_s
+        except LimitExceeded:
+            told = await self.questions.log_in(credentials)
+            most_s = told.get(b"ttl_ms_max", 0) / 1000
+            if not 0 < most_s < ttl_s:
+                raise
+        return await self.connect(credentials, name=name, meta=meta, ttl_s=most_s), most_s
 
     async def shared(self, credentials: Credentials) -> ServedClient:
         """The client of those who opened no session, one for each login."""
@@ -109,8 +127,8 @@ class Upstream:
     async def _show(self, credentials: Credentials) -> None:
         # While the service is away nobody is let in, and nobody put out.
         with suppress(Unavailable, Overloaded):
-            client = await self.connect(credentials, name=f"fencehold-{self.via}", meta={}, ttl_s=SHARED_TTL_S)
-            await client.close()
+            # Without a session: it would count against a quota of them.
+            await self.questions.log_in(credentials)
 
     async def close(self) -> None:
         """End everything."""
@@ -125,7 +143,7 @@ class Upstream:
 
     async def _made(self, credentials: Credentials) -> ServedClient:
         name = f"fencehold-{self.via}"
-        client = await self.connect(credentials, name=name, meta={}, ttl_s=SHARED_TTL_S)
+        client, _ = await self.connect_for(credentials, name=name, meta={}, ttl_s=SHARED_TTL_S)
         return ServedClient(client, self.bounds, lambda _: None)
 
     def _make_room(self) -> None:

@@ -115,6 +115,22 @@ def test_a_session_is_resumed_only_as_who_opened_it() -> None:
     serve(scenario)
 
 
+def test_a_plain_client_is_told_what_to_do_about_a_quota_of_ttls() -> None:
+    """It has named no ttl: that of its connection is too long, and a session of its own may be shorter."""
+
+    async def scenario(box: Box) -> None:
+        quotas = {"brief": {"principal": "ann", "ttl_ms": 5_000}}
+        await change(box, await box.client(3), **users(), quotas=quotas)
+        ann = await as_somebody(box, "ann")
+        assert (await ann.map("WHOAMI"))["ttl_ms_max"] == 5_000
+        with pytest.raises(Failed, match=r"a ttl is at most 5 s; .*: SESSION\.OPEN TTL 5000 first"):
+            await ann.call("LOCK.ACQUIRE", "orders")
+        await ann.call("SESSION.OPEN", "TTL", 5_000)
+        assert await ann.call("LOCK.ACQUIRE", "orders")
+
+    serve(scenario)
+
+
 def test_a_user_that_is_disabled_loses_its_session_at_once() -> None:
     """Its client is told that it has ended and why; its next command is refused."""
 

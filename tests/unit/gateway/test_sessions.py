@@ -9,7 +9,7 @@ import pytest
 
 from fencehold.core.commands import ChangePolicy
 from fencehold.core.outcomes import PolicyChanged
-from fencehold.core.policy import PolicyChange, Role, Rule, User, Verb
+from fencehold.core.policy import PolicyChange, Quota, Role, Rule, User, Verb
 from fencehold.errors import LimitExceeded, SessionExpired, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
@@ -142,6 +142,57 @@ def test_a_secret_that_was_changed_opens_nothing_more() -> None:
                 with pytest.raises(Unauthenticated):
                     await upstream.shared(old)
             assert await upstream.shared(Credentials("ann", "new")) is not client
+
+    run(scene)
+
+
+def test_a_login_is_shown_again_for_questions_and_without_a_session() -> None:
+    """A secret that was changed lists nothing more; and showing it again takes nothing of a quota of sessions."""
+
+    async def scene() -> None:
+        async with gateway() as (_, upstream, server):
+            questions = upstream.questions
+            upstream.login_s = questions.login_s = 0.0
+            server.door.admission.throttle = Throttle(sleep=lambda _: None)
+            roles: dict[str, Role | None] = {"all": Role((Rule(tuple(Verb), prefix=""),))}
+            quotas: dict[str, Quota | None] = {"ann": Quota(principal="ann", sessions=1)}
+            first = PolicyChange({"ann": User(("all",), secrets=(hashed("old"),))}, roles, quotas)
+            await changed(server, 0, first)
+            old = Credentials("ann", "old")
+            client = await upstream.shared(old)
+            for _ in range(3):
+                assert await upstream.shared(old) is client
+                await questions.ask(old, CORRECTNESS, "LOCK.LIST")
+            await changed(server, 1, PolicyChange({"ann": User(("all",), secrets=(hashed("new"),))}))
+            with pytest.raises(Unauthenticated):
+                await questions.ask(old, CORRECTNESS, "LOCK.LIST")
+            with pytest.raises(Unauthenticated):
+                await questions.ask_here(old, "LOCK.LIST")
+            await questions.ask(Credentials("ann", "new"), CORRECTNESS, "LOCK.LIST")
+            await questions.close()
+
+    run(scene)
+
+
+def test_a_quota_of_ttls_bounds_what_nobody_asked_for() -> None:
+    """Sessions of clients that named no ttl are as long as they may be; who named one is told what it may be."""
+
+    async def scene() -> None:
+        async with gateway() as (sessions, upstream, server):
+            roles: dict[str, Role | None] = {"all": Role((Rule(tuple(Verb), prefix=""),))}
+            quotas: dict[str, Quota | None] = {"ann": Quota(principal="ann", ttl_ms=5_000)}
+            ann = User(("all",), secrets=(hashed("s3cret"),))
+            await changed(server, 0, PolicyChange({"ann": ann}, roles, quotas))
+            login = Credentials("ann", "s3cret")
+            shared = await upstream.shared(login)
+            assert await shared.acquire(Ask(("orders",), ttl_ms=5_000, wait_ms=0)) is not None
+            with pytest.raises(LimitExceeded, match="at most 5 s"):
+                await shared.acquire(Ask(("wallet",), ttl_ms=6_000, wait_ms=0))
+            said: dict[str, Any] = {"client": "ann", "meta": {}, "grace_s": None}
+            session = await sessions.open((login, "ipv4:127.0.0.1:1"), ttl_s=0.0, **said)
+            assert session.ttl_s == 5.0
+            with pytest.raises(LimitExceeded, match="at most 5 s"):
+                await sessions.open((login, "ipv4:127.0.0.1:1"), ttl_s=30.0, **said)
 
     run(scene)
 

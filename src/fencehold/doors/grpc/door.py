@@ -58,8 +58,10 @@ class GrpcDoor:
         self.port = port
         self._tls = tls
         self._bounds = bounds
-        self._upstream = Upstream(url, via="grpc", tls=upstream_tls, bounds=gateway, voucher=voucher)
         self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
+        self._upstream = Upstream(
+            url, via="grpc", tls=upstream_tls, bounds=gateway, voucher=voucher, questions=self._questions
+        )
         self.sessions = Sessions(self._upstream)
         self._health = Health(self._questions)
         self._untold_max = gateway.untold_max

@@ -74,8 +74,10 @@ class HttpDoor:
         self.host = host
         self.port = port
         self._tls = tls
-        self._upstream = Upstream(url, via="http", tls=upstream_tls, bounds=gateway, voucher=voucher)
         self._questions = Questions(url, upstream_tls, gateway, voucher=voucher)
+        self._upstream = Upstream(
+            url, via="http", tls=upstream_tls, bounds=gateway, voucher=voucher, questions=self._questions
+        )
         self._handlers = Handlers(self._upstream, self._questions)
         self._dashboard = Dashboard(self._upstream, self._questions, problem, trace_url)
         self._server: _Server

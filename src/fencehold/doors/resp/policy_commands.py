@@ -12,7 +12,7 @@ import msgspec
 
 from fencehold.core.commands import ChangePolicy
 from fencehold.core.outcomes import Outcome, PolicyChanged
-from fencehold.core.policy import Policy, PolicyChange, Verb
+from fencehold.core.policy import Policy, PolicyChange, QuotaMode, Verb
 from fencehold.core.rulebook import Rights, Rulebook, denied
 from fencehold.core.state import State
 from fencehold.doors.resp.answers import refuse, tell_found
@@ -115,8 +115,15 @@ def who_am_i(connection: Connection, words: list[bytes], slot: Slot) -> None:
             "known": int(book is None or user is not None),
             "roles": [] if user is None else list(user.roles),
             "admin": int(book is None or Verb.ADMIN in book.rights_of(connection.principal).everywhere),
+            "ttl_ms_max": ttl_ms_max(book, connection.principal),
         }
     )
+
+
+def ttl_ms_max(book: Rulebook | None, principal: str) -> int:
+    """The longest ttl that the quota of a principal allows; 0: any."""
+    quota = None if book is None else book.rights_of(principal).quota
+    return 0 if quota is None or quota[1].mode is QuotaMode.COUNT else quota[1].ttl_ms
 
 
 def can(connection: Connection, words: list[bytes], slot: Slot) -> None:

@@ -8,12 +8,13 @@ from typing import ClassVar
 from msgspec.structs import asdict
 
 from fencehold.core.commands import CloseSession, OpenSession, OpenSessionAs, OpenSessionBy, Renew
-from fencehold.core.outcomes import Closed, Opened, Outcome, Renewed
+from fencehold.core.outcomes import Closed, Code, Opened, Outcome, Refused, Renewed
 from fencehold.core.state import Session, State
 from fencehold.doors.resp.answers import done, ignore, refuse
 from fencehold.doors.resp.arguments import at_least, exactly, kinds, number, options, text, usage
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
+from fencehold.doors.resp.policy_commands import ttl_ms_max
 from fencehold.doors.resp.wrong import Wrong
 from fencehold.errors import FenceholdError
 
@@ -223,7 +224,7 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
     waiting, connection.awaiting_session = connection.awaiting_session, []
     if not isinstance(outcome, Opened):
         for slot, _ in waiting:
-            refuse(slot, outcome, at_ms)
+            refuse(slot, _explained(connection, outcome), at_ms)
     elif connection.ending:
         connection.submit(CloseSession(outcome.session), ignore)
     elif connection.member is not None:
@@ -236,6 +237,16 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
         connection.member = Member(connection, outcome.session, sure_ms, implicit=True)
         for _, go_on in waiting:
             go_on()
+
+
+def _explained(connection: Connection, outcome: Told) -> Told:
+    """What a plain client is told that gets no session: it has said nothing of a ttl that could be too long."""
+    implicit_ms = connection.door.bounds.implicit_ttl_ms
+    most_ms = ttl_ms_max(connection.node.rulebook, connection.principal)
+    if not isinstance(outcome, Refused) or outcome.code is not Code.LIMIT or not 0 < most_ms < implicit_ms:
+        return outcome
+    hint = f"that of a connection without a session is {implicit_ms // 1000} s: SESSION.OPEN TTL {most_ms} first"
+    return Refused(outcome.code, f"{outcome.detail}; {hint}")
 
 
 HANDLERS: dict[bytes, Handler] = {
