@@ -38,6 +38,10 @@ from fencehold.security.tokens import digest_of, new_token
 from fencehold.server import Config, Server
 
 _MARGIN = 14
+_NOBODY = (
+    "nobody can log in: there are no users, no tokens and no certificates of clients; "
+    "say --tls-ca FILE and --tls-clients optional, or --tokens FILE"
+)
 _LOG = logging.getLogger("fencehold")
 
 
@@ -101,6 +105,9 @@ class Serving:
                 self._say_left_out(kind, port)
             for note in notes_of(self._config.tls) if self._config.tls is not None else ():
                 self._say_weak(note)
+            if server.node.leads and server.door.admits_nobody:
+                # A standby may not have read the policy yet, and its users.
+                self._say_weak(_NOBODY)
             for host in server.hosts:
                 host.node.on_broken = self._say_broken
                 host.node.on_room = partial(self._say_room, host.node)

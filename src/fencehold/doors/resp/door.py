@@ -59,7 +59,7 @@ from fencehold.security.exposure import check_host
 from fencehold.security.listener import HandshakeBounds, TlsListener
 from fencehold.security.rights import check_registered
 from fencehold.security.secrets import Secrets as UserSecrets
-from fencehold.security.tls import Certificates
+from fencehold.security.tls import Certificates, Clients
 from fencehold.types import Tier
 
 _PLAIN = "redis client"
@@ -173,6 +173,12 @@ class Door:
         self._draining = False
         self._closed = asyncio.Event()
         node.on_deposed = self.dismiss
+
+    @property
+    def admits_nobody(self) -> bool:
+        """Whether everybody is asked who they are, and nobody has anything to show."""
+        has_certificates = self.certificates is not None and self.certificates.tls.clients is not Clients.NONE
+        return self.asks and not has_certificates and not self.admission.has_logins
 
     async def open(self, host: str, port: int, *, insecure: bool = False) -> int:
         """Listen; returns the port, which the system chooses if 0 was given.
