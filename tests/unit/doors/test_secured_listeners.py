@@ -163,6 +163,15 @@ async def test_who_speaks_plainly_to_http_over_tls_is_told_so(office: Office) ->
         assert b"https://" in said
 
 
+async def test_a_request_over_tls_is_known_as_one(office: Office) -> None:
+    """By its scheme: cookies of the dashboard are for such requests only."""
+    async with listening("http", office.tls) as door:
+        assert isinstance(door, HttpDoor)
+        _, writer = await greeted("http", door, office.context())
+        assert {each.scheme for each in door._server.server_state.connections} == {"https"}
+        writer.close()
+
+
 async def test_who_speaks_plainly_to_grpc_over_tls_is_left_and_told_of_in_the_log(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
