@@ -103,7 +103,16 @@ def test_a_certificate_that_a_nodes_list_revokes_gets_in_by_none_of_its_listener
     token, tokens = tmp_path / "listener", tmp_path / "tokens"
     token.write_text(new_token())
     add(tokens, Line("listener/edge", digest_of(token.read_text())))
-    words = ("--tls-cert", str(own.cert), "--tls-key", str(own.key), "--tls-ca", str(ca), "--tls-crl", str(crl))
+    words: tuple[str, ...] = (
+        "--tls-cert",
+        str(own.cert),
+        "--tls-key",
+        str(own.key),
+        "--tls-ca",
+        str(ca),
+        "--tls-crl",
+        str(crl),
+    )
     words = (*words, "--tls-clients", "optional", "--tokens", str(tokens), "--listener-token-file", str(token))
     http, rpc = free_port(), free_port()
     context = ssl.create_default_context(cafile=str(ca))

@@ -55,4 +55,4 @@ def test_options_that_do_not_fit_together_are_refused(files: tuple[Path, Path, P
         ((None, None, None, "none", ca), "say --tls-cert"),
     ):
         with pytest.raises(UsageError, match=words):
-            tls_of(*said)  # type: ignore[arg-type]
+            tls_of(*said)

@@ -57,7 +57,8 @@ import pytest
 from hpack import Decoder
 
 from fencehold.cli.server_process import JsonLines, Lines
-from fencehold.doors.grpc.http2.heads import Code, status_block
+from fencehold.doors.grpc.http2.heads import status_block
+from fencehold.drivers.http2.codes import Code
 from fencehold.security.rights import NEEDS
 from fencehold.security.throttle import Throttle
 from fencehold.server import Config, Server
@@ -193,7 +194,7 @@ def test_no_text_forges_a_line_of_a_log(formatter: logging.Formatter, end: str) 
 
 def test_no_text_forges_a_field_of_grpc() -> None:
     """What is told of an error is one field, whatever is in it."""
-    fields = Decoder().decode(status_block(Code.INVALID_ARGUMENT, HOSTILE), raw=True)
+    fields = list(Decoder().decode(status_block(Code.INVALID_ARGUMENT, HOSTILE), raw=True))
     told = dict(fields)
     assert len(told) == len(fields)
     assert b"\r" not in told[b"grpc-message"]
