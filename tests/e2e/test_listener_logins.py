@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fencehold.wire import messages as m
 from fencehold.wire.services import LOCK, SESSION, Stub
@@ -138,3 +139,22 @@ async def _asked(port: int, source: str, user: str = "", secret: str = "") -> in
             return (await http.get(f"http://127.0.0.1:{port}/v1/locks", headers=headers)).status_code
         except httpx.HTTPError:
             return 0
+
+
+def test_probes_of_a_secured_server_are_answered(tmp_path: Path) -> None:
+    """They show nothing, and the listener asks its node for itself: that leads, and so it is ready."""
+    http, rpc = free_port(), free_port()
+    options = ("--auth", "required", "--http", str(http), "--grpc", str(rpc))
+    with serving(tmp_path, "--memory", *options), grpc.insecure_channel(f"127.0.0.1:{rpc}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        asked = health_pb2.HealthCheckRequest(service="fencehold.v1.LockService")
+
+        def is_ready() -> bool:
+            try:
+                ready = httpx.get(f"http://127.0.0.1:{http}/readyz")
+                return bool(ready.json()["role"] == "leader" and health.Check(asked, timeout=5).status == 1)
+            except (httpx.HTTPError, grpc.RpcError):
+                return False
+
+        until(is_ready)
+        assert httpx.get(f"http://127.0.0.1:{http}/v1/locks").status_code == 401

@@ -127,6 +127,13 @@ class Voucher:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read the listener's token from {self._file}: {error}") from None
 
+    def own_login(self) -> tuple[str, str]:
+        """What the gateway shows when it asks for itself whether a node leads; both empty: nothing."""
+        if self._key:
+            return SPEAKS_FOR, self._key
+        token = self.token()
+        return (TOKEN_USER, token) if token else ("", "")
+
     def login_of(self, credentials: Credentials) -> tuple[str, str]:
         """The user and the secret to show for a client; both empty: none."""
         user, secret = credentials.user, credentials.secret

@@ -326,11 +326,21 @@ class Questions:
         return line
 
     async def _greeted(
-        self, host: str, port: int, credentials: Credentials | None, tier: Tier | None, shard: int | None = None
+        self,
+        host: str,
+        port: int,
+        credentials: Credentials | None,
+        tier: Tier | None,
+        shard: int | None = None,
+        *,
+        is_probe: bool = False,
     ) -> Line:
+        """`is_probe`: only the greeting matters, of a node that may ask everybody who they are."""
         reader, writer = await asyncio.open_connection(host, port, ssl=self._tls)
         line = Line(reader, writer)
         user, secret = self._voucher.login_of(self._place.credentials if credentials is None else credentials)
+        if is_probe and not user and not secret and "cert" not in self._place.files:
+            user, secret = self._voucher.own_login()
         if credentials is not None:
             refuse_to_lend(user, self._place.files)
         login = ("AUTH", user or "default", secret) if user or secret else ()
@@ -365,7 +375,7 @@ class Questions:
     async def _role(self, host: str, port: int) -> str:
         with suppress(OSError, TimeoutError, FenceholdError):
             async with asyncio.timeout(self._timeout_s):
-                line = await self._greeted(host, port, None, None)
+                line = await self._greeted(host, port, None, None, is_probe=True)
                 line.close()
                 return str(line.hello.get(b"role", b"").decode())
         return ""

@@ -12,6 +12,8 @@
 6. A login that a listener passes on says from which address it came, so that failures cost that address its time
    and not all who come through the listener. That is believed of a listener alone: one that the node has started
    itself, or that has such a token. Of anybody else it is passed over, and the login looked at as any other.
+7. A listener that the node has started itself may hear whether that node leads, for probes ask it that show
+   nothing. It is nobody all the same: everything else is refused to it.
 """
 
 import ipaddress
@@ -82,6 +84,8 @@ class Known(NamedTuple):
 
 
 NOBODY = Known()
+OWN_LISTENER = Known(how=How.LISTENER)
+"""Nobody, too, but one of the node's own listeners."""
 
 
 class Shown(NamedTuple):
@@ -122,12 +126,16 @@ class Admission:
         self.throttle = throttle or Throttle()
         self.own_listeners: frozenset[str] = frozenset()
         """The hashes of the keys that this node has given to the listeners beside it: by them addresses are passed
-        on, and nothing else."""
+        on, and the node's role is asked for, and nothing else."""
 
     @property
     def has_logins(self) -> bool:
         """Whether there is anybody who could log in with a secret or a token."""
         return self.tokens is not None or self.check_user is not None
+
+    def is_own_listener(self, user: str, secret: str) -> bool:
+        """Whether this is a listener that the node has started, asking for itself: it speaks for nobody."""
+        return user == SPEAKS_FOR and bool(secret) and digest_of(secret) in self.own_listeners
 
     async def admit(self, peer: str, shown: Shown) -> Known:
         """Find out who asks from an address, by what is shown: a token, a secret, or else a certificate.
@@ -140,6 +148,8 @@ class Admission:
             peer, shown = self._passed_on(peer, shown)
         if not shown.token and not shown.user:
             return by_certificate(shown.certificate)
+        if self.is_own_listener(shown.user, shown.secret):
+            return OWN_LISTENER
         if shown.user and self.recall(shown.user, shown.secret):
             return Known(shown.user, How.SECRET)
         async with self.throttle.turn(network_of(peer)) as fail:

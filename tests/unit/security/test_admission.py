@@ -381,6 +381,24 @@ class _Turns(Throttle):
         return super().turn(address)
 
 
+async def test_a_listener_of_the_node_hears_whether_it_leads_and_nothing_else() -> None:
+    """By its key it is greeted, and stays nobody; another key greets nobody, whatever it is shown as."""
+    async with Server(Config(port=0, auth=True)) as server:
+        server.door.admission.own_listeners = frozenset({digest_of("its-key")})
+        own = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+        greeting = await own.map("HELLO", 3, "AUTH", "for:", "its-key")
+        assert greeting["role"] == "leader"
+        for words in (["LOCK.LIST"], ["INFO"], ["LOCK.ACQUIRE", "x"], ["SESSION.OPEN", "TTL", "9"], ["NODE.LIST"]):
+            assert await own.refusal(*words) == "NOAUTH", words
+        assert (await own.map("WHOAMI"))["principal"] == ""
+        for login in (("for:", "other"), ("for:ann", "its-key"), ("token", "its-key"), ("for:", "")):
+            stranger = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+            assert await stranger.refusal("HELLO", 3, "AUTH", *login) in ("USAGE", "NOAUTH", "WRONGPASS"), login
+            assert await stranger.refusal("LOCK.LIST") == "NOAUTH"
+            await stranger.close()
+        await own.close()
+
+
 async def test_failures_through_a_listener_cost_the_address_they_came_from(tmp_path: Path) -> None:
     """A listener says where a login comes from: one of the node's own, by its key, or one that has a token."""
     own, token, file = new_token(), new_token(), tmp_path / "tokens"

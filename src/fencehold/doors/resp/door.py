@@ -52,7 +52,7 @@ from fencehold.placement.cells import Reach
 from fencehold.runtime.clock import Clock, MonotonicClock
 from fencehold.runtime.ids import Secrets, new_secret
 from fencehold.runtime.shared import SharedThings
-from fencehold.security.admission import Admission, How, by_certificate
+from fencehold.security.admission import OWN_LISTENER, Admission, How, by_certificate
 from fencehold.security.audit import AuditLog, Denials, Told, Who
 from fencehold.security.certificates import NoPrincipal
 from fencehold.security.exposure import check_host
@@ -303,7 +303,11 @@ class Door:
 
     def _end_revoked(self) -> None:
         """End the connections of tokens that admit nobody any more; a listener's admits whom it speaks for."""
-        tokens = [each for each in self.connections if each.known_by in _BY_TOKEN and not each.ending]
+        tokens = [
+            each
+            for each in self.connections
+            if each.known_by in _BY_TOKEN and each.known is not OWN_LISTENER and not each.ending
+        ]
         if not tokens:
             return
         book, now_s = self.node.rulebook, time.time()

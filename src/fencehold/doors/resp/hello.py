@@ -14,6 +14,7 @@ from fencehold.doors.resp.named_commands import described, names_in
 from fencehold.doors.resp.shard_commands import choose_shard
 from fencehold.doors.resp.tiers import choose
 from fencehold.doors.resp.wrong import Wrong
+from fencehold.security.admission import OWN_LISTENER
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -88,7 +89,7 @@ def _take_late(connection: Connection, version: int, said: _Said, slot: Slot) ->
 
 
 def _greet(connection: Connection, slot: Slot) -> None:
-    if connection.door.asks and not connection.principal:
+    if connection.door.asks and not connection.principal and connection.known is not OWN_LISTENER:
         # Who leads and what runs here is not for everybody.
         slot.error("NOAUTH", WHO)
         return
