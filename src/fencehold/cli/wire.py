@@ -151,7 +151,8 @@ class Wire:
     def leader(self) -> list[Endpoint]:
         """The leader's address, if this node knows it."""
         with contextlib.suppress(FenceholdError):
-            address = self.call("NODE.LIST", timeout=GREET_TIMEOUT_S)["leader_address"]
+            # What NODE.LIST says is for administrators; INFO is for everybody.
+            address = str(_facts_in(self.call("INFO", timeout=GREET_TIMEOUT_S)).get("leader_address", ""))
             return [endpoint(address)] if address else []
         return []
 
@@ -430,5 +431,9 @@ def _close(wires: list[Wire]) -> None:
 
 def facts(wire: Wire) -> dict[str, str | int]:
     """What INFO says, as a dictionary."""
-    lines = (line.partition(":") for line in str(wire.call("INFO")).splitlines() if ":" in line)
+    return _facts_in(wire.call("INFO"))
+
+
+def _facts_in(told: object) -> dict[str, str | int]:
+    lines = (line.partition(":") for line in str(told).splitlines() if ":" in line)
     return {key: int(value) if value.lstrip("-").isdigit() else value for key, _, value in lines}

@@ -392,7 +392,9 @@ async def _leader(line: Line, shard: int | None) -> list[Endpoint]:
         if shard is not None:
             address = (await line.call("SHARD.MAP"))[b"leaders"][shard].decode()
         else:
-            address = (await line.call("NODE.LIST"))[b"leader_address"].decode()
+            # What NODE.LIST says is for administrators; INFO is for everybody.
+            facts = (fact.partition(b":") for fact in (await line.call("INFO")).splitlines())
+            address = next((value.decode() for key, _, value in facts if key == b"leader_address"), "")
         return [endpoint_of(address)] if address else []
     return []
 

@@ -52,8 +52,14 @@ class Mutual(Scripted):
             connection.sendall(_STANDBY)
             connection.recv(1 << 16)
             text = str(self.names).encode()
-            connection.sendall(b"%%1\r\n$14\r\nleader_address\r\n$%d\r\n%b\r\n" % (len(text), text))
+            connection.sendall(_info(text))
             connection.recv(1 << 16)
+
+
+def _info(leader: bytes) -> bytes:
+    """What INFO says of who leads."""
+    text = b"role:standby\r\nleader_address:%b\r\n" % leader
+    return b"$%d\r\n%b\r\n" % (len(text), text)
 
 
 @pytest.fixture
@@ -117,9 +123,7 @@ def test_of_several_nodes_the_one_that_leads_is_taken(wires: list[Wire]) -> None
 def test_a_standby_is_asked_who_leads(wires: list[Wire]) -> None:
     """The node it names is taken, though the URL does not name it; unless only those named are wanted."""
     leading = Scripted(_HELLO)
-    known = b"%%1\r\n$14\r\nleader_address\r\n$%d\r\n%b\r\n"
-    address = str(leading.endpoint).encode()
-    url = f"fencehold://{Scripted(_STANDBY, known % (len(address), address)).endpoint}"
+    url = f"fencehold://{Scripted(_STANDBY, _info(str(leading.endpoint).encode())).endpoint}"
     wires.append(connect(url, patience_s=0))
     assert wires[0].endpoint == leading.endpoint
     url = f"fencehold://{Scripted(_STANDBY).endpoint}"

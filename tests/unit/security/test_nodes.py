@@ -1,6 +1,7 @@
 """Nodes over TLS: standbys reach the leader with their own certificates, and nobody else passes for a node."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,13 +10,20 @@ from pathlib import Path
 import pytest
 
 from fencehold import aio
+from fencehold.cli.wire import connect as wire_to
+from fencehold.core.policy import token_id
 from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.tls import client_context
 from fencehold.engines.memory import MemoryJournal, MemoryStore
+from fencehold.gateway.bounds import GatewayBounds
+from fencehold.gateway.credentials import Credentials
+from fencehold.gateway.questions import Questions
 from fencehold.node.leader import Bounds
 from fencehold.node.suspicion import Patience
 from fencehold.security.tls import Clients, ServerTls
+from fencehold.security.tokens import digest_of, new_token
 from fencehold.server import Config, Server
+from fencehold.types import CORRECTNESS
 from tests.unit.client.service import until
 from tests.unit.doors.box import Client
 from tests.unit.security.authority import Authority, url_of
@@ -59,6 +67,33 @@ def test_a_standby_follows_over_tls_and_takes_over(tmp_path: Path) -> None:
                     assert hold.fence == 2
 
     asyncio.run(scenario())
+
+
+async def test_who_is_no_administrator_finds_the_leader_by_a_standby() -> None:
+    """By the command line and by a listener, as by the SDK: who leads is for everybody who is let in."""
+    token, store = new_token(), MemoryStore()
+    role = {"rules": [{"prefix": "", "allow": ["acquire", "observe", "events"]}]}
+    root = {"rules": [{"prefix": "", "allow": ["admin"]}]}
+    digest = digest_of(token)
+    policy = {
+        "users": {"root": {"roles": ["root"]}, "eve": {"roles": ["all"]}},
+        "roles": {"all": role, "root": root},
+        "tokens": {"eve": {token_id(digest): {"digest": digest}}},
+    }
+    configs = [Config(node=name, port=0, patience=QUICK, leader=Bounds(tick_s=0.02)) for name in ("a", "b")]
+    async with asyncio.timeout(30), Server(configs[0], journal=MemoryJournal(store)) as leader:
+        await until(lambda: leader.node.leads)
+        async with Server(configs[1], journal=MemoryJournal(store)) as standby:
+            client = Client(*await asyncio.open_connection("127.0.0.1", leader.port))
+            await client.call("POLICY.APPLY", 0, json.dumps(policy))
+            await client.close()
+            await until(lambda: standby.node.rulebook is not None)
+            questions = Questions(f"fencehold://127.0.0.1:{standby.port}", None, GatewayBounds())
+            assert await questions.ask(Credentials("token", token), CORRECTNESS, "LOCK.LIST")
+            await questions.close()
+            wire = await asyncio.to_thread(wire_to, f"fencehold://token:{token}@127.0.0.1:{standby.port}")
+            assert wire.leads
+            wire.close()
 
 
 def test_who_shows_another_name_is_no_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
