@@ -466,7 +466,13 @@ def test_health_and_reflection(connect: Connect) -> None:
 
     channel = connect(session=False).channel
     health = health_pb2_grpc.HealthStub(channel)
-    for service in ("", "fencehold.v1.LockService"):
+    for service in (
+        "",
+        "fencehold.v1.LockService",
+        "v3lockpb.Lock",
+        "v3electionpb.Election",
+        "etcdserverpb.Lease",
+    ):
         assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == 1
     with pytest.raises(grpc.RpcError) as error:
         health.Check(health_pb2.HealthCheckRequest(service="other"))

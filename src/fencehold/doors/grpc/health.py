@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fencehold.doors.grpc import etcd_election, etcd_service
 from fencehold.doors.grpc.calls import Call
 from fencehold.doors.grpc.statuses import Unknown
 from fencehold.gateway.questions import Questions
@@ -21,6 +22,7 @@ _SERVING = g.HealthCheckResponse.SERVING
 _NOT_SERVING = g.HealthCheckResponse.NOT_SERVING
 _SERVICE_UNKNOWN = g.HealthCheckResponse.SERVICE_UNKNOWN
 _OWN = ("", HEALTH)
+_OF_THE_LEADER = (LOCK, SESSION, WATCH, etcd_service.LOCK, etcd_service.LEASE, etcd_election.ELECTION)
 
 
 class Health:
@@ -28,7 +30,7 @@ class Health:
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
-        self._statuses: dict[str, int] = dict.fromkeys((LOCK, SESSION, WATCH), _NOT_SERVING)
+        self._statuses: dict[str, int] = dict.fromkeys(_OF_THE_LEADER, _NOT_SERVING)
         self._statuses |= dict.fromkeys(_OWN, _SERVING)
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,7 +73,7 @@ class Health:
         return "leader" in (await self._questions.roles()).values()
 
     def _tell(self, is_serving: bool) -> None:
-        self._set(dict.fromkeys((LOCK, SESSION, WATCH), _SERVING if is_serving else _NOT_SERVING))
+        self._set(dict.fromkeys(_OF_THE_LEADER, _SERVING if is_serving else _NOT_SERVING))
 
     def _set(self, statuses: dict[str, int]) -> None:
         if self._statuses | statuses != self._statuses:
