@@ -14,6 +14,7 @@ import ssl
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from math import inf
 from typing import Any, NamedTuple
 
 from fencehold import __version__
@@ -70,6 +71,8 @@ class Questions:
         """Where each shard of several was led last."""
         self._late: dict[Endpoint, None] = {}
         """Nodes that did not greet in time: others are tried first."""
+        self._probes_refused_at = -inf
+        """When a node did not take what the gateway shows for itself."""
         self.watching = 0
         """How many watch."""
 
@@ -373,9 +376,16 @@ class Questions:
         self._map = found if self._map is None else self._map.newest(found)
 
     async def _role(self, host: str, port: int) -> str:
+        now = asyncio.get_running_loop().time()
         with suppress(OSError, TimeoutError, FenceholdError):
             async with asyncio.timeout(self._timeout_s):
-                line = await self._greeted(host, port, None, None, is_probe=True)
+                # Not again and again: each failed login slows down all that come from this address.
+                is_probe = now - self._probes_refused_at > self.login_s
+                try:
+                    line = await self._greeted(host, port, None, None, is_probe=is_probe)
+                except Unauthenticated:
+                    self._probes_refused_at = now if is_probe else self._probes_refused_at
+                    raise
                 line.close()
                 return str(line.hello.get(b"role", b"").decode())
         return ""

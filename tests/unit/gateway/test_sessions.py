@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fencehold.core.outcomes import PolicyChanged
 from fencehold.core.policy import PolicyChange, Quota, Role, Rule, User, Verb
 from fencehold.errors import LimitExceeded, SessionExpired, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher
 from fencehold.gateway.lines import place_of
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
@@ -169,6 +170,30 @@ def test_a_login_is_shown_again_for_questions_and_without_a_session() -> None:
             with pytest.raises(Unauthenticated):
                 await questions.ask_here(old, "LOCK.LIST")
             await questions.ask(Credentials("ann", "new"), CORRECTNESS, "LOCK.LIST")
+            await questions.close()
+
+    run(scene)
+
+
+def test_a_token_that_is_refused_is_not_shown_with_every_probe(tmp_path: Path) -> None:
+    """Each failed login slows down all that come from the address of the gateway."""
+
+    async def scene() -> None:
+        async with Server(Config(port=0, auth=True)) as server:
+            shown: list[str] = []
+
+            async def check(user: str, secret: str) -> bool:
+                return False
+
+            server.door.admission.check_user = check
+            server.door.admission.throttle = Throttle(sleep=lambda _: None)
+            server.door.on_denied = lambda _, what, _why: shown.append(what)
+            (tmp_path / "token").write_text("no-such-token")
+            url = f"fencehold://127.0.0.1:{server.port}"
+            questions = Questions(url, None, GatewayBounds(), voucher=Voucher(tmp_path / "token"))
+            for _ in range(3):
+                assert await questions.roles() == {f"127.0.0.1:{server.port}": ""}
+            assert [what for what in shown if what.startswith("login")] == ["login as 'token'"]
             await questions.close()
 
     run(scene)
