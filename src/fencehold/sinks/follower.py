@@ -193,7 +193,7 @@ class Follower:
                     f"fencehold-sink/{__version__}",
                 )
                 line.hello = await line.call(*words)
-                facts = await line.call("NODE.LIST")
+                facts, standbys = await _facts(line), await _standbys(line)
             except PermissionDenied:
                 line.close()
                 raise
@@ -203,13 +203,23 @@ class Follower:
             except BaseException:
                 line.close()
                 raise
-        return _seen(line, facts)
+        leader = facts["leader_address"]
+        return Seen(line, facts["role"], int(facts["position"]), standbys, endpoint(leader) if leader else None)
 
 
-def _seen(line: Line, facts: dict[bytes, Any]) -> Seen:
-    standbys = tuple(endpoint(each[b"address"].decode()) for each in facts[b"standbys"])
-    leader = facts[b"leader_address"].decode()
-    return Seen(line, facts[b"role"].decode(), facts[b"position"], standbys, endpoint(leader) if leader else None)
+async def _facts(line: Line) -> dict[str, str]:
+    """What a node says of itself to everybody."""
+    told: bytes = await line.call("INFO")
+    facts = (fact.partition(":") for fact in told.decode().splitlines())
+    return {key: value for key, _, value in facts}
+
+
+async def _standbys(line: Line) -> tuple[Endpoint, ...]:
+    """Where others stand by: that is for administrators. Who is none reads from nodes that its URL names."""
+    if not (await line.call("WHOAMI"))[b"admin"]:
+        return ()
+    told: dict[bytes, Any] = await line.call("NODE.LIST")
+    return tuple(endpoint(each[b"address"].decode()) for each in told[b"standbys"])
 
 
 def _tls_of(address: ServiceAddress) -> ssl.SSLContext | None:

@@ -4,8 +4,9 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,13 @@ from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.questions import Questions
+from fencehold.locks.views import WHOLE
 from fencehold.node.leader import Bounds
 from fencehold.node.suspicion import Patience
 from fencehold.security.tls import Clients, ServerTls
 from fencehold.security.tokens import digest_of, new_token
 from fencehold.server import Config, Server
+from fencehold.sinks.follower import Follower
 from fencehold.types import CORRECTNESS
 from tests.unit.client.service import until
 from tests.unit.doors.box import Client
@@ -94,6 +97,30 @@ async def test_who_is_no_administrator_finds_the_leader_by_a_standby() -> None:
             wire = await asyncio.to_thread(wire_to, f"fencehold://token:{token}@127.0.0.1:{standby.port}")
             assert wire.leads
             wire.close()
+
+
+async def test_a_sink_needs_the_rights_to_events_and_no_more() -> None:
+    """It asks for nothing that is for administrators."""
+    token = new_token()
+    digest, denied = digest_of(token), list[str]()
+    rules = {"sinks": ["events", "observe"], "root": ["admin"]}
+    policy = {
+        "users": {name: {"roles": [name]} for name in rules},
+        "roles": {name: {"rules": [{"prefix": "", "allow": verbs}]} for name, verbs in rules.items()},
+        "tokens": {"sinks": {token_id(digest): {"digest": digest}}},
+    }
+    async with asyncio.timeout(30), Server(Config(port=0)) as server:
+        server.door.on_denied = lambda _, what, _why: denied.append(what)
+        client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+        await client.call("LOCK.ACQUIRE", "orders")
+        await client.call("POLICY.APPLY", 0, json.dumps(policy))
+        await client.close()
+        follower = Follower(f"fencehold://token:{token}@127.0.0.1:{server.port}")
+        assert await follower.shards() == 1
+        events: Any = follower.events((0, WHOLE))
+        async with aclosing(events):
+            assert (await anext(events)).kind == "opened"
+        assert denied == []
 
 
 def test_who_shows_another_name_is_no_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
