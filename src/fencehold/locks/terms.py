@@ -112,7 +112,7 @@ class Terms:
         """The same terms with other metadata."""
         other = Terms.__new__(Terms)
         other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
-        other._options = (*self._options[:4], meta, self._options[5])
+        other._options, other.spans = (*self._options[:4], meta, self._options[5]), self.spans
         other.timeout = self.timeout
         other.prefix = other.encode(other.timeout)
         return other

@@ -35,6 +35,14 @@ def test_several_names_are_sorted_and_had_once() -> None:
     assert several(["b", "a", "b"]) == ("a", "b")
 
 
+def test_terms_made_of_others_lack_nothing() -> None:
+    """With other metadata, another wait or fewer names, they still say all that was asked for."""
+    terms = Terms(("a", "b"), timeout=3, across_shards=True)
+    for other in (terms.saying("m"), terms.waiting(1), terms.part(("a",), 1)):
+        assert [slot for slot in Terms.__slots__ if not hasattr(other, slot)] == []
+        assert other.spans
+
+
 def test_how_long_to_wait() -> None:
     """None and -1 are for ever, 0 and not blocking are not at all."""
     assert wait_of(None) is None
