@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from fencehold.errors import LimitExceeded
 from fencehold.locks.places import Place
 from fencehold.node import slot_mover
 from fencehold.node.slot_mover import SlotMover, Standing
-from fencehold.placement.map import ShardMap
+from fencehold.placement.map import ShardMap, even_map
 from fencehold.placement.slots import slot_of
 from fencehold.runtime.faults import Faults
 from fencehold.server import Config, Server
@@ -163,6 +165,59 @@ async def test_a_client_with_an_old_map_explains_and_breaks_where_the_name_is_no
                 assert [each.fence for each in (await late.explain("a")).holders] == [hold.fence]
             async with sharded_client(server) as late:
                 assert await late.break_hold("a") > hold.fence
+
+
+def names_in(shard: int) -> Iterator[str]:
+    """Names of a shard, as long as nothing has moved; each has a slot of its own."""
+    return (name for name in map(str, count()) if even_map(SHARDS).shard_of_name(name) == shard)
+
+
+@pytest.mark.guarantee("G9")
+async def test_clients_that_go_by_different_maps_do_not_wait_for_one_another() -> None:
+    """Who has some names of several shards in hand, in an order that a move has changed, begins anew."""
+    first, last, to = next(names_in(0)), next(names_in(1)), SHARDS - 1
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        states = [host.node.replica.machine.state for host in server.hosts]
+        async with sharded_client(server) as old, sharded_client(server) as new:
+
+            async def take(client: aio.Client) -> None:
+                async with client.multi([first, last], across_shards=True):
+                    pass
+
+            async with old.lock(first):
+                by_old = asyncio.create_task(take(old))
+                await until(lambda: first in states[0].queues)
+                version = await move(server, (first,), to)
+                # Told that the name is elsewhere, it reads the new map, by which the other one comes first.
+                await new.explain(first)
+                by_new = asyncio.create_task(take(new))
+                await until(lambda: holder(server, last) == [1] and first in states[to].queues)
+            async with asyncio.timeout(60):
+                await asyncio.gather(by_old, by_new)
+        await until(lambda: is_settled(server, version))
+        await until(lambda: not any(state.held for state in states))
+
+
+async def test_names_that_a_move_has_parted_are_taken_together() -> None:
+    """Who said `across_shards` and knows them as names of one shard takes them in two, by either client."""
+    stays, goes = islice(names_in(0), 2)
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        url = f"fencehold://127.0.0.1:{server.port}"
+
+        def take() -> dict[str, int]:
+            with fencehold.connect(url) as client, client.multi([stays, goes], across_shards=True) as hold:
+                return hold.fences
+
+        async with sharded_client(server) as client:
+            version = await move(server, (goes,), 1)
+            await until(lambda: is_settled(server, version))
+            async with client.multi([stays, goes], across_shards=True) as hold:
+                assert [holder(server, name) for name in (stays, goes)] == [[0], [1]]
+                blocking = asyncio.create_task(asyncio.to_thread(take))
+                await until(lambda: stays in server.hosts[0].node.replica.machine.state.queues)
+                fences = hold.fences
+            after = await blocking
+        assert all(after[name] > fences[name] for name in (stays, goes))
 
 
 async def test_both_tiers_move() -> None:

@@ -10,18 +10,21 @@
 5. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
    says `across_shards`. Then they are taken shard by shard in one order, all or nothing within one timeout, and
    what is held is joint (`client.joint_grant`): to lose a part is to lose all.
+6. The order is that of the shards, and so of one map: those who go by different maps could wait for one another
+   for ever. So who holds some of its names while it waits for others looks now and then whether any of them has
+   moved; then it releases what it holds, and begins anew by the newest map.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from fencehold.client.heart import Heart
 from fencehold.client.joint_grant import JointGrant
 from fencehold.client.returns import Returns
 from fencehold.drivers.resp.wire import Arriving, Elsewhere, Moved, Moving, command
-from fencehold.errors import Unavailable, UsageError
+from fencehold.errors import FenceholdError, Unavailable, UsageError
 from fencehold.locks.identity import Who
 from fencehold.locks.terms import Terms
 from fencehold.locks.trust import Grant
@@ -39,6 +42,12 @@ _PAUSE_SHARE = 0.25
 """Of the time that it has taken so far."""
 _MOVING_S = 5.0
 """How long a try asks for a name whose slot is on its way, before it says that nothing happened."""
+_LOOK_S = 1.0
+"""How often who waits with some of its names in hand looks for a newer map."""
+
+
+class _BegunAnew(Exception):
+    """Names of several shards are to be taken from the first on again."""
 
 
 class ShardChannels:
@@ -78,11 +87,18 @@ class ShardChannels:
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         """Acquire where the names are at home; names of several shards only if the terms say so."""
-        if terms.spans and len(self._split(terms.names)) > 1:
+        if terms.spans:
             return await self._acquire_jointly(terms, who, owner)
+        return await self._acquire_together(terms, who, owner, _ignore)
+
+    async def _acquire_together(
+        self, terms: Terms, who: Who, owner: bytes | None, check: Callable[[], object]
+    ) -> Grant | None:
+        """Acquire names of one shard in one step. `check`: raises if that is not what is wanted any more."""
         clock, asked = self._channels[0].clock, terms
         asked_at = clock()
         while True:
+            check()
             channel = self.of(terms.names)
             try:
                 return await self._acquire_at(channel, asked, who, owner)
@@ -91,6 +107,7 @@ class ShardChannels:
                 raise
             except Moved as moved:
                 await self._read_map(channel)
+                check()
                 is_elsewhere = not isinstance(moved, Arriving) and self.of(terms.names) is not channel
                 waited_s = clock() - asked_at
                 if terms.timeout and waited_s >= terms.timeout:
@@ -164,28 +181,80 @@ class ShardChannels:
 
     async def _acquire_jointly(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         """Acquire shard by shard, in the one order that every client uses, so that no two wait for one another."""
-        clock = self._channels[0].clock
-        until = None if terms.timeout is None else clock() + terms.timeout
+        clock, asked_at = self._channels[0].clock, self._channels[0].clock()
+        until = None if terms.timeout is None else asked_at + terms.timeout
         while True:
-            parts: list[Grant] = []
             try:
-                for _, names in sorted(self._split(terms.names).items()):
-                    left_s = None if until is None else max(0.0, until - clock())
-                    part = await self.acquire(terms.part(tuple(names), left_s), who, owner)
-                    if part is None:
-                        break
-                    parts.append(part)
-                else:
-                    if all(part.safe_for(clock()) > 0 for part in parts):
-                        whole, parts = JointGrant(terms, parts, self.release), []
-                        return whole
-            finally:
-                for part in parts:
-                    if not part.ending:
-                        self.release(part)
-            # Either a name was not acquired in time, or one that was has been lost while others were waited for.
-            if part is None or (until is not None and clock() >= until):
-                return None
+                return await self._acquire_parts(terms, who, owner, until)
+            except _BegunAnew:
+                # A try is not over because of a move: as long as one for a single name, it is made again.
+                if terms.timeout is not None and clock() - asked_at >= (terms.timeout or _MOVING_S):
+                    return None
+
+    async def _acquire_parts(
+        self, terms: Terms, who: Who, owner: bytes | None, until: float | None
+    ) -> Grant | None:
+        """Acquire all parts by the map that is known now, or none: whatever comes between, nothing is kept.
+
+        Raises:
+            _BegunAnew: some of the names have moved, or what was acquired was lost while others were waited for.
+        """
+        clock, planned = self._channels[0].clock, self._split(terms.names)
+        parts: list[Grant] = []
+
+        def check() -> None:
+            if self._split(terms.names) != planned:
+                raise _BegunAnew
+
+        try:
+            for _, names in sorted(planned.items()):
+                asked = terms.part(tuple(names), None if until is None else max(0.0, until - clock()))
+                async with self._looking(parts, check):
+                    part = await self._acquire_together(asked, who, owner, check)
+                if part is None:
+                    return None
+                parts.append(part)
+            if len(parts) == 1:
+                return parts.pop()
+            if any(part.safe_for(clock()) <= 0 for part in parts):
+                raise _BegunAnew
+            taken, parts = parts, []
+            return JointGrant(terms, taken, self.release)
+        finally:
+            for part in parts:
+                if not part.ending:
+                    self.release(part)
+
+    @asynccontextmanager
+    async def _looking(self, parts: Sequence[Grant], check: Callable[[], object]) -> AsyncIterator[None]:
+        """While something is waited for with parts in hand: look now and then whether the names have moved."""
+        if not parts:
+            yield
+            return
+        try:
+            async with asyncio.timeout(None) as patience:
+                looking = asyncio.create_task(self._look(self._granted_by(parts[-1]), check, patience))
+                try:
+                    yield
+                finally:
+                    looking.cancel()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise _BegunAnew from None
+
+    async def _look(self, channel: "Channel", check: Callable[[], object], patience: asyncio.Timeout) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._read_map(channel)
+                check()
+            except _BegunAnew:
+                patience.reschedule(asyncio.get_running_loop().time())
+                return
+            except FenceholdError:
+                # The map is asked for again in a moment.
+                continue
 
     def _split(self, names: Sequence[str]) -> dict[int, list[str]]:
         """The names by their shards."""
@@ -222,6 +291,10 @@ async def _done(releases: "list[asyncio.Future[None]]") -> None:
     for outcome in await asyncio.gather(*releases, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+def _ignore() -> None:
+    """There is nothing to check."""
 
 
 def _read(reply: dict[bytes, object]) -> ShardMap:
