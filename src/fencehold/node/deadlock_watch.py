@@ -86,8 +86,9 @@ class DeadlockWatch:
         for circle in circles:
             if self._nodes[victim_of(circle).shard].leads:
                 await self._end(circle, share)
-        # A circle that another leader is to end may still be there: look again.
-        self._seen = () if circles else seen
+        # A circle that another leader is to end may still be there, or one through a shard that could not be read,
+        # and is the same when it can be: look again.
+        self._seen = () if circles or None in shown else seen
 
     async def _search(self, readings: list[Reading]) -> list[Circle]:
         begun_ms = self._now_ms()

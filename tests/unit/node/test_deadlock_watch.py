@@ -111,6 +111,23 @@ async def test_what_is_over_when_it_is_read_again_refuses_nobody(monkeypatch: py
         assert seen.watch.refused == 0
 
 
+async def test_what_could_not_be_read_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard whose journal was not followed for a moment shows the same as before, and the circle is found."""
+    async with stuck(monkeypatch) as seen:
+        read = DeadlockWatch._read
+
+        async def blind(watch: DeadlockWatch, shard: int, *args: Any, **more: Any) -> Reading | None:
+            return None if shard == 0 else await read(watch, shard, *args, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DeadlockWatch, "_read", blind)
+            await seen.watch.look()
+        assert seen.watch.refused == 0
+        await seen.watch.look()
+        assert seen.watch.refused == 1
+        assert await seen.outcomes() == [True, False]
+
+
 async def test_while_a_shard_cannot_be_read_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even one outside the circle: somebody in it may wait there, too, and be no one task."""
     async with stuck(monkeypatch) as seen:
