@@ -70,7 +70,7 @@ class History:
         """Take in what an entry did: first by time, then by each command, the cause before what it caused."""
         self._notices(applied, -1)
         for index, (command, outcome) in enumerate(zip(entry.commands, applied.outcomes, strict=True)):
-            if isinstance(command, c.Acquire | c.Release | c.Extend) and not isinstance(outcome, o.NoSession):
+            if isinstance(command, c.Request) and not isinstance(outcome, o.NoSession):
                 self._request(command, outcome, index in applied.repeated)
             else:
                 self._outcome(command, outcome)
@@ -124,6 +124,8 @@ class History:
                 self._end_least(lambda it: command.name in it.names and it.fence <= fence_max, command.name)
             case c.ChangePolicy(), o.PolicyChanged():
                 self.policy = with_change(self.policy, command.change)
+            case c.FollowPolicy(), o.PolicyChanged() if outcome.revision == command.policy.revision:
+                self.policy = command.policy
             case c.RaiseFence(), o.FenceRaised():
                 g1_a_raised_fence_is_above_all(self, command.at_least, outcome)
             case c.OpenSlots(), o.SlotsOpened():

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from fencehold.client.joint_grant import JointGrant
 from fencehold.client.protocol import ledger
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.core import acquire, commands, machine, policy_change, requests, slot_moves
 from fencehold.core.outcomes import Cancelled, Refused, Renewed, SlotsSealed
 from fencehold.core.state import Home, Session, SlotMove, Stage, State
 from fencehold.errors import Sealed
-from fencehold.node import slot_mover
+from fencehold.node import shards, slot_mover
 from fencehold.node.leader import Leader
 from fencehold.placement.map import ShardMap
 from fencehold.types import Position
@@ -271,6 +272,25 @@ def _a_slot_opened_by_an_older_map(patch: Patch) -> None:
     patch.setattr(slot_mover, "_is_for", is_for)
 
 
+# Of names of several shards, and of a policy that is followed.
+
+
+def _what_is_left_of_a_joint_hold_is_trusted(patch: Patch) -> None:
+    """Who has lost its session in one shard goes on with the names of the others, and of that one."""
+    patch.setattr(JointGrant, "safe_for", lambda self, now: max(part.safe_for(now) for part in self.parts))
+    patch.setattr(JointGrant, "_on_part_lost", lambda *_: None)
+
+
+def _what_is_left_of_a_joint_hold_is_kept(patch: Patch) -> None:
+    """One part of it is lost, and the others are released by nobody."""
+    patch.setattr(JointGrant, "_on_part_lost", lambda self, lost: self.lose(f"{lost.terms.label} is lost"))
+
+
+def _a_policy_is_told_once(patch: Patch) -> None:
+    """A shard is told of a policy when the first one takes it, and not by a leader that comes later."""
+    patch.setattr(shards, "_one_by_one", lambda on_promoted, _: on_promoted())
+
+
 BUGS = (
     Bug("a grant to an ended session", _a_grant_to_an_ended_session, ("G6",), 108),
     Bug("a keep-alive answered by a sealed leader", _a_keep_alive_answered_by_a_sealed_leader, ("G10",), 8),
@@ -298,6 +318,15 @@ BUGS = (
         of_moves=True,
     ),
     Bug("a slot opened by an older map", _a_slot_opened_by_an_older_map, ("G1", "G2"), 5, of_moves=True),
+    Bug(
+        "what is left of a joint hold is trusted",
+        _what_is_left_of_a_joint_hold_is_trusted,
+        ("G7", "G8"),
+        7,
+        of_moves=True,
+    ),
+    Bug("what is left of a joint hold is kept", _what_is_left_of_a_joint_hold_is_kept, ("G9",), 7, of_moves=True),
+    Bug("a policy is told once", _a_policy_is_told_once, ("G13",), 29, of_moves=True),
 )
 
 

@@ -5,6 +5,7 @@ Every grant has a fence, and fences order all grants, so nothing is searched for
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
@@ -13,8 +14,9 @@ from fencehold.core.commands import Mode
 from fencehold.core.machine import Machine
 from fencehold.journal.codec import decode
 from tests.simulation.answers import Answers
-from tests.simulation.history import Ask, History
+from tests.simulation.history import Ask, Held, History
 from tests.simulation.moves import Moves
+from tests.simulation.policies import Policies
 from tests.simulation.readings import Readings
 from tests.simulation.store import Stored
 from tests.simulation.story import Grant, Story, Violation
@@ -42,13 +44,15 @@ def judged(history: History) -> Judged:
     """The same, and how many moves of slots there were."""
     shards = [_Shard(part) for part in history.parts()]
     stories = [shard.story for shard in shards]
-    moves = Moves(history, stories)
+    moves, policies = Moves(history, stories), Policies(stories)
     for at_ns, number, record in merge(*(shard.records(number) for number, shard in enumerate(shards))):
         if not shards[number].tell(record):
             break
         moves.look(at_ns, number)
+        policies.look(at_ns, number)
     else:
         moves.end(history.closed_ns)
+        policies.end(history.closed_ns)
     for shard in shards:
         shard.end()
     found = [
@@ -56,6 +60,8 @@ def judged(history: History) -> Judged:
         *moves.violations,
         *(wrong for story in stories for wrong in story.violations),
         *the_client_lets_go_first(history, *stories),
+        *a_joint_hold_is_whole(history, *stories),
+        *policies.violations,
         *(wrong for shard in shards for wrong in shard.violations()),
         *every_request_ends(history),
         *(wrong for shard in shards for wrong in shard.quiet.violations),
@@ -130,7 +136,7 @@ def fences_grow(history: History) -> list[Violation]:
     by_name: dict[str, list[Ask]] = defaultdict(list)
     for ask in granted:
         for name in ask.names:
-            by_name[name].append(ask)
+            by_name[name].append(replace(ask, fence=ask.fence_of(name)) if ask.fences else ask)
     return [wrong for _, asks in sorted(by_name.items()) for wrong in _fences_grow(asks)]
 
 
@@ -172,16 +178,59 @@ def the_client_lets_go_first(history: History, *stories: Story) -> list[Violatio
             for grant in grants[name]:
                 if grant.at_ns > held.trusted_ns:
                     break
-                if grant.granted.fence <= held.fence or (name, held.fence) in broken:
+                fence = held.fence_of(name)
+                if grant.granted.fence <= fence or (name, fence) in broken:
                     continue
                 trusting[name, grant.granted.fence] += 1
                 if _conflicts(held.mode, grant, trusting[name, grant.granted.fence]):
                     what = (
                         f"{name} was given to session {grant.granted.session} with fence {grant.granted.fence} "
-                        f"while {held.client} trusted fence {held.fence}, until {held.trusted_ns / 1e9:.6f}"
+                        f"while {held.client} trusted fence {fence}, until {held.trusted_ns / 1e9:.6f}"
                     )
                     found.append(Violation("G7", grant.at_ns, what))
     return found
+
+
+def a_joint_hold_is_whole(history: History, *stories: Story) -> list[Violation]:
+    """G8: what is held in several shards was granted in each of them; who has lost a part of it has lost all."""
+    found: list[Violation] = []
+    for held in (each for each in history.holds if each.fences):
+        for name in held.names:
+            story = _granted_in(stories, held, name)
+            if story is None:
+                what = f"{held.client} holds {held.fences}, and was not granted {name}"
+                found.append(Violation("G8", held.granted_ns, what))
+                continue
+            ended_ns = _end_of_trust(story, name, held.fence_of(name))
+            if ended_ns <= held.trusted_ns:
+                what = f"{held.client} trusts {held.fences} after it lost {name} with {held.fence_of(name)}"
+                found.append(Violation("G8", ended_ns, what))
+    return found
+
+
+def _granted_in(stories: Iterable[Story], held: Held, name: str) -> Story | None:
+    for story in stories:
+        grant = story.grants.get(held.fence_of(name))
+        if (
+            grant is not None
+            and name in grant.granted.names
+            and grant.at_ns <= held.granted_ns
+            and story.clients.get(grant.granted.session) == held.client
+        ):
+            return story
+    return None
+
+
+def _end_of_trust(story: Story, name: str, fence: int) -> int:
+    """From when on nobody may trust a hold that ended other than by a release.
+
+    One that ran out, from before it did; one that was broken or revoked, when its client must have heard of it:
+    what was answered before keeps it trusted for a ttl, and who reconnects meanwhile asks, which may take another.
+    """
+    ended_ns = story.ended.get((name, fence), 1 << 62)
+    if (name, fence) not in story.broken:
+        return ended_ns
+    return ended_ns + 2 * story.ttls_ns[story.grants[fence].granted.session]
 
 
 def _fence(grant: Grant) -> int:

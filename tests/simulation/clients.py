@@ -16,6 +16,7 @@ from fencehold.client.aio.lock import Lock
 from fencehold.client.aio.shards import ShardChannels
 from fencehold.client.config import Config
 from fencehold.client.connect import plan_of
+from fencehold.client.joint_grant import JointGrant
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.core.commands import Mode
 from fencehold.drivers.resp.wire import Moved
@@ -55,6 +56,8 @@ class Habits(NamedTuple):
     """How often a client is closed while its other workers go on."""
     groups: int = 0
     """Where there are several shards: how many tags names have, and so how many slots there are of them."""
+    across: float = 0.0
+    """There, too: how often names of several slots are wanted together, wherever these are."""
 
 
 class Wanted(NamedTuple):
@@ -66,6 +69,8 @@ class Wanted(NamedTuple):
     ttl_s: float | None
     timeout_s: float | None
     delay_s: float
+    is_across: bool = False
+    """Whether its names may be of several shards."""
 
     @property
     def at_least_s(self) -> float:
@@ -92,10 +97,12 @@ class Notes:
 
     def granted(self, ask: Ask, hold: Hold) -> Held:
         self.ended(ask, "granted")
-        ask.fence = hold.fence
+        fences = hold.fences
+        ask.fence = fences[ask.names[0]]
+        ask.fences = fences if isinstance(hold._grant, JointGrant) else {}
         now_ns = self.now_ns()
         trusted_ns = now_ns if hold.safe_for() > 0 else NEVER
-        held = Held(ask.client, ask.names, ask.mode, ask.limit, hold.fence, now_ns, trusted_ns)
+        held = Held(ask.client, ask.names, ask.mode, ask.limit, ask.fence, now_ns, trusted_ns, fences=ask.fences)
         self.holds.append(held)
         self._watched[id(held)] = (held, hold)
         hold.lost.add_callback(lambda lost: self._lost(held, lost))
@@ -264,13 +271,16 @@ class Program:
                 await self._hold_in_body(client, self._wanted())
             else:
                 await self._hold(client, self._wanted())
-        except UsageError as error:
-            if not client._is_closed() and not self._is_closed_under(client):
-                raise AssertionError(f"the program is wrong: {error!r}") from error
-        except Moved as error:
-            raise AssertionError(f"a client goes where a name has moved, and never says so: {error!r}") from error
         except FenceholdError as error:
-            self._note(f"{error!r}")
+            self._judge(client, error)
+
+    def _judge(self, client: Client, error: FenceholdError) -> None:
+        """What an application may be told, it is told; what it may not ends the run."""
+        self._note(f"{error!r}")
+        if isinstance(error, UsageError) and not client._is_closed() and not self._is_closed_under(client):
+            raise AssertionError(f"the program is right, and told that it is wrong: {error!r}") from error
+        if isinstance(error, Moved):
+            raise AssertionError(f"a client goes where a name has moved, and never says so: {error!r}") from error
 
     def _is_closed_under(self, client: Client) -> bool:
         return bool(client._channel.protocol.unusable)
@@ -307,7 +317,7 @@ class Program:
             return None
         except FenceholdError as error:
             self._notes.ended(ask, type(error).__name__)
-            self._note(f"{error!r}")
+            self._judge(client, error)
             return None
         finally:
             if timer is not None:
@@ -347,9 +357,9 @@ class Program:
         except LockTimeout:
             self._notes.ended(ask, "timeout")
         except FenceholdError as error:
-            self._note(f"left the body: {error!r}")
             if held is None:
                 self._notes.ended(ask, type(error).__name__)
+            self._judge(client, error)
 
     async def _hold_two(self, client: Client) -> None:
         """One after the other, in any order: circles may form."""
@@ -381,7 +391,7 @@ class Program:
         return f"{tag}cold-{random.randrange(habits.cold)}"
 
     def _group(self) -> str:
-        return f"{{{self._random.randrange(self._habits.groups)}}}" if self._habits.groups else ""
+        return self._random.choice(tags(self._habits.groups)) if self._habits.groups else ""
 
     def _wanted(self) -> Wanted:
         random, habits = self._random, self._habits
@@ -396,8 +406,16 @@ class Program:
             group = self._group()
             names = {self._some_name(group) for _ in range(random.randint(2, 3))}
             return Wanted(tuple(sorted(names)), Mode.EXCLUSIVE, 0, ttl_s, timeout_s, 0.0)
+        if draw < habits.semaphore + habits.several + habits.across:
+            names = {self._some_name() for _ in range(random.randint(2, 4))}
+            return Wanted(tuple(sorted(names)), Mode.EXCLUSIVE, 0, ttl_s, timeout_s, 0.0, is_across=True)
         mode = Mode.SHARED if random.random() < habits.shared else Mode.EXCLUSIVE
         return Wanted((self._some_name(),), mode, 0, ttl_s, timeout_s, delay_s)
+
+
+def tags(groups: int) -> list[str]:
+    """What the names of each group begin with; where there are no groups, names have no tag."""
+    return [f"{{{group}}}" for group in range(groups)] or [""]
 
 
 def _lock(client: Client, wanted: Wanted) -> Lock[Hold]:
@@ -405,7 +423,7 @@ def _lock(client: Client, wanted: Wanted) -> Lock[Hold]:
     if wanted.limit:
         return client.semaphore(wanted.names[0], wanted.limit, ttl=ttl_s, timeout=timeout_s)
     if len(wanted.names) > 1:
-        return client.multi(wanted.names, ttl=ttl_s, timeout=timeout_s)
+        return client.multi(wanted.names, ttl=ttl_s, timeout=timeout_s, across_shards=wanted.is_across)
     if wanted.at_least_s:
         terms = Terms(wanted.names, ttl=ttl_s, timeout=timeout_s, delay=wanted.delay_s, at_least=wanted.at_least_s)
         return client._lock(terms, CORRECTNESS)

@@ -29,6 +29,12 @@ class Ask:
     fence: int = 0
     orphaned: bool = False
     """Its process was killed before it ended."""
+    fences: dict[str, int] = field(default_factory=dict)
+    """Of each name, where they were granted in several shards."""
+
+    def fence_of(self, name: str) -> int:
+        """With which one of its names was granted."""
+        return self.fences.get(name, self.fence)
 
 
 @dataclass(slots=True)
@@ -50,6 +56,12 @@ class Held:
     release_ns: int = NEVER
     lost_ns: int = NEVER
     lost: str = ""
+    fences: dict[str, int] = field(default_factory=dict)
+    """Of each name, if it is joint: granted in several shards."""
+
+    def fence_of(self, name: str) -> int:
+        """With which one of its names is held."""
+        return self.fences.get(name, self.fence)
 
 
 class Fault(NamedTuple):

@@ -5,7 +5,6 @@ way, or that who it asked does not lead; then it asks again. When all faults are
 what it has begun must come to an end.
 """
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -13,61 +12,41 @@ from typing import Any
 from fencehold.placement.map import ShardMap, SlotRange
 from fencehold.placement.plans import shifts, shown
 from fencehold.placement.slots import SLOTS, slot_of
-from tests.simulation.administrator import ANSWER_S, CallLine
-from tests.simulation.nodes import PORT
+from tests.simulation.clients import tags
+from tests.simulation.operators import CallLine, Operator
 from tests.simulation.process import Process
 
 EVERY_S = 1.5
-AGAIN_S = 0.1
 COMPANY = (0, 0, 1, 40, 2_000)
 """Slots that go along, of which hardly anything is in use."""
 
 
-class Mover:
+class Mover(Operator):
     """Of one run."""
+
+    again_s = 0.1
 
     def __init__(
         self,
         process: Process,
         nodes: list[str],
-        groups: int,
         random: Random,
-        on_move: Callable[[], None],
         note: Callable[[str], None],
+        *,
+        shards: int,
+        groups: int,
+        on_move: Callable[[], None],
     ) -> None:
-        self.process = process
-        self._nodes, self._random, self._on_move, self._note = nodes, random, on_move, note
-        self._wanted = sorted({slot_of(f"{{{group}}}") for group in range(groups)} | {slot_of("permits")})
-        self._stopping = False
-        self._stopped = asyncio.Event()
+        super().__init__(process, nodes, shards, random, note)
+        self._on_move = on_move
+        self._wanted = sorted({slot_of(tag) for tag in tags(groups)} | {slot_of("permits")})
 
-    def stop(self) -> None:
-        """Begin no more moves."""
-        self._stopping = True
-        self._stopped.set()
-
-    async def run(self) -> None:
+    async def _use(self, line: CallLine) -> bool:
         """Move slots until told to stop."""
         while not self._stopping:
-            try:
-                await self._move_some()
-            except (OSError, TimeoutError) as error:
-                self._note(f"{error!r}")
-            await self._pause(AGAIN_S)
-
-    async def _move_some(self) -> None:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(ANSWER_S):
-            line: CallLine
-            _, line = await loop.create_connection(CallLine, self._random.choice(self._nodes), PORT)
-        try:
-            await line.call("HELLO", 3, "SHARD", 0)
-            while not self._stopping:
-                await self._move(line)
-                await self._pause(self._random.expovariate(1 / EVERY_S))
-        finally:
-            if line.transport is not None:
-                line.transport.abort()
+            await self._move(line)
+            await self._pause(self._random.expovariate(1 / EVERY_S))
+        return True
 
     async def _move(self, line: CallLine) -> None:
         known = map_of(await line.call("SHARD.MAP"))
@@ -84,13 +63,6 @@ class Mover:
         company = range(first, min(SLOTS, first + random.choice(COMPANY)))
         slots = random.sample(self._wanted, random.randint(1, len(self._wanted)))
         return known.moved((*slots, *company), random.randrange(known.shards))
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopped.wait()
-        except TimeoutError:
-            return
 
 
 def map_of(told: dict[bytes, Any]) -> ShardMap:

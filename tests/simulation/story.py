@@ -68,6 +68,8 @@ class Story:
     """By the new fence."""
     clients: dict[int, str] = field(default_factory=dict)
     """What the client of each session calls itself."""
+    ttls_ns: dict[int, int] = field(default_factory=dict)
+    """Of each session."""
     asks: dict[tuple[int, int], c.Acquire] = field(default_factory=dict)
     latest: list[Grant] = field(default_factory=list)
     """What the last entry gave away."""
@@ -107,7 +109,7 @@ class Story:
     def _note(self, at_ns: int, entry: c.Entry, applied: o.Applied) -> None:
         for index, (command, outcome) in enumerate(zip(entry.commands, applied.outcomes, strict=True)):
             match command:
-                case c.Acquire() | c.Release() | c.Extend():
+                case c.Acquire() | c.Release() | c.Extend() | c.Refuse():
                     self._on_request(at_ns, applied, command, outcome, index in applied.repeated)
                 case c.Cancel():
                     self.cancels.setdefault((command.session, command.request), at_ns)
@@ -117,6 +119,7 @@ class Story:
                 case c.OpenSession() if isinstance(outcome, o.Opened):
                     self.opened[outcome.session] = at_ns
                     self.clients[outcome.session] = _client(command.meta)
+                    self.ttls_ns[outcome.session] = command.ttl_ms * 1_000_000
                 case c.CloseSession():
                     self.closed.setdefault(command.session, at_ns)
                 case c.Break() if isinstance(outcome, o.Broken):

@@ -9,12 +9,15 @@ from fencehold.core.commands import (
     Acquire,
     Break,
     Cancel,
+    ChangePolicy,
     CloseSession,
+    FollowPolicy,
     Mode,
     OpenSession,
     Release,
     Renew,
 )
+from fencehold.core.policy import Policy, PolicyChange, Role, Rule, User, Verb
 from tests.simulation.checking import check
 from tests.simulation.history import Ask, Replicated
 from tests.simulation.scenes import Scene
@@ -371,3 +374,71 @@ def test_sessions_that_mistaken_frames_opened_are_nobodys() -> None:
     assert named(scene) == set()
     scene.store(12, OpenSession(86_400_000, meta='{"client": "w"}'))
     assert named(scene) == {"G6"}
+
+
+# Over several shards.
+
+
+def beside(first: Scene, second: Scene) -> set[str]:
+    """The guarantees that two shards break together."""
+    first.history.beside = [second.history]
+    return named(first)
+
+
+def ruled() -> tuple[Scene, list[Policy]]:
+    """A shard whose policy was changed twice, and the policies it had, by revision."""
+    scene, root = Scene(), Role((Rule((Verb.ADMIN,), prefix=""),))
+    policies = [scene.machine.state.policy]
+    for revision, name in enumerate(("a", "b")):
+        change = PolicyChange(users={name: User(("root",))}, roles={"root": root})
+        scene.store(10 + revision, ChangePolicy(revision, change, "a"))
+        policies.append(scene.machine.state.policy)
+    return scene, policies
+
+
+@pytest.mark.parametrize(
+    ("followed", "named_then"),
+    [((1, 2), set()), ((2,), set()), ((1,), {"G13"}), ((), {"G13"}), ((2, 1, 2), {"G13"})],
+    ids=["each", "the newest", "not the newest", "none", "an older one after it"],
+)
+def test_a_shard_follows_the_policy_of_the_first(followed: tuple[int, ...], named_then: set[str]) -> None:
+    """G13: forwards only, and in the end to where the first one is."""
+    (scene, policies), other = ruled(), Scene()
+    for place, revision in enumerate(followed):
+        other.store(12 + place, FollowPolicy(policies[revision]))
+    assert beside(scene, other) == named_then
+
+
+def test_a_policy_that_the_first_shard_never_had_is_found() -> None:
+    """G13: one that is followed before it is durable there, or is not whole."""
+    (scene, policies), other = ruled(), Scene()
+    other.store(10.5, FollowPolicy(policies[2]))
+    assert beside(scene, other) == {"G13"}
+
+
+def joint(trusted: float) -> tuple[Scene, Scene]:
+    """A client has a name in each of two shards together, and trusts them until then; its second session ends."""
+    first, second = Scene(), Scene()
+    for scene, name in ((first, "a"), (second, "b")):
+        scene.sessions(1)
+        scene.acquire(11, 1, name)
+    held = first.held("c1", 1, 12, trusted)
+    held.names, held.fences = ("a", "b"), {"a": 1, "b": 1}
+    for at in range(12, 42, 2):
+        first.store(at, Renew((1,)), elapsed_ms=2_000)
+        second.store(at, elapsed_ms=2_000)
+    assert not second.machine.state.sessions
+    return first, second
+
+
+@pytest.mark.parametrize(("trusted", "named_then"), [(39, set()), (41, {"G8"})])
+def test_who_trusts_the_rest_of_what_it_has_lost_is_found(trusted: float, named_then: set[str]) -> None:
+    """G8: with the session in one shard all is lost, though that in the other lives on."""
+    assert beside(*joint(trusted)) == named_then
+
+
+def test_a_joint_hold_that_was_not_granted_whole_is_found() -> None:
+    """G8: each of its names was granted to its client in some shard, before it had them."""
+    first, second = joint(39)
+    first.history.holds[0].fences["b"] = 2
+    assert beside(first, second) == {"G8"}

@@ -3,7 +3,8 @@
 1. A *flooder* speaks the protocol, and abuses it: acquires that are refused, too large, or sent twice;
    withdrawals of what was never asked; sessions and connections opened and dropped; pipelines that it never reads;
    lists and watches of everything. It opens its sessions itself, so that what it is told can be checked like
-   anybody's answers.
+   anybody's answers. Where there are several shards, each of its connections chooses one, and asks there for names
+   of all of them.
 2. A *babbler* does not speak it: mutated frames, noise, heads that promise too much, each on a connection of its
    own. Nobody listens to what it is told; what comes of it in the journal is checked all the same.
 3. Both go on until they are killed, which is when a run is nearly over: while they go on and all faults are over,
@@ -19,6 +20,7 @@ from typing import Any, cast
 import hiredis
 
 from rig.frames import frame, heads, mutated, noise
+from tests.simulation.clients import tags
 from tests.simulation.nodes import PORT
 from tests.simulation.process import Process
 
@@ -95,10 +97,13 @@ class Flooder:
         ttl_s: float,
         random: Random,
         note: Callable[[str], None],
+        *,
+        shards: int = 1,
+        groups: int = 0,
     ) -> None:
         self.name = name
         self.process = process
-        self._nodes = nodes
+        self._nodes, self._shards, self._tags = nodes, shards, tags(groups)
         self._ttl_ms = int(ttl_s * 1_000)
         self._random = random
         self._note = note
@@ -145,7 +150,7 @@ class Flooder:
                     break
                 if number % 5 == 0:
                     line.say("SESSION.KEEPALIVE")
-                name, request = f"{self.name}-drip-{number % 10}", number + 1
+                name, request = f"{self._tag(number)}{self.name}-drip-{number % 10}", number + 1
                 line.say("LOCK.ACQUIRE", name, "WAIT", 0, "TTL", 50, "REQUEST", request, "ANSWERED", number)
                 await asyncio.sleep(DRIP_S)
             line.drop()
@@ -162,7 +167,8 @@ class Flooder:
         """A connection with a session; to whichever node will have it."""
         while True:
             line = await self._connected()
-            line.say("HELLO", 3)
+            # Where there is one, nothing is drawn.
+            line.say("HELLO", 3, *(("SHARD", self._random.randrange(self._shards)) if self._shards > 1 else ()))
             meta = f'{{"client": "{self.name}"}}'
             line.say("SESSION.OPEN", "TTL", self._ttl_ms, "GRACE", self._random.choice((0, 500)), "META", meta)
             if awaited:
@@ -175,12 +181,21 @@ class Flooder:
     async def _connected(self) -> Line:
         return await connected(self._random, self._nodes)
 
+    def _tag(self, number: int) -> str:
+        return self._tags[number % len(self._tags)]
+
+    def _hot(self) -> str:
+        """A name that others want, too."""
+        number = self._random.randrange(_HOT * len(self._tags))
+        return f"{self._tag(number)}hot-{number % _HOT}"
+
     # What it does on a connection with a session.
 
     def _flood(self, line: Line) -> None:
         for number in range(self._random.randint(20, 80)):
             how = self._random.choice((("WAIT", 0), ("ASYNC",), ("WAIT", 100, "ASYNC")))
-            line.say("LOCK.ACQUIRE", f"{self.name}-{number % 20}", "REQUEST", next(self._requests), *how)
+            name = f"{self._tag(number)}{self.name}-{number % 20}"
+            line.say("LOCK.ACQUIRE", name, "REQUEST", next(self._requests), *how)
 
     def _ask_too_much(self, line: Line) -> None:
         """Names, owners, sets and durations beyond every limit."""
@@ -207,9 +222,7 @@ class Flooder:
     def _release_what_is_not_its_own(self, line: Line) -> None:
         for _ in range(10):
             request = ("REQUEST", next(self._requests))
-            line.say(
-                "LOCK.RELEASE", f"hot-{self._random.randrange(_HOT)}", self._random.randrange(1, 10_000), *request
-            )
+            line.say("LOCK.RELEASE", self._hot(), self._random.randrange(1, 10_000), *request)
             line.say("LOCK.EXTEND", f"{self.name}-1", 1, 1_000, "REQUEST", next(self._requests))
         for name, fence in line.fences:
             line.say("LOCK.RELEASE", name, fence, "REQUEST", next(self._requests))
@@ -218,7 +231,7 @@ class Flooder:
     def _contend(self, line: Line) -> None:
         """For what others want, too, but for a moment only: nothing forbids that."""
         for _ in range(5):
-            name, request = f"hot-{self._random.randrange(_HOT)}", next(self._requests)
+            name, request = self._hot(), next(self._requests)
             line.say("LOCK.ACQUIRE", name, "WAIT", 200, "TTL", 50, "OWNER", "o", "REQUEST", request, "ASYNC")
 
     def _keep_alive(self, line: Line) -> None:
@@ -229,7 +242,7 @@ class Flooder:
         for _ in range(10):
             line.say("LOCK.LIST", "COUNT", 1_000, "HOLD")
             line.say("SESSION.LIST")
-            line.say("LOCK.INFO", f"hot-{self._random.randrange(_HOT)}")
+            line.say("LOCK.INFO", self._hot())
         line.say("LOCK.UNWATCH", "")
 
     def _stop_reading(self, line: Line) -> None:

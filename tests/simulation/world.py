@@ -108,13 +108,15 @@ def _habits(random: Random, ttl_s: float) -> Habits:
 
 
 def _crowded(random: Random, habits: Habits) -> Habits:
-    """Where slots move: names of a few slots, and a line for most of them."""
+    """Where slots move: names of a few slots, and a line for most of them; now and then of several at once."""
+    groups = random.choice((1, 1, 2, 4))
     return habits._replace(
-        groups=random.choice((1, 1, 2, 4)),
+        groups=groups,
         hot=random.choice((1, 2)),
         idle_s=random.choice((0.5, 2.0)),
         workers_max=random.choice((2, 3)),
         semaphore=random.choice((0.0, 0.1)),
+        across=random.choice((0.0, 0.15, 0.4)) if groups > 1 else 0.0,
     )
 
 
@@ -124,7 +126,7 @@ def wild(random: Random) -> tuple[str, ...]:
 
 
 def shards_of(seed: int) -> int:
-    """Draw how many shards the service has. Where there are several, nobody is wild, and there is no policy."""
+    """Draw how many shards the service has."""
     random = Random(f"{seed} number of shards")
     return random.choice((2, 3, 3)) if random.random() < SHARDED_SHARE else 1
 
@@ -144,13 +146,13 @@ class World:
         self._chaos_s = chaos_s
         self.plan = plan(self._random("plan"))
         self.shards = shards_of(seed)
-        self.wild = wild(self._random("wild")) if self.shards == 1 else ()
+        self.wild = wild(self._random("wild"))
         if self.shards > 1:
             self.plan = self.plan._replace(habits=_crowded(self._random("groups"), self.plan.habits))
         if self.wild:
             # A keep-alive waits for the next tick: a client of little patience takes a longer one for silence.
             self.plan = self.plan._replace(tick_s=TICK_S)
-        self.has_policy = self.shards == 1 and self._random("policy").random() < POLICY_SHARE
+        self.has_policy = self._random("policy").random() < POLICY_SHARE
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, self._random("network"), self.plan.weather, self._tap)
         self.condition = Condition()
@@ -364,8 +366,10 @@ class World:
             self.say(host, text)
 
         if host == "w":
-            ttl_s = min(self.plan.habits.ttls_s)
-            rogue: Flooder | Babbler = Flooder(host, process, self.nodes, ttl_s, random, note)
+            ttl_s, groups = min(self.plan.habits.ttls_s), self.plan.habits.groups
+            rogue: Flooder | Babbler = Flooder(
+                host, process, self.nodes, ttl_s, random, note, shards=self.shards, groups=groups
+            )
         else:
             rogue = Babbler(process, self.nodes, random, note)
         self._rogues.append(rogue)
@@ -380,9 +384,12 @@ class World:
                 process,
                 self.nodes,
                 self.clients,
-                self.wild,
                 random,
                 lambda text: self.say(ADMINISTRATOR, text),
+                others=self.wild,
+                operators=(MOVER,) if self.shards > 1 else (),
+                shards=self.shards,
+                groups=self.plan.habits.groups,
             )
             self._administrator = administrator
             self._spawn(process, administrator.run())
@@ -396,10 +403,11 @@ class World:
             mover = self._mover = Mover(
                 process,
                 self.nodes,
-                self.plan.habits.groups,
                 random,
-                self._on_move,
                 lambda text: self.say(MOVER, text),
+                shards=self.shards,
+                groups=self.plan.habits.groups,
+                on_move=self._on_move,
             )
             self._spawn(process, mover.run())
 
