@@ -94,7 +94,9 @@ class Sums:
             f"{sum(each.grants for each in runs)} grants of {sum(each.asks for each in runs)} acquires, "
             f"{sum(each.answers for each in runs)} answers checked; {sum(each.shards > 1 for each in runs)} with "
             f"several shards: {sum(each.moves for each in runs)} moves of slots, "
-            f"{sum(each.struck for each in runs)} of them with faults in the middle"
+            f"{sum(each.struck for each in runs)} of them with faults in the middle, "
+            f"{sum(each.joint for each in runs)} joint grants, "
+            f"{sum(each.followed for each in runs)} policies followed"
         )
 
 

@@ -33,6 +33,8 @@ class Judged(NamedTuple):
     """How many times slots were moved."""
     struck: int
     """In the middle of how many of these something failed."""
+    followed: int = 0
+    """How many times a shard followed a policy of the first."""
 
 
 def check(history: History) -> list[Violation]:
@@ -70,7 +72,7 @@ def judged(history: History) -> Judged:
         *(wrong for shard in shards for wrong in shard.hashes.violations),
         *(Violation("code", 0, complaint) for complaint in history.complaints),
     ]
-    return Judged(_few(found), moves.count, moves.struck)
+    return Judged(_few(found), moves.count, moves.struck, policies.followed)
 
 
 class _Shard:

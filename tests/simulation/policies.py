@@ -23,6 +23,8 @@ class Policies:
         self._had = {self._latest[0].revision: self._latest[0]}
         """All that the first shard has had, by revision."""
         self.violations: list[Violation] = []
+        self.followed = 0
+        """How many times a shard took over a policy of the first."""
 
     def look(self, at_ns: int, shard: int) -> None:
         """An entry of a shard was durable then, and is told."""
@@ -32,6 +34,7 @@ class Policies:
         self._latest[shard] = policy
         if policy.revision < before.revision:
             self._break(at_ns, f"shard {shard} went back to policy {policy.revision} after {before.revision}")
+        self.followed += bool(shard)
         if not shard:
             self._had[policy.revision] = policy
         elif self._had.get(policy.revision, Policy()) != policy:

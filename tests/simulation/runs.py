@@ -41,9 +41,18 @@ class Run(NamedTuple):
     """Of slots."""
     struck: int = 0
     """Moves in the middle of which something failed."""
+    joint: int = 0
+    """Grants of names in several shards."""
+    followed: int = 0
+    """Times that a shard followed a policy of the first."""
 
     def __str__(self) -> str:
-        moves = f"{self.shards} shards, {self.moves} moves, {self.struck} with faults, " if self.shards > 1 else ""
+        moves = ""
+        if self.shards > 1:
+            moves = (
+                f"{self.shards} shards, {self.moves} moves, {self.struck} with faults, {self.joint} joint grants, "
+            )
+            moves += f"{self.followed} policies followed, "
         return (
             f"seed {self.seed}: {self.simulated_s:.0f} s simulated, {self.faults} faults, {self.leads} epochs, "
             f"{self.asks} acquires, {self.grants} granted, {self.entries} entries, {self.answers} answers, "
@@ -91,6 +100,8 @@ def _told(history: History, found: Judged, simulated_s: float, cpu_s: float) -> 
         len(parts),
         found.moves,
         found.struck,
+        sum(bool(held.fences) for held in history.holds),
+        found.followed,
     )
 
 
