@@ -65,7 +65,7 @@ class Operator:
         self.process = process
         self._nodes, self._random, self._note = nodes, random, note
         # Policies and maps are the first shard's.
-        self._greeting = ("HELLO", 3, "SHARD", 0) if shards > 1 else ("HELLO", 3)
+        self._greeting: tuple[str | int, ...] = ("HELLO", 3, "SHARD", 0) if shards > 1 else ("HELLO", 3)
         self._stopping = False
         self._stopped = asyncio.Event()
 

@@ -167,8 +167,7 @@ class Flooder:
         """A connection with a session; to whichever node will have it."""
         while True:
             line = await self._connected()
-            # Where there is one, nothing is drawn.
-            line.say("HELLO", 3, *(("SHARD", self._random.randrange(self._shards)) if self._shards > 1 else ()))
+            line.say("HELLO", 3, *self._some_shard())
             meta = f'{{"client": "{self.name}"}}'
             line.say("SESSION.OPEN", "TTL", self._ttl_ms, "GRACE", self._random.choice((0, 500)), "META", meta)
             if awaited:
@@ -180,6 +179,10 @@ class Flooder:
 
     async def _connected(self) -> Line:
         return await connected(self._random, self._nodes)
+
+    def _some_shard(self) -> tuple[str | int, ...]:
+        """Where there is one, nothing is drawn."""
+        return ("SHARD", self._random.randrange(self._shards)) if self._shards > 1 else ()
 
     def _tag(self, number: int) -> str:
         return self._tags[number % len(self._tags)]
