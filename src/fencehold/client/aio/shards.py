@@ -18,6 +18,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from fencehold.client.heart import Heart
@@ -60,6 +61,7 @@ class ShardChannels:
         self._heart.join(first.driver)
         self._make = make
         self.map = even_map(shards)
+        self._looked_at = -inf
 
     def of(self, names: Sequence[str]) -> "Channel":
         """The channel to the shard of these names, made if need be.
@@ -247,7 +249,7 @@ class ShardChannels:
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                await self._read_map(channel)
+                await self._read_map_lately(channel)
                 check()
             except _BegunAnew:
                 patience.reschedule(asyncio.get_running_loop().time())
@@ -255,6 +257,13 @@ class ShardChannels:
             except FenceholdError:
                 # The map is asked for again in a moment.
                 continue
+
+    async def _read_map_lately(self, channel: "Channel") -> None:
+        """Read the map, unless another task has done so just now: however many wait, one question is enough."""
+        now = self._channels[0].clock()
+        if now - self._looked_at >= _LOOK_S / 2:
+            self._looked_at = now
+            await self._read_map(channel)
 
     def _split(self, names: Sequence[str]) -> dict[int, list[str]]:
         """The names by their shards."""
