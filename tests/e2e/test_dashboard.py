@@ -290,9 +290,10 @@ def test_on_a_phone_one_can_choose_how_times_and_colours_are_shown_and_sign_out(
     ruled: Ruled, browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """There is no keyboard, and no room at the side: it is one touch away."""
+    options: dict[str, Any] = PHONE
     with (
         door(tmp_path_factory.mktemp("door"), "http", ruled.served.url) as port,
-        Visitor(browser, port, **PHONE) as visitor,
+        Visitor(browser, port, **options) as visitor,
     ):
         page = visitor.page
         page.goto(visitor.base + "events")

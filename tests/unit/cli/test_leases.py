@@ -34,9 +34,9 @@ class _Member:
 @pytest.mark.parametrize(
     ("code", "error"), [("DENIED", PermissionDenied), ("DEADLOCK", Deadlock), ("MOVED", Moved)]
 )
-@pytest.mark.parametrize("until", [inf, time.monotonic() + 3600])
-def test_a_wait_that_is_refused_ends(code: str, error: type[FenceholdError], until: float) -> None:
+@pytest.mark.parametrize("wait_s", [inf, 3600.0])
+def test_a_wait_that_is_refused_ends(code: str, error: type[FenceholdError], wait_s: float) -> None:
     """It may wait no longer, and nothing else will be said of it: it would wait for ever."""
     member: Any = _Member(_Told("refused", 1, code, "why"))
     with pytest.raises(error):
-        _waited(member, ("LOCK.ACQUIRE", "a"), until)
+        _waited(member, ("LOCK.ACQUIRE", "a"), time.monotonic() + wait_s)
