@@ -6,12 +6,12 @@ label has few values: names of locks appear by their template (`templates`).
 
 from typing import NamedTuple
 
-from fencehold.journal.sync_times import BOUNDS_S
-
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600)
 """Upper bounds of buckets, two for a factor of ten: from 100 µs to an hour."""
+SYNC_SECONDS = SECONDS[:11]
+"""Those by which an engine counts how long syncs took (`journal.sync_times`)."""
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
@@ -156,7 +156,7 @@ LOOKED_UP = (
         ("shard",),
         "How long the disk took to sync an entry, where the server keeps the journal itself (`--data`). What "
         "other engines sync, their servers tell.",
-        BOUNDS_S,
+        SYNC_SECONDS,
     ),
     Metric("fencehold_pending_commands", GAUGE, _BY_SHARD, "Commands that wait for their entry."),
     Metric("fencehold_connections", GAUGE, (), "Connections to the RESP listener."),

@@ -7,6 +7,8 @@ from fencehold.core.commands import OpenSession
 from fencehold.engines.file.journal import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.journal.port import Journal
+from fencehold.journal.sync_times import BOUNDS_S
+from fencehold.observe.catalogue import SYNC_SECONDS
 from fencehold.observe.figures import figures_of
 from fencehold.observe.page import page
 from tests.unit.node.test_node import serving, told
@@ -16,6 +18,11 @@ async def _page(journal: Journal) -> str:
     async with serving(journal) as node:
         await told(node, OpenSession(60_000, secret="s"))
         return page(figures_of([(node, None)])).decode()
+
+
+def test_syncs_are_told_by_the_bounds_by_which_they_are_counted() -> None:
+    """Listeners know the page, and no journal: so the bounds are written in both."""
+    assert SYNC_SECONDS == BOUNDS_S
 
 
 async def test_how_long_syncs_took_is_told_of_a_journal_with_a_disk_of_its_own(tmp_path: Path) -> None:
