@@ -157,4 +157,7 @@ def test_probes_of_a_secured_server_are_answered(tmp_path: Path) -> None:
                 return False
 
         until(is_ready)
-        assert httpx.get(f"http://127.0.0.1:{http}/v1/locks").status_code == 401
+        refused = httpx.get(f"http://127.0.0.1:{http}/v1/locks")
+        assert (refused.status_code, "`authorization`" in refused.json()["detail"]) == (401, True)
+        refused = httpx.post(f"http://127.0.0.1:{http}/v1/locks/x", json={"ttl_ms": 9_000})
+        assert (refused.status_code, "`authorization`" in refused.json()["detail"]) == (401, True)

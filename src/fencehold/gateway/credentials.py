@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fencehold.errors import UsageError
+from fencehold.errors import PermissionDenied, UsageError
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.security.certificates import COMES_FROM, SPEAKS_FOR, NoPrincipal, Read, principal_in, read_pem
 
@@ -163,6 +163,17 @@ def refuse_to_lend(user: str, files: dict[str, str]) -> None:
     """
     if not user and "cert" in files:
         raise Unauthenticated("authenticate: with a login, or with a certificate that this listener may vouch for")
+
+
+def not_let_in(denied: PermissionDenied, credentials: Credentials | None) -> Unauthenticated:
+    """What a client is told whom the service did not let in. One that has shown nothing is told how to, in words
+    that are not those of another protocol."""
+    if credentials != ANONYMOUS:
+        return Unauthenticated(str(denied))
+    return Unauthenticated(
+        "this service wants to know who asks: send `authorization` (Basic with user and secret, or Bearer with a "
+        "token), or show a client certificate that this listener may speak for"
+    )
 
 
 def forget_own_logins(environment: MutableMapping[str, str]) -> None:

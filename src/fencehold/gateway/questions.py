@@ -21,7 +21,7 @@ from fencehold import __version__
 from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving
 from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, refuse_to_lend
+from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, not_let_in, refuse_to_lend
 from fencehold.gateway.lines import Line, endpoint_of, place_of, tls_to
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.watch import AGAIN_S, Told, Watch
@@ -354,7 +354,7 @@ class Questions:
             line.hello = await line.call(*words)
         except PermissionDenied as denied:
             line.close()
-            raise Unauthenticated(str(denied)) from denied
+            raise not_let_in(denied, credentials) from denied
         except BaseException:
             line.close()
             raise
@@ -393,7 +393,7 @@ class Questions:
 
 def _told(denied: PermissionDenied, credentials: Credentials | None) -> PermissionDenied:
     """To a client that said nothing of itself: that it should."""
-    return Unauthenticated(str(denied)) if credentials == ANONYMOUS else denied
+    return not_let_in(denied, credentials) if credentials == ANONYMOUS else denied
 
 
 async def _leader(line: Line, shard: int | None) -> list[Endpoint]:

@@ -18,9 +18,16 @@ from typing import Any
 from fencehold import aio
 from fencehold.errors import LimitExceeded, Overloaded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, refuse_to_lend, url_with
+from fencehold.gateway.credentials import (
+    ANONYMOUS,
+    LOGIN_S,
+    Credentials,
+    Voucher,
+    not_let_in,
+    refuse_to_lend,
+    url_with,
+)
 from fencehold.gateway.lines import place_of
-from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import ServedClient
 
@@ -77,7 +84,7 @@ class Upstream:
                 tls=self.tls,
             )
         except PermissionDenied as denied:
-            raise Unauthenticated(str(denied)) from denied
+            raise not_let_in(denied, credentials) from denied
 
     async def connect_for(
         self, credentials: Credentials, *, name: str, meta: Mapping[str, object], ttl_s: float
