@@ -85,6 +85,8 @@ class Notes:
         self.now_ns = now_ns
         self.asks: list[Ask] = []
         self.holds: list[Held] = []
+        self.joint: list[Hold] = []
+        """All holds of names in several shards: no session knows them as a whole."""
         self._watched: dict[int, tuple[Held, Hold]] = {}
 
     def asked(self, client: str, wanted: Wanted) -> Ask:
@@ -99,7 +101,9 @@ class Notes:
         self.ended(ask, "granted")
         fences = hold.fences
         ask.fence = fences[ask.names[0]]
-        ask.fences = fences if isinstance(hold._grant, JointGrant) else {}
+        if isinstance(hold._grant, JointGrant):
+            ask.fences = fences
+            self.joint.append(hold)
         now_ns = self.now_ns()
         trusted_ns = now_ns if hold.safe_for() > 0 else NEVER
         held = Held(ask.client, ask.names, ask.mode, ask.limit, ask.fence, now_ns, trusted_ns, fences=ask.fences)

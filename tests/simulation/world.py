@@ -315,6 +315,8 @@ class World:
         lives = [*self._dead, *self._servers.values(), *self._programs.values(), *self._rogues, *operators]
         for life in lives:
             life.process.kill()
+        for hold in self.notes.joint:
+            hold._grant.ending = hold._grant.ending or "the run is over"
         for life in lives:
             if isinstance(life, Program):
                 for protocol in life.protocols():
