@@ -115,7 +115,7 @@ def test_what_is_no_token_is_2(server: Served) -> None:
     """It is told so in one sentence."""
     said = server.call("release", "nonsense")
     assert said.code == 2
-    assert "no token" in said.err
+    assert "not a token" in said.err
 
 
 def test_it_says_when_it_ends_and_names_no_process_that_is_gone(server: Served) -> None:

@@ -105,7 +105,7 @@ def test_off_loopback_a_server_asks_for_what_is_missing(secured: Secured) -> Non
     assert (said.code, "nobody would have to authenticate" in said.err) == (2, True)
     with serving(secured.place, "--memory", "--host", "0.0.0.0", *options) as served:
         refused = secured.call("status", FENCEHOLD_URL=url_of(served), **secured.files(""))
-        assert (refused.code, "who asks" in refused.err) == (77, True)
+        assert (refused.code, "requires authentication" in refused.err) == (77, True)
         served.process.terminate()
         assert "nobody can log in" in ended(served.process).err
 

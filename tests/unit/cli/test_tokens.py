@@ -28,7 +28,7 @@ def test_a_token_knows_its_tier() -> None:
 @pytest.mark.parametrize("text", ["", "fh1.", "fh1.!!!!", "fh1.WzFd", "fh1.eyJhIjoxfQ", "hello", "ü"])
 def test_what_is_no_token_is_refused(text: str) -> None:
     """With one sentence, and without repeating it."""
-    with pytest.raises(UsageError, match="no token"):
+    with pytest.raises(UsageError, match="not a token"):
         decode(text)
 
 

@@ -175,7 +175,7 @@ def test_a_caller_that_waits_keeps_nobody_from_anything(client: Client, other: C
             assert told.wait(60)
         for each in waiting:
             each.result(60)
-    assert "broken" in mine.lost.reason
+    assert "force-released" in mine.lost.reason
 
 
 def test_a_loss_is_told_while_nobody_calls(client: Client, other: Client) -> None:

@@ -214,7 +214,7 @@ def test_a_breaker_tells_no_password(log: pytest.LogCaptureFixture) -> None:
             with pytest.raises(fencehold.Unavailable):
                 client.lock("a", tier=EFFICIENCY).acquire()
     ((level, words),) = told(log, "fencehold.breaker")
-    assert (level, words.split(";")[0]) == ("WARNING", "redis:// is not reached")
+    assert (level, words.split(";")[0]) == ("WARNING", "redis:// cannot be reached")
     assert "secret" not in log.text
 
 

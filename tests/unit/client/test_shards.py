@@ -239,7 +239,7 @@ async def test_a_watch_of_all_shards_goes_on_after_a_place_in_each() -> None:
 async def test_places_of_another_number_of_shards_are_refused() -> None:
     """And so is what is no place; a watch that was refused ends, and does not wait for ever."""
     async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
-        for said, why in (("17-0", "this service has 4"), ("x,,,", "no place"), ("1,2", "2 shards")):
+        for said, why in (("17-0", "this service has 4"), ("x,,,", "not a place"), ("1,2", "2 shards")):
             watch = client.watch(after=said)
             with pytest.raises(UsageError, match=why):
                 await anext(watch)

@@ -184,7 +184,7 @@ async def test_waiting_for_a_loss_says_whether_it_happened_in_either_client(clie
     assert hold.lost.wait(0) is False
     client.break_hold("lost")
     assert hold.lost.wait() is True
-    assert "broken" in hold.lost.reason
+    assert "force-released" in hold.lost.reason
 
     async def test() -> None:
         async with service() as url, aio.connect(url) as other:

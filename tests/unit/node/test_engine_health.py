@@ -48,7 +48,7 @@ async def test_nobody_waits_for_a_look_that_takes_too_long(monkeypatch: pytest.M
     looking = Checkup(journal)
     for _ in range(2):
         looking.ask(told.put_nowait)
-        assert "did not say" in (await told.get()).note
+        assert "did not report" in (await told.get()).note
     assert len(journal.looks) == 1
     journal.looks[0].set_result(Health(note="at last"))
     await settle()

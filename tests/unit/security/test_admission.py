@@ -100,7 +100,7 @@ def test_a_greeting_logs_in() -> None:
                         pass
                 told.add(str(failed.value))
             assert told == {"no such user, or another secret"}
-            with pytest.raises(PermissionDenied, match="who asks"):
+            with pytest.raises(PermissionDenied, match="requires authentication"):
                 async with aio.connect(f"fencehold://{url}"):
                     pass
 

@@ -43,7 +43,7 @@ def test_a_broken_hold_is_lost(fencehold_service: Service, fencehold_client: Cli
     hold = fencehold_client.lock("orders").acquire()
     assert hold is not None
     assert fencehold_service.break_hold("orders") > hold.fence
-    assert "broken" in hold.lost.reason
+    assert "force-released" in hold.lost.reason
 
 
 def test_a_paused_client_loses_its_session(fencehold_service: Service) -> None:
