@@ -322,7 +322,7 @@ BUGS = (
     Bug("no margin for clocks that drift", _no_margin_for_clocks_that_drift, ("G7",), 93),
     Bug("open before closed", _open_before_closed, ("G1", "G2"), 5, of_moves=True),
     Bug(
-        "the fence taken before the last grant", _the_fence_taken_before_the_last_grant, ("G1",), 7, of_moves=True
+        "the fence taken before the last grant", _the_fence_taken_before_the_last_grant, ("G1",), 27, of_moves=True
     ),
     Bug("maps applied out of order", _maps_applied_out_of_order, ("G1", "G2", "G9", "moves"), 95, of_moves=True),
     Bug(
