@@ -36,7 +36,7 @@ PAGE = ROOT / "docs/reference/configuration.md"
 TABLES: dict[str, tuple[type, str]] = {
     "Limits": (Limits, "`Limits`, in `fencehold.core.limits`"),
     "leader.Bounds": (LeaderBounds, "`Bounds`, in `fencehold.node.leader`"),
-    "door.Bounds": (DoorBounds, "`Bounds`, in `fencehold.doors.resp.door`"),
+    "door.Bounds": (DoorBounds, "`Bounds`, in `fencehold.doors.resp.bounds`"),
     "audit.Bounds": (AuditBounds, "`Bounds`, in `fencehold.security.audit`"),
     "history.Bounds": (HistoryBounds, "`Bounds`, in `fencehold.observe.history.store`"),
     "ObserveBounds": (ObserveBounds, "`ObserveBounds`, in `fencehold.observe.feed`"),

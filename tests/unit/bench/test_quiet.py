@@ -3,6 +3,8 @@
 import asyncio
 import sys
 
+import pytest
+
 from bench import quiet
 from tests.stopwatch import Stopwatch
 
@@ -27,8 +29,9 @@ async def test_it_waits_for_a_process_that_still_works() -> None:
         await busy.wait()
 
 
-async def test_without_processes_there_is_nothing_to_wait_for() -> None:
+async def test_without_processes_there_is_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither to learn what they use, nor before a round."""
+    monkeypatch.setattr(quiet, "family", lambda pid: [pid])
     quietness, watch = quiet.Quiet(), Stopwatch()
     await quietness.learn()
     await quietness.come()
