@@ -40,7 +40,7 @@ from fencehold.server import Config, Server
 _MARGIN = 14
 _NOBODY = (
     "nobody can log in: there are no users, no tokens and no certificates of clients; "
-    "say --tls-ca FILE and --tls-clients optional, or --tokens FILE"
+    "add --tls-ca FILE and --tls-clients optional, or --tokens FILE"
 )
 _LOG = logging.getLogger("fencehold")
 

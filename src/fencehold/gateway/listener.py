@@ -39,7 +39,7 @@ def tls_of(
         raise UsageError(f"tls_clients is one of {', '.join(each.value for each in Clients)}, not {clients!r}")
     if cert is None and key is None:
         if ca is not None or crl is not None or clients != "none":
-            raise UsageError("certificates of clients are for a listener that speaks TLS: say --tls-cert, too")
+            raise UsageError("certificates of clients are for a listener that speaks TLS: add --tls-cert")
         return None
     if cert is None or key is None:
         raise UsageError("a certificate needs its key: say both --tls-cert and --tls-key")

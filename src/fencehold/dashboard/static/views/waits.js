@@ -74,7 +74,7 @@ function Drawing({ parties, arrows, circles }) {
       })}
       ${/* After all arrows: none goes through a name. */ arrows.map((arrow, at) => {
         const { x, y } = places.get(arrow.from);
-        return html`<g key=${`name ${at}`} class="arrow"><text x=${x - 8} y=${y + BOX.height / 2 - 6} text-anchor="end">${cut(arrow.name, 20)}</text></g>`;
+        return html`<text key=${`name ${at}`} class="arrow-name" x=${x - 8} y=${y + BOX.height / 2 - 6} text-anchor="end">${cut(arrow.name, 20)}</text>`;
       })}
       ${parties.map((party) => {
         const { x, y } = places.get(party.id);
