@@ -52,7 +52,7 @@ def test_options_that_do_not_fit_together_are_refused(files: tuple[Path, Path, P
         ((cert, cert, None, "none"), "no certificate and its"),
         ((cert, key, ca, "none", ca), "--tls-crl is about certificates of clients"),
         ((cert, key, ca, "required", tmp_path / "none"), "cannot read"),
-        ((None, None, None, "none", ca), "say --tls-cert"),
+        ((None, None, None, "none", ca), "add --tls-cert"),
     ):
         with pytest.raises(UsageError, match=words):
             tls_of(*said)
