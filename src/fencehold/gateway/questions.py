@@ -64,7 +64,7 @@ class Questions:
         self._lines: OrderedDict[_Key, Line] = OrderedDict()
         self._lines_here: OrderedDict[Credentials | None, Line] = OrderedDict()
         self._left: list[Line] = []
-        """Connections whose login was shown again on another, until they are closed."""
+        """Connections that another has taken the place of, until they are closed."""
         self._map: ShardMap | None = None
         """The newest that is known; None: nobody has greeted yet."""
         self._leaders: dict[int, Endpoint] = {}
@@ -240,10 +240,10 @@ class Questions:
                     # It may have been lost without a word, when the node was started again.
                     with suppress(Unavailable):
                         return await known.call(*words)
-                if known is not None and not known.is_closed:
-                    self._leave(known)
-                line = self._lines_here[who] = await self._greeted(host, port, who, None)
-                self._lines_here.move_to_end(who)
+                self._leave(self._lines_here.pop(who, None))
+                line = await self._greeted(host, port, who, None)
+                self._leave(self._lines_here.pop(who, None))
+                self._lines_here[who] = line
                 while len(self._lines_here) > self._bounds.logins_max:
                     self._lines_here.popitem(last=False)[1].close()
                 return await line.call(*words)
@@ -264,20 +264,25 @@ class Questions:
 
     async def _line(self, key: _Key) -> Line:
         line = self._lines.get(key)
-        if line is not None and self._is_old(line, key.credentials):
-            self._leave(self._lines.pop(key))
-            line = None
-        if line is None or line.is_closed:
-            line = self._lines[key] = await self._connect(key)
+        if line is None or line.is_closed or self._is_old(line, key.credentials):
+            self._leave(self._lines.pop(key, None))
+            line = await self._connect(key)
+            self._leave(self._lines.pop(key, None))
+            self._lines[key] = line
             while len(self._lines) > self._bounds.logins_max * (1 if self._map is None else self._map.shards):
                 self._lines.popitem(last=False)[1].close()
         self._lines.move_to_end(key)
         return line
 
-    def _leave(self, line: Line) -> None:
-        """Close a connection in a while: somebody may wait for a reply there, for as long at the most."""
-        self._left = [each for each in self._left if not each.is_closed] + [line]
-        asyncio.get_running_loop().call_later(self._timeout_s, line.close)
+    def _leave(self, line: Line | None) -> None:
+        """Close a connection in a while, if another has its place: somebody may wait for a reply there.
+
+        Its login may be old; or several asked at once, and each has made one. Nobody else would close it.
+        """
+        self._left = [each for each in self._left if not each.is_closed]
+        if line is not None and not line.is_closed:
+            self._left.append(line)
+            asyncio.get_running_loop().call_later(self._timeout_s, line.close)
 
     def _is_old(self, line: Line, credentials: Credentials | None) -> bool:
         """Whether a client's login is to be shown again."""
