@@ -344,8 +344,7 @@ class Questions:
         is_probe: bool = False,
     ) -> Line:
         """`is_probe`: only the greeting matters, of a node that may ask everybody who they are."""
-        reader, writer = await asyncio.open_connection(host, port, ssl=self._tls)
-        line = Line(reader, writer)
+        # Before anything is opened: who is refused here must cost the node nothing.
         user, secret = self._voucher.login_of(self._place.credentials if credentials is None else credentials)
         if is_probe and not user and not secret and "cert" not in self._place.files:
             user, secret = self._voucher.own_login()
@@ -354,6 +353,7 @@ class Questions:
         login = ("AUTH", user or "default", secret) if user or secret else ()
         of_tier = () if tier in (None, CORRECTNESS) else ("TIER", "EFFICIENCY")
         of_shard = () if shard is None else ("SHARD", shard)
+        line = Line(*await asyncio.open_connection(host, port, ssl=self._tls))
         try:
             words = ("HELLO", 3, *login, *of_shard, *of_tier, "SETNAME", f"fencehold-gateway/{__version__}")
             line.hello = await line.call(*words)

@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
+import pytest
+
 from fencehold.gateway.bounds import GatewayBounds
-from fencehold.gateway.credentials import Credentials
+from fencehold.gateway.credentials import ANONYMOUS, Credentials
+from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.types import CORRECTNESS
 
@@ -66,3 +69,12 @@ async def test_of_connections_that_show_a_login_again_at_once_one_stays() -> Non
         await asyncio.gather(*(questions.ask_here(ANA, "PING") for _ in range(3)))
         questions.login_s = 60.0
         await node.until(2)
+
+
+async def test_for_a_client_that_is_refused_here_nothing_is_opened() -> None:
+    async with Node().asked("?cert=listener.pem") as (node, questions):
+        for _ in range(3):
+            with pytest.raises(Unauthenticated):
+                await questions.ask(ANONYMOUS, CORRECTNESS, "PING")
+        assert await questions.ask(ANA, CORRECTNESS, "PING") == b"PONG"
+        assert node.came == 1
