@@ -43,6 +43,19 @@ async def test_thousands_of_acquires_at_once() -> None:
         assert len(set(fences)) == 3_000
 
 
+async def test_watches_that_were_given_up_while_they_began_leave_nothing_behind() -> None:
+    """A connection watches so many prefixes at the most: those that nobody watches do not count."""
+    async with service() as url, aio.connect(url) as client:
+        for number in range(128):
+            beginning = asyncio.create_task(client.watch(f"{number}:").__aenter__())
+            await asyncio.sleep(0)
+            beginning.cancel()
+            await asyncio.wait([beginning])
+            assert beginning.cancelled()
+        async with client.watch("a") as watch, client.lock("a"):
+            assert (await anext(watch)).kind == "acquired"
+
+
 async def test_a_lock_decorates_coroutines() -> None:
     """Each call of a decorated coroutine runs under the lock."""
     async with service() as url, aio.connect(url) as client:

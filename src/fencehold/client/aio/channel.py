@@ -231,6 +231,13 @@ class Channel:
         self.driver.soon()
         return await future
 
+    def tell(self, words: bytes) -> None:
+        """Send a command that may be sent twice, and whose reply nobody waits for."""
+        future = self._promise()
+        future.add_done_callback(lambda told: told.cancelled() or told.exception())
+        self.protocol.read(words, future, self.clock())
+        self.driver.soon()
+
     async def ready(self) -> None:
         """Wait until a session is open; in the first shard, if there are several."""
         future = self._promise()

@@ -19,6 +19,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -75,6 +76,7 @@ class Watches:
             reply = await self._begun(watch)
         except BaseException:
             self.forget(watch)
+            self._leave_soon(watch.prefix)
             raise
         begun = int(reply[b"position"]), int(reply.get(b"index", WHOLE))
         # From here on nothing is missed, also if the connection is lost before the first event.
@@ -107,6 +109,12 @@ class Watches:
         """Have the service tell no more of a prefix, if nobody watches that any more."""
         if not any(other.prefix == prefix for other in self._watches):
             await self._channel.read(command("LOCK.UNWATCH", prefix))
+
+    def _leave_soon(self, prefix: str) -> None:
+        """As `leave`, of a watch that was given up while it began: the service may have heard of it."""
+        if not any(other.prefix == prefix for other in self._watches):
+            with suppress(UsageError):
+                self._channel.tell(command("LOCK.UNWATCH", prefix))
 
     def end(self) -> None:
         """The client is closed."""
