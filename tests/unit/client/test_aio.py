@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from fencehold import State, aio
+from fencehold.client.aio import watch as watch_module
+from fencehold.client.aio.channel import Channel
 from fencehold.errors import (
     HoldLost,
     LockTimeout,
@@ -54,6 +56,27 @@ async def test_watches_that_were_given_up_while_they_began_leave_nothing_behind(
             assert beginning.cancelled()
         async with client.watch("a") as watch, client.lock("a"):
             assert (await anext(watch)).kind == "acquired"
+
+
+async def test_what_comes_before_a_watch_has_begun_is_kept_or_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reply may wait behind others for the journal, while events that happened after its place are told."""
+    monkeypatch.setattr(watch_module, "EVENTS_MAX", 5)
+    async with service() as url, aio.connect(url) as client, aio.connect(url) as other:
+        for number in range(4):
+            async with client.lock(f"a{number}"):
+                pass
+        watches, read = other._channel.watches, Channel.read
+
+        async def read_late(channel: Channel, words: bytes) -> Any:
+            reply = await read(channel, words)
+            await until(lambda: bool(watches._early) and watches._early[-1].names == ("a3",))
+            return reply
+
+        monkeypatch.setattr(Channel, "read", read_late)
+        async with other.watch("a", after=0) as watch:
+            missing, *rest = [await anext(watch) for _ in range(4)]
+        assert (missing.kind, missing.missing is not None) == ("gap", True)
+        assert [event.names for event in rest] == [("a2",), ("a3",), ("a3",)]
 
 
 async def test_a_lock_decorates_coroutines() -> None:

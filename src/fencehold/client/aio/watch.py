@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 EVENTS_MAX = 10_000
 """Events that wait to be looked at, for each watch. Beyond, the oldest are dropped and a `gap` says so."""
 
+_BEHIND = "this watcher fell behind"
 _SEEK_AGAIN_S = 0.5
 """Between two attempts to learn where a name is."""
 
@@ -88,7 +89,7 @@ class Watches:
         words = command("LOCK.WATCH", watch.prefix, *_since(since))
         if since is None:
             return await self._channel.read(words)
-        self._joining, self._early = watch, deque(maxlen=EVENTS_MAX)
+        self._joining, self._early = watch, deque()
         try:
             reply = await self._channel.read(words)
         except BaseException:
@@ -131,6 +132,8 @@ class Watches:
             seen = msgspec.structs.replace(seen, shard=self.shard)
         for watch in self._watches:
             if watch is self._joining:
+                if len(self._early) >= EVENTS_MAX:
+                    self._early = deque([gap(self._early, _BEHIND)])
                 self._early.append(seen)
             else:
                 self._hand(watch, seen)
@@ -274,7 +277,7 @@ class Watch:
             dropped.setdefault(each.shard, []).append(each)
         self._events.clear()
         for shard, events in sorted(dropped.items()):
-            self._events.append((places[shard], gap(events, "this watcher fell behind")))
+            self._events.append((places[shard], gap(events, _BEHIND)))
 
     def _end(self) -> None:
         """No event will come any more."""
