@@ -8,12 +8,14 @@
 
 Those who look on have machines of their own, and so may a listener. What is asked is what the leader pays: it runs
 on a processor of its own, and the listener and the browser on another, where the load goes first: by a priority
-that lets nobody wait for them (`SCHED_IDLE`), as a mere niceness does for milliseconds.
+that lets nobody wait for them (`SCHED_IDLE`), as a mere niceness does for milliseconds. The browser's files are in
+memory.
 """
 
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -22,7 +24,7 @@ from pathlib import Path
 from time import perf_counter
 
 import httpx
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, Playwright, async_playwright
 
 from bench import folders, isolated
 from bench.contest import Benchmark, Contest, Contestant, Fixture
@@ -41,6 +43,7 @@ _DAY_MS = 86_400_000
 _PROBES = 5
 _OURS, _THEIRS = ("taskset", "-c", "0"), ("taskset", "-c", "1", "chrt", "--idle", "0")
 """The processors of who leads and of those who look on; these never have it before anybody else."""
+_IN_MEMORY = Path("/dev/shm")
 _PATIENCE_S = 120.0
 _ACQUIRE = ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0"]
 _OBSERVE = """
@@ -182,7 +185,7 @@ class Beside(Contestant):
 
     async def round(self) -> Figures:
         said = {"port": self._server.port, "seconds": self._seconds, "per_s": PAIRS_PER_S}
-        async with listener(self._server) as base, async_playwright() as playwright:
+        async with listener(self._server) as base, self._playwright() as playwright:
             browser = await playwright.chromium.launch(executable_path=self._chromium, args=["--no-sandbox"])
             context = await browser.new_context(viewport={"width": 1360, "height": 860})
             await context.add_init_script(_OBSERVE)
@@ -195,6 +198,19 @@ class Beside(Contestant):
             figures["long_task_ms"] = max(long_task_ms, await page.evaluate("Math.max(0, ...longTasks)"))
             await browser.close()
         return figures
+
+    @contextlib.asynccontextmanager
+    async def _playwright(self) -> AsyncIterator[Playwright]:
+        """With its files in memory: a browser that starts syncs dozens, and its disk is not that of who leads."""
+        before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = str(_IN_MEMORY)
+        try:
+            async with async_playwright() as playwright:
+                yield playwright
+        finally:
+            del os.environ["TMPDIR"]
+            if before is not None:
+                os.environ["TMPDIR"] = before
 
     async def _seen(self, page: Page, base: str) -> dict[str, float]:
         started = perf_counter()
