@@ -36,6 +36,8 @@ PROCLAIMED = "/proclaimed"
 _NO_LEADER, _NOT_LEADER = "election: no leader", "election: not leader"
 _NO_KEY = '"leader" field must be provided'
 _LOOK_MAX = 16
+_LOOKS_MAX = 8
+"""How often it is looked again who leads, if that is another one each time."""
 
 
 class _Leader(NamedTuple):
@@ -136,8 +138,18 @@ class EtcdElectionServicer:
 
     async def _seen(self, name: str, credentials: Credentials) -> _Leader | None:
         client = (await self._upstream.shared(credentials)).client
-        (holder,) = (await client.explain(name, limit=1)).holders[:1] or (None,)
-        return None if holder is None else await _leader_of(client, name, holder)
+        holder = await _holder_of(client, name)
+        for _ in range(_LOOKS_MAX):
+            if holder is None:
+                return None
+            seen, before = await _leader_of(client, name, holder), holder
+            if seen.revision > seen.term:
+                return seen
+            # Nothing was proclaimed, or it was withdrawn meanwhile, as a term has ended: then another look tells.
+            holder = await _holder_of(client, name)
+            if holder is not None and holder.fence == before.fence:
+                return seen
+        return None
 
     def _told(self, seen: _Leader) -> Any:
         self._leases.revision = max(self._leases.revision, seen.revision)
@@ -152,6 +164,11 @@ class EtcdElectionServicer:
                 lease=seen.lease,
             ),
         )
+
+
+async def _holder_of(client: aio.Client, name: str) -> Holder | None:
+    (holder,) = (await client.explain(name, limit=1)).holders[:1] or (None,)
+    return holder
 
 
 async def _leader_of(client: aio.Client, name: str, holder: Holder) -> _Leader:
