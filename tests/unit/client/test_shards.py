@@ -411,7 +411,7 @@ async def test_a_watch_that_could_not_begin_leaves_nothing_and_may_begin_again()
     """A shard of its own is away: who watches is told so, and is told everything when it is back."""
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
-        async with aio.connect(cluster.url, connect_timeout=0.5) as client:
+        async with aio.connect(cluster.url, connect_timeout=2) as client:
             await locked(client, NAMES)
             watch = client.watch()
             async with away(cluster, next(name for name in NAMES if home(name) == min(map(home, NAMES)))):
@@ -427,7 +427,7 @@ async def test_who_leaves_a_watch_is_told_by_no_shard_any_more() -> None:
     """Also if one of them is away, and cannot be told that."""
     async with sharded(SHARDS, "a") as cluster:
         await until(lambda: cluster.led() == {"a": SHARDS})
-        async with aio.connect(cluster.url, connect_timeout=0.5) as client:
+        async with aio.connect(cluster.url, connect_timeout=2) as client:
             await locked(client, NAMES)
             watch = client.watch()
             await watch.__aenter__()
