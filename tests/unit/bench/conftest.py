@@ -1,4 +1,4 @@
-"""Tests of the benchmarks start no servers that would have to become quiet: those of other tests are not theirs."""
+"""Tests of the benchmarks start no servers that would have to become quiet: those of other tests do not count."""
 
 import pytest
 
