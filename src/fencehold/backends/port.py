@@ -36,7 +36,7 @@ class Ask(NamedTuple):
 
     terms: Terms
     token: str
-    """Random: no other ask, whoever makes it, has the same."""
+    """Random: no other ask of any client has the same."""
     owner: str
     """The name of the task or thread that asks."""
 

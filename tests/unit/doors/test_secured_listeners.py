@@ -17,10 +17,11 @@ from fencehold.drivers.address import TlsFiles
 from fencehold.drivers.http2.frames import PREFACE, SETTINGS, frame
 from fencehold.drivers.tls import client_context
 from fencehold.gateway.listener import tls_of
-from fencehold.security.issuer import Issuer, Pair
+from fencehold.security.issuer import Pair
 from fencehold.security.listener import HandshakeBounds
 from fencehold.security.tls import ServerTls
 from tests.unit.client.service import until
+from tests.unit.security.test_revocation import Office as Authority
 
 KINDS = pytest.mark.parametrize("kind", ["grpc", "http"])
 Listener = GrpcDoor | HttpDoor
@@ -29,14 +30,8 @@ GREETINGS = {"grpc": PREFACE + frame(SETTINGS), "http": b"GET /healthz HTTP/1.1\
 """What a client begins with, to which it has an answer."""
 
 
-class Office:
-    """An authority, and what it signed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.issuer = Issuer.make(folder)
-        self.server = self.issuer.for_node("server", ["127.0.0.1"])
-        self.crl = self.issuer.revoke()
-        self.good, self.bad = (self.issuer.for_client(name, name) for name in ("good", "bad"))
+class Office(Authority):
+    """One whose certificates a listener asks for, and does without."""
 
     @property
     def tls(self) -> ServerTls:

@@ -23,9 +23,9 @@ from fencehold.errors import FenceholdError, PermissionDenied, Unsupported
 
 PING = b"SELECT 1"
 _POOLED = (
-    "there is a connection pooler in between; in transaction mode, locks would be held by whoever gets the "
-    "connection next: connect to the server itself or, if the pooler is in session mode, add pooler=session to "
-    "the URL"
+    "there is a connection pooler in between; in transaction mode, locks would be held by any client that gets "
+    "the connection next: connect to the server itself or, if the pooler is in session mode, add "
+    "pooler=session to the URL"
 )
 
 

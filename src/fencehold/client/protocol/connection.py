@@ -311,7 +311,7 @@ class Pipeline:
         self.outbox.append(request.encode(session, now))
 
     def expect(self, entry: Expected, words: bytes, now: float) -> None:
-        """Put housekeeping on the wire. It does not wait its turn: there is little of it."""
+        """Put a request of the session itself on the wire. It does not wait its turn: there is little of it."""
         if not self.expected:
             self._quiet_since = now
         self.expected.append(entry)
@@ -440,7 +440,7 @@ class Backoff:
     def interrupt(self) -> list[Request]:
         """The connection is gone: say what was asked before it and may have been done. It is repeated on the next.
 
-        So is what housekeeping knows by itself, and what is queued. What was never taken rests on.
+        So is what the session itself asked for, and what is queued. What was never taken rests on.
         """
         doubted = [request for request in self.requests() if request.stage == SENT]
         self._keep(lambda entry: isinstance(entry, Request) and entry.stage == UNSENT)

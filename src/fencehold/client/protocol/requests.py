@@ -1,7 +1,7 @@
 """Requests of the application: what each reply means, and what becomes of a request if none comes, or BUSY.
 
 1. What changes something carries an id and is repeated under it until it is answered (G9): the server acts on it
-   once. What only asks is asked again; housekeeping (`housekeeping.py`) is done anew.
+   once. What only asks is asked again; what the session itself needs (`session_requests`) is sent anew.
 2. A promise is kept once: a caller that gave it up is told nothing.
 3. What is told BUSY rests, and is asked again for as long as its caller waits (`Backoff`). It was not taken, so it
    is asked under a new id. But one that is a repetition may have been taken when it was first sent, of which BUSY

@@ -21,10 +21,10 @@
 The shell calls `on_…` for what happened, the verbs for what it wants, and after each of them sends what is in the
 pipeline's `outbox`, carries out the `orders` of the connection, and sets its timer to `wake_at`.
 
-Of this object, `requests` are what the application asks for (laws 4, 5, 6), `housekeeping` what the session itself
-needs (2, 6), `connection` is which node is talked to, and what is on the wire (5, 7, 9), `ledger` what one session
-holds and waits for (5, 8), `single_request` what a caller may do by itself. They are parts of it, and reach into
-it; nothing else does.
+Of this object, `requests` are what the application asks for (laws 4, 5, 6), `session_requests` what the session
+itself needs (2, 6), `connection` is which node is talked to, and what is on the wire (5, 7, 9), `ledger` what one
+session holds and waits for (5, 8), `single_request` what a caller may do by itself. They are parts of it, and
+reach into it; nothing else does.
 """
 
 from collections.abc import Callable
@@ -46,15 +46,6 @@ from fencehold.client.protocol.connection import (
     Settings,
     Sweep,
 )
-from fencehold.client.protocol.housekeeping import (
-    Cancel,
-    HeldQuestion,
-    Hello,
-    KeepAlive,
-    Opening,
-    Settle,
-    Subscribe,
-)
 from fencehold.client.protocol.ledger import Session
 from fencehold.client.protocol.requests import (
     DONE,
@@ -70,6 +61,15 @@ from fencehold.client.protocol.requests import (
     Ready,
     Release,
     Request,
+)
+from fencehold.client.protocol.session_requests import (
+    Cancel,
+    HeldQuestion,
+    Hello,
+    KeepAlive,
+    Opening,
+    Settle,
+    Subscribe,
 )
 from fencehold.drivers.resp.wire import ELSEWHERE, command, error, overloaded, refused, split
 from fencehold.errors import Overloaded, SessionExpired, UsageError
@@ -474,7 +474,7 @@ class SessionProtocol:
         self._expect(withdrawal, command("LOCK.CANCEL", withdrawal.request))
 
     def _expect(self, entry: Expected, words: bytes) -> None:
-        """Send housekeeping."""
+        """Send a request of the session itself."""
         self.pipeline.expect(entry, words, self._now)
 
     def _wake_by(self, instant: float) -> None:

@@ -34,7 +34,7 @@ PAGE_BYTES = 1 << 20
 PAGE_ENTRIES_MAX = 512
 _PAGE_ENTRIES_FIRST = 32
 _PAUSE_S = 0.02
-"""After a watch that broke or was not had, so that nothing spins where watches cannot be had."""
+"""After a watch that broke or did not begin, so that nothing spins where etcd serves no watches."""
 _PACE_S = 0.15
 """Between pages, when entries come fast: how far behind a tail may be then."""
 _WINDOW_S = 0.25

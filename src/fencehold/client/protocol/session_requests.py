@@ -1,4 +1,4 @@
-"""Housekeeping: what the protocol sends for the sake of the session itself, and what each reply means.
+"""Session requests: what the protocol sends for the sake of the session itself, and what each reply means.
 
 1. None of it has a caller that waits. What a lost connection has left unanswered is done anew on the next one.
 2. A session that is told BUSY is asked for again within the connect timeout. A keep-alive is repeated soon, and
