@@ -317,7 +317,10 @@ def serve(
     Every option can be set in the environment and in a file, too; an option wins over its variable, that over the
     file.
     """
-    known = configured(_given(context), read(config) if config is not None else File())
+    # As the parameters were converted: those of the context are texts in some versions of Typer.
+    here = locals()
+    settings = {name: here[name] for name in context.params if name not in ("config", "check")}
+    known = configured(_given(context, settings), read(config) if config is not None else File())
     if check:
         show(known)
         return
@@ -325,15 +328,15 @@ def serve(
     _serve(known)
 
 
-def _given(context: typer.Context) -> dict[str, Said]:
+def _given(context: typer.Context, settings: dict[str, Any]) -> dict[str, Said]:
     """The settings from options and variables. A parameter is `None` if neither gives it, so that a file may."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
+    sources = {name: context.get_parameter_source(name) for name in settings}
     return {
         "json" if name == "as_json" else name: Said(
             value, "option" if source.name == "COMMANDLINE" else "environment"
         )
-        for name, value in context.params.items()
-        if name not in ("config", "check") and value is not None and (source := sources[name]) is not None
+        for name, value in settings.items()
+        if value is not None and (source := sources[name]) is not None
     }
 
 
