@@ -4,7 +4,8 @@
    of the same connection is looked at only when that answer was given.
 2. Logins from an address that had failures take turns. So it guesses no faster with a thousand connections, or
    with a thousand commands sent at once, than with one.
-3. So many logins may wait, from one address and in all; who comes beyond is turned away at once, unchecked.
+3. So many logins may wait, from one address and in all; who comes beyond is turned away unchecked, a moment later:
+   at once, and a flood of logins would come again as fast as it is turned away.
 4. Failures are forgiven after a while, and so many addresses are remembered: the one that failed longest ago is
    forgotten first.
 
@@ -20,6 +21,9 @@ from typing import NamedTuple
 from fencehold.errors import Overloaded
 
 FIRST_DELAY_S = 0.1
+TURNED_AWAY_S = 0.25
+_SWEEP_EVERY_S = 1.0
+"""How often it is looked for addresses whose failures are forgiven: there may be thousands."""
 
 
 class Bounds(NamedTuple):
@@ -54,6 +58,7 @@ class Throttle:
         self._records: dict[str, _Record] = {}
         """By address, those that failed last at the end."""
         self._waiting = 0
+        self._sweep_at = 0.0
         self.failures = 0
         """In all, since it was made."""
 
@@ -72,6 +77,9 @@ class Throttle:
             Overloaded: too many wait already. Nothing was checked.
         """
         record = self._entered(address)
+        if record is None:
+            await self._wait(TURNED_AWAY_S)
+            raise Overloaded("too many logins from there wait already", retry_after_s=1.0)
         failed: list[bool] = []
         try:
             if record.failures or record.turn.locked():
@@ -95,16 +103,20 @@ class Throttle:
         record.failed_at = asyncio.get_running_loop().time()
         # Last in line to be forgotten.
         self._records[address] = self._records.pop(address, record)
-        waited = self._sleep(self.delay_s(address))
+        await self._wait(self.delay_s(address))
+
+    async def _wait(self, delay_s: float) -> None:
+        waited = self._sleep(delay_s)
         if asyncio.iscoroutine(waited):
             await waited
 
-    def _entered(self, address: str) -> _Record:
+    def _entered(self, address: str) -> _Record | None:
+        """None: too many wait already."""
         self._forget()
         record = self._records.get(address)
         waiting = record.waiting if record is not None else 0
         if waiting >= self.bounds.waiting_per_address_max or self._waiting >= self.bounds.waiting_max:
-            raise Overloaded("too many logins from there wait already", retry_after_s=1.0)
+            return None
         if record is None:
             record = self._records[address] = _Record()
         record.waiting += 1
@@ -113,13 +125,15 @@ class Throttle:
 
     def _forget(self) -> None:
         now = asyncio.get_running_loop().time()
-        idle = [
-            address
-            for address, record in self._records.items()
-            if not record.waiting and now - record.failed_at > self.bounds.forgiven_s
-        ]
-        for address in idle:
-            del self._records[address]
+        if now >= self._sweep_at:
+            self._sweep_at = now + _SWEEP_EVERY_S
+            forgiven = [
+                address
+                for address, record in self._records.items()
+                if not record.waiting and now - record.failed_at > self.bounds.forgiven_s
+            ]
+            for address in forgiven:
+                del self._records[address]
         while len(self._records) >= self.bounds.addresses_max:
             oldest = next((each for each, record in self._records.items() if not record.waiting), None)
             if oldest is None:

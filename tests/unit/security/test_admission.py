@@ -13,7 +13,7 @@ import pytest
 from fencehold import PermissionDenied, UsageError, aio
 from fencehold.errors import Overloaded
 from fencehold.security.admission import Admission, How, Known, Shown, WrongLogin
-from fencehold.security.throttle import FIRST_DELAY_S, Bounds, Throttle
+from fencehold.security.throttle import FIRST_DELAY_S, TURNED_AWAY_S, Bounds, Throttle
 from fencehold.security.tokens import Line, Tokens, add, digest_of, new_token, read
 from fencehold.server import Config, Server
 from tests.unit.client.service import until
@@ -179,17 +179,25 @@ def test_failures_take_time_on_the_clock_and_others_go_on_meanwhile() -> None:
 
 
 def test_so_many_logins_of_one_address_may_wait() -> None:
-    """Who comes beyond is turned away, unchecked; other addresses are not concerned."""
+    """Who comes beyond is turned away, unchecked and not at once; other addresses are not concerned."""
 
     async def scenario() -> None:
-        gate = asyncio.Event()
-        throttle = Throttle(Bounds(waiting_per_address_max=3), sleep=lambda _: gate.wait())
+        gate, turned_away = asyncio.Event(), list[float]()
+
+        def sleep(delay_s: float) -> object:
+            if delay_s != TURNED_AWAY_S:
+                return gate.wait()
+            turned_away.append(delay_s)
+            return None
+
+        throttle = Throttle(Bounds(waiting_per_address_max=3), sleep=sleep)
         admission = Admission(check_user=check, throttle=throttle)
         wrong = Shown(user="alice", secret="wrong")
         waiting = [asyncio.create_task(admission.admit("10.0.0.1", wrong)) for _ in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded):
             await admission.admit("10.0.0.1", wrong)
+        assert turned_away == [TURNED_AWAY_S]
         assert await admission.admit("10.0.0.2", Shown(user="alice", secret=SECRET)) == Known("alice", How.SECRET)
         gate.set()
         results = await asyncio.gather(*waiting, return_exceptions=True)
