@@ -15,7 +15,8 @@
 5.  *Renewals alone force no append*: they ride with the next entry, at the latest with a tick.
 6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
     barrier) and after all commands that came before it, and answered when that is durable. So a leader that was
-    sealed without knowing answers none. A mere look needs no entry, but waits for what it saw to be durable.
+    sealed without knowing answers none. A mere look needs no entry, but waits for what it saw to be durable. A
+    recent reading (`ask_recent`) is a look while the journal has lately taken an entry, and a reading otherwise.
 7.  *What is refused whatever the state is refused at once*, and is in no entry; what the state refused is in the
     entry as the refusal alone, where that is shorter (`refusals`).
 8.  *A stall of the event loop is not held against anybody.* Keep-alives wait unread meanwhile, so that time does
@@ -32,7 +33,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple, TypeAlias
 
 from fencehold.core.anchors import will_drift
@@ -94,6 +95,9 @@ _QUESTIONS_MS_MAX = 0.5
 
 _LOOKED_MAX = 256
 """Answers that may wait for what they saw to be durable: each may be a page of a quarter megabyte."""
+
+_RECENT_MS = 100.0
+"""How old a recent reading may be: far less than the silence after which a standby takes over (`suspicion`)."""
 
 _LATE_MS = 100.0
 """A tick that comes so much too late was kept waiting by something."""
@@ -219,6 +223,8 @@ class Leader:
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
+        self._confirmed_ms = -inf
+        """When the last entry was begun that the journal has taken: this leader led then."""
         self._tick_due_ms: float | None = None
         """When the next tick is to come; None: that is not known."""
         self._calendar = calendar
@@ -402,6 +408,13 @@ class Leader:
         else:
             reply(question(self.machine.state))
 
+    def ask_recent(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
+        """Put a question to a state that was current a moment ago: without an entry, if one was taken then."""
+        if self._is_ahead or self._clock.now_ms() - self._confirmed_ms <= _RECENT_MS:
+            self.look(question, reply)
+        else:
+            self.ask(question, reply, lane)
+
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
         self._pass_over_stall(self._clock.now_ms())
@@ -526,6 +539,7 @@ class Leader:
         cells = self.machine.state.cells
         if cells is not None and self._has_run_out(cells):
             raise LeaseLapsed("the lease on homes of this cell ran out while an entry was written")
+        self._confirmed_ms = ready_ms
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
         if took_s >= APPEND_S_MIN or self._company.expected or self._turns is not None:

@@ -229,6 +229,13 @@ class Node:
         else:
             self.leading.ask(question, reply, lane)
 
+    def ask_recent(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
+        """Put a question to a state that was the current one a moment ago; `reply` may get an error instead."""
+        if self.leading is None:
+            reply(self.refusal())
+        else:
+            self.leading.ask_recent(question, reply, lane)
+
     def look(self, question: Question, reply: Reply) -> None:
         """Put a question to what is there, without an entry; `reply` may get an error instead."""
         if self.leading is not None:

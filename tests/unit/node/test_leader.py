@@ -152,6 +152,41 @@ async def test_a_question_is_a_barrier() -> None:
         assert scene.told.replies == [("asked", 1)]
 
 
+async def test_a_recent_reading_needs_no_entry_while_the_journal_has_just_taken_one() -> None:
+    """And waits for the entry under way, if there is one: then that is what it has seen."""
+    async with leading() as scene:
+        await scene.commit("first", Break("a"))
+        scene.clock.advance(100)
+        scene.leader.ask_recent(_fence, scene.told.reply("at once"))
+        assert scene.told.replies == [("at once", 1)]
+        scene.submit("second", Break("a"))
+        await settle()
+        scene.leader.ask_recent(_fence, scene.told.reply("with it"))
+        assert len(scene.told.replies) == 1
+        await scene.journal.complete()
+        assert scene.told.replies[1:] == [("with it", 2)]
+        assert scene.journal.commands == [1, 1]
+
+
+async def test_a_leader_that_nothing_has_confirmed_lately_makes_an_entry_for_a_recent_reading() -> None:
+    """It may have been sealed without knowing: when it was asleep, and before its first entry."""
+    async with leading(Bounds(tick_s=0.01)) as scene:
+        scene.leader.ask_recent(_fence, scene.told.reply("first"))
+        assert scene.told.replies == []
+        await settle()
+        await scene.journal.complete()
+        assert scene.told.replies == [("first", 0)]
+        scene.clock.goes_by_itself = True
+        scene.leader.tick()
+        scene.clock.advance(101)
+        scene.leader.tick()
+        scene.leader.ask_recent(_fence, scene.told.reply("later"))
+        assert len(scene.told.replies) == 1
+        await settle()
+        await scene.journal.complete()
+        assert scene.told.replies[1:] == [("later", 0)]
+
+
 async def test_a_question_sees_all_commands_that_came_before_it() -> None:
     """Though the commands before it fill several entries, a question waits for the last of them."""
     async with leading(Bounds(commands_per_entry_max=2)) as scene:

@@ -408,6 +408,10 @@ class Connection:
         """Put a question to the current state, after all that was asked for before."""
         self.node.ask(question, reply, self.lane)
 
+    def ask_recent(self, question: Question, reply: Reply) -> None:
+        """Put a question to a state that was the current one a moment ago: not after what was asked for before."""
+        self.node.ask_recent(question, reply, self.lane)
+
     # Replies and pushes out.
 
     def on_filled(self, slot: Slot) -> None:

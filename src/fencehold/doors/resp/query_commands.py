@@ -3,8 +3,9 @@
 A question costs what it tells. What needs preparation, as a list of names does, is asked after that.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from fencehold.core.outcomes import Code, Refused
 from fencehold.doors.resp.answers import refuse
@@ -12,7 +13,10 @@ from fencehold.doors.resp.arguments import at_least, kinds, number, options, tex
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.pages import info_page, names_page, sessions_page
 from fencehold.errors import FenceholdError, Overloaded, Unavailable
-from fencehold.node.leader import Question
+from fencehold.node.leader import Question, Reply
+
+Ask: TypeAlias = Callable[[Question, Reply], None]
+"""How a question is put: to the current state, to a recent one, or to whatever is there."""
 
 _LIST = kinds(PREFIX=("prefix", text), CURSOR=("cursor", text), COUNT=("count", number))
 _STALE = frozenset({b"STALE"})
@@ -39,12 +43,14 @@ def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
     found = options(words, 1, _LIST, _LIST_FLAGS)
-    with_hold = "HOLD" in found
+    with_hold, in_brief, stale = "HOLD" in found, "BRIEF" in found, "STALE" in found
     count = _count(found)
     prefix, cursor = found.get("prefix", ""), found.get("cursor", "")
-    page = partial(names_page, in_brief="BRIEF" in found)
+    page = partial(names_page, in_brief=in_brief)
     question = partial(page, connection.node.names, prefix, cursor, count, with_hold, *_who(connection))
-    _ask_prepared(connection, slot, question, "STALE" in found, _ATTEMPTS_MAX)
+    # A picture of all names is read in thousands of pages, and kept up to date by events: not an entry for each.
+    ask = connection.node.look if stale else connection.ask_recent if in_brief else connection.ask
+    _ask_prepared(connection, slot, question, ask, stale, _ATTEMPTS_MAX)
 
 
 def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -79,27 +85,29 @@ def _found(slot: Slot, found: Any) -> None:
         slot.reply(found)
 
 
-def _ask_prepared(connection: Connection, slot: Slot, question: Question, stale: bool, attempts_left: int) -> None:
+def _ask_prepared(
+    connection: Connection, slot: Slot, question: Question, ask: Ask, stale: bool, attempts_left: int
+) -> None:
     """Put a question to the names in order, once they are; again, if they were not any more when its turn came."""
 
-    def ask() -> None:
+    def ask_now() -> None:
         if not connection.ending:
-            (connection.node.look if stale else connection.ask)(question, on_found)
+            ask(question, on_found)
 
     def on_found(found: Any) -> None:
         if found is not None:
             _found(slot, found)
         elif attempts_left > 1:
-            _ask_prepared(connection, slot, question, stale, attempts_left - 1)
+            _ask_prepared(connection, slot, question, ask, stale, attempts_left - 1)
         else:
             _found(slot, Unavailable("the names could not be put in order: try again"))
 
     if connection.node.names.is_crowded:
         _found(slot, Overloaded("too many wait for the names to be put in order", retry_after_s=_RETRY_AFTER_S))
     elif stale or connection.node.leads:
-        connection.node.prepare_names(ask)
+        connection.node.prepare_names(ask_now)
     else:
-        ask()
+        ask_now()
 
 
 HANDLERS: dict[bytes, Handler] = {
