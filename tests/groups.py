@@ -2,11 +2,13 @@
 
 Tests that share servers stay in one worker, so that those are started once: the tests of an engine, wherever they
 stand; those of a ground of `tests/behaviour`; and those of a module, which may have a server of its own. What
-takes longest begins first, so that no worker is left alone with it at the end. (`--dist loadgroup` is for this
-too, but pytest-xdist 3.8 loses the groups with pytest 9.2, and says nothing.)
+takes longest begins first, so that no worker is left alone with it at the end; what only computes comes in
+between, while others wait for their servers. (`--dist loadgroup` is for this too, but pytest-xdist 3.8 loses the
+groups with pytest 9.2, and says nothing.)
 """
 
 import re
+from itertools import chain, zip_longest
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -32,11 +34,13 @@ FIRST = (
     "tests/robustness/",
     "tests/e2e/",
     "tests/docs/",
-    "tests/simulation/",
-    "tests/property/",
     "tests/unit/guards/",
+    "tests/unit/security/",
+    "tests/unit/sinks/",
 )
 """How the groups begin that take longest, by kind."""
+COMPUTING = ("tests/simulation/", "tests/property/")
+"""Those that wait for nothing but a processor."""
 
 
 def group_of(nodeid: str) -> str:
@@ -60,13 +64,21 @@ def longest_first(items: list[pytest.Item]) -> None:
     for item in items:
         group = group_of(item.nodeid)
         sizes[group] = sizes.get(group, 0) + 1
+    places = {group: place for place, group in enumerate(in_order(sizes))}
+    items.sort(key=lambda item: places[group_of(item.nodeid)])
 
-    def rank(item: pytest.Item) -> tuple[int, int]:
-        group = group_of(item.nodeid)
+
+def in_order(sizes: dict[str, int]) -> list[str]:
+    """The groups, by the numbers of their tests: by kind, the largest first; those that compute come between."""
+
+    def rank(group: str) -> tuple[int, int]:
         kind = next((at for at, start in enumerate(FIRST) if group.startswith(start)), len(FIRST))
         return kind, -sizes[group]
 
-    items.sort(key=rank)
+    ranked = sorted(sizes, key=rank)
+    computing = [group for group in ranked if group.startswith(COMPUTING)]
+    waiting = [group for group in ranked if not group.startswith(COMPUTING)]
+    return [group for group in chain.from_iterable(zip_longest(waiting, computing)) if group is not None]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # of a package without types

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.groups import group_of
+from tests.groups import group_of, in_order
 
 ENGINE = "engines/zookeeper"
 
@@ -30,6 +30,26 @@ ENGINE = "engines/zookeeper"
 def test_a_group_is_that_of_the_servers_or_of_the_module(test: str, group: str) -> None:
     """A test that takes long and shares nothing is a group of its own."""
     assert group_of(f"tests/{test}") == group
+
+
+def test_what_computes_comes_between_what_waits() -> None:
+    """By kind, the largest first."""
+    sizes = {
+        "tests/unit/core": 50,
+        "tests/simulation/test_seeds.py::test_it[1]": 1,
+        "tests/e2e/test_http.py": 7,
+        "tests/property/test_model.py": 3,
+        "engines/etcd": 20,
+        "engines/zookeeper": 30,
+    }
+    assert in_order(sizes) == [
+        "engines/zookeeper",
+        "tests/property/test_model.py",
+        "engines/etcd",
+        "tests/simulation/test_seeds.py::test_it[1]",
+        "tests/e2e/test_http.py",
+        "tests/unit/core",
+    ]
 
 
 @pytest.mark.slow
