@@ -67,7 +67,8 @@ def watch(
             "--from",
             metavar="PLACE",
             help="Start after this event, as the first column has it, or after all of a position. With several "
-            "shards: after a place in each, 17-0,9-2,,40, as is said at the end.",
+            "shards, whose events have the shard before their place (2/1841.2): after a place in each, 17-0,9-2,,40, "
+            "as is said at the end.",
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="End after this many events; 0: never.")] = 0,
@@ -88,7 +89,7 @@ def watch(
             if as_json:
                 say_json(shapes.event(event))
             else:
-                _show(event)
+                _show(event, f"{event['shard']}/" if events.shards > 1 else "")
     finally:
         if events.shards > 1:
             # No event says it: each has the place in its own shard.
@@ -137,13 +138,14 @@ class Events:
                 yield event
 
 
-def _show(event: dict[str, Any]) -> None:
+def _show(event: dict[str, Any], shard: str = "") -> None:
+    """One event; `shard` is said before its place, where there are several."""
     kind = event["kind"]
     if kind == "gap":
         missing = (
             f"positions {event['from']} to {event['to']} are missing: the service does not know them any more"
         )
-        _write(kind, [f"{event['position']:>10}", f"{kind:<14}", hanging(missing, 28) if to_person() else missing])
+        _write(kind, [f"{shard}{event['position']}".rjust(10), f"{kind:<14}", hanging(missing, 28) if to_person() else missing])
         return
     session = f"session {owner(event)}" if event["session"] else ""
     whom = f"{who(event)}, {session}" if event.get("session_meta") else session or event["principal"]
@@ -156,7 +158,7 @@ def _show(event: dict[str, Any]) -> None:
     if event["session"]:
         shortest = [called(event), names, f"by {called(breaker)}" if breaker else ""]
         ways += [[who(event), names, ways[0][2]], shortest]
-    whole = [f"{event['position']}.{event['index']}".rjust(10), f"{when:<8}", f"{kind:<14}"]
+    whole = [f"{shard}{event['position']}.{event['index']}".rjust(10), f"{when:<8}", f"{kind:<14}"]
     rest = [f"fence {event['fence']}" if event["fence"] else ""]
     detail = f"({clean(event['detail'])})" if event["detail"] else ""
     rest += [detail]

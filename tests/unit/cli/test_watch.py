@@ -94,7 +94,9 @@ def test_an_event_names_who_and_when_and_by_whom(capsys: pytest.CaptureFixture[s
     watch._show(BROKEN)
     watch._show(BROKEN | {"unix_ms": None, "session_meta": "", "by": "", "owner": ""})
     watch._show({"kind": "gap", "position": 1850, "from": 1842, "to": 1850})
-    first, second, third = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    watch._show(BROKEN, "2/")
+    watch._show({"kind": "gap", "position": 1850, "from": 1842, "to": 1850}, "2/")
+    first, second, third, fourth, fifth = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert first == [
         "1841.2",
         "2026-01-01T12:00:00.000Z",
@@ -107,6 +109,7 @@ def test_an_event_names_who_and_when_and_by_whom(capsys: pytest.CaptureFixture[s
     assert second == ["1841.2", "unknown", "broken", "session 3", "jobs:nightly", "fence 7"]
     assert third[:2] == ["1850", "gap"]
     assert "positions 1842 to 1850" in third[2]
+    assert (fourth[0], fifth[0]) == ("2/1841.2", "2/1850")
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
