@@ -67,8 +67,7 @@ def watch(
             "--from",
             metavar="PLACE",
             help="Start after this event, as the first column has it, or after all of a position. With several "
-            "shards, whose events have the shard before their place (2/1841.2): after a place in each, 17-0,9-2,,40, "
-            "as is said at the end.",
+            "shards (2/1841.2 is in shard 2): after a place in each, 17-0,9-2,,40, as is said at the end.",
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="End after this many events; 0: never.")] = 0,
@@ -145,7 +144,8 @@ def _show(event: dict[str, Any], shard: str = "") -> None:
         missing = (
             f"positions {event['from']} to {event['to']} are missing: the service does not know them any more"
         )
-        _write(kind, [f"{shard}{event['position']}".rjust(10), f"{kind:<14}", hanging(missing, 28) if to_person() else missing])
+        place = f"{shard}{event['position']}".rjust(10)
+        _write(kind, [place, f"{kind:<14}", hanging(missing, 28) if to_person() else missing])
         return
     session = f"session {owner(event)}" if event["session"] else ""
     whom = f"{who(event)}, {session}" if event.get("session_meta") else session or event["principal"]
