@@ -64,6 +64,7 @@ matrix: setup servers ## clients in other languages, today's etcd releases, Apac
 	@scripts/packages $(MATRIX_PACKAGES)
 	@command -v go >/dev/null || { echo "make matrix needs Go 1.24 or newer: https://go.dev/dl" >&2; exit 1; }
 	@$(BIN)/pytest -q -n 2 --dist loadfile $(MATRIX_TESTS)
+	@scripts/matrix --passed
 
 .PHONY: lowest
 lowest: servers $(LOWEST)/.installed ## what is built on a driver, with the lowest versions allowed; ARGS='-k redis' for some
