@@ -40,6 +40,8 @@ class Heart:
             self._drivers.remove(driver)
         if not self._drivers and self._timer is not None:
             self._timer.cancel()
+            # Forgotten, too: a driver that joins later would wait for it.
+            self._timer, self._at = None, inf
 
     def expect(self, instant: float, now: float) -> None:
         """A driver is to be woken then."""

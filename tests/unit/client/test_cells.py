@@ -74,6 +74,23 @@ async def test_names_go_to_their_homes_with_a_session_in_each_cell_that_is_used(
                     await client.multi(["a", "us.a"], timeout=1).acquire()
 
 
+async def test_an_acquire_that_crosses_a_close_connects_to_no_other_cell(tmp_path: Path) -> None:
+    """A task that has not seen the close opens no session in an unused cell: nobody would end it."""
+    async with two_cells(tmp_path, '"" = "eu"\n"us." = "us"', shards=2) as (eu, us):
+        client = await aio.connect(url_of(eu))
+        for name in ("a", "b"):
+            async with client.lock(name, timeout=10):
+                pass
+        late = client.lock("us.a", timeout=10)
+        closing = asyncio.create_task(client.close())
+        # It runs when the close has begun, and waits for the session of the other shard to end.
+        acquiring = asyncio.create_task(late.acquire())
+        with pytest.raises(UsageError, match="the client is closed"):
+            await acquiring
+        await closing
+        await until(lambda: not us.node.replica.machine.state.sessions)
+
+
 async def test_a_blocking_client_and_one_that_connects_lazily_are_routed_too(tmp_path: Path) -> None:
     """A thread asks by itself until it hears that there are cells."""
     async with two_cells(tmp_path, '"" = "eu"\n"us." = "us"') as (eu, us):

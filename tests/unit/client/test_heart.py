@@ -108,10 +108,24 @@ async def test_a_mistake_in_one_wakes_the_others_all_the_same() -> None:
     heart.expect(now + 0.01, now)
     await until(lambda: drivers[0].woken and drivers[1].woken)
     assert (drivers[2].woken, sleeping.woken, heart.beats, len(told)) == (0, 0, 1, 1)
+    timer = heart._timer
     for driver in (*drivers, sleeping):
         heart.leave(driver)  # type: ignore[arg-type]
-    assert heart._timer is not None
-    assert heart._timer.cancelled()
+    assert timer is not None
+    assert timer.cancelled()
+
+
+async def test_who_joins_when_all_have_left_is_woken() -> None:
+    """What was due for those who left is forgotten: nobody waits for it."""
+    loop = asyncio.get_running_loop()
+    heart, now = Heart(loop), loop.time()
+    gone, comes = Beating(loop, now + 0.01), Beating(loop, now + 0.02)
+    heart.join(gone)  # type: ignore[arg-type]
+    heart.leave(gone)  # type: ignore[arg-type]
+    heart.join(comes)  # type: ignore[arg-type]
+    await until(lambda: comes.woken)
+    assert gone.woken == 0
+    heart.leave(comes)  # type: ignore[arg-type]
 
 
 async def test_who_has_something_on_its_way_back_asks_elsewhere_as_a_stranger() -> None:

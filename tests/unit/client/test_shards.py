@@ -65,6 +65,23 @@ async def test_a_session_is_opened_in_a_shard_when_it_is_needed() -> None:
             assert opened == [int(shard in (0, home("a"))) for shard in range(SHARDS)]
 
 
+async def test_an_acquire_that_crosses_a_close_leaves_no_session() -> None:
+    """A task that has not seen the close opens no session in an unused shard: nobody would end it."""
+    async with Server(Config(port=0, shards=SHARDS)) as server:
+        client = await aio.connect(url_of(server))
+        used, other = [name for name in NAMES if home(name)][:2]
+        async with client.lock(used):
+            pass
+        late = client.lock(other)
+        closing = asyncio.create_task(client.close())
+        # It runs when the close has begun, and waits for the sessions of the other shards to end.
+        acquiring = asyncio.create_task(late.acquire())
+        with pytest.raises(UsageError, match="the client is closed"):
+            await acquiring
+        await closing
+        await until(lambda: not any(host.node.replica.machine.state.sessions for host in server.hosts))
+
+
 async def test_a_shard_that_is_away_is_nobody_elses_concern() -> None:
     """Its own names are `Unavailable`; the others are locked as before, by who is connected and who comes then."""
     async with sharded(SHARDS, "a") as cluster:

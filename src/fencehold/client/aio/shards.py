@@ -62,6 +62,7 @@ class ShardChannels:
         self._make = make
         self.map = even_map(shards)
         self._looked_at = -inf
+        self._is_closed = False
 
     def of(self, names: Sequence[str]) -> "Channel":
         """The channel to the shard of these names, made if need be.
@@ -175,7 +176,7 @@ class ShardChannels:
 
     def _granted_by(self, grant: Grant) -> "Channel":
         """The channel to the shard that a grant came from: its names may have moved since."""
-        home = self._to(self.map.shard_of_name(grant.terms.names[0]))
+        home = self._channels.get(self.map.shard_of_name(grant.terms.names[0]), self._channels[0])
         if home.protocol.session.trust is grant.trust:
             return home
         came = (each for each in self._channels.values() if each.protocol.session.trust is grant.trust)
@@ -273,7 +274,8 @@ class ShardChannels:
         return found
 
     async def close_others(self) -> None:
-        """Close all but the first."""
+        """Close all but the first, and let no more be made: others may not have seen the close yet."""
+        self._is_closed = True
         async with AsyncExitStack() as stack:
             for shard, channel in self._channels.items():
                 if shard:
@@ -282,6 +284,8 @@ class ShardChannels:
     def _to(self, shard: int) -> "Channel":
         channel = self._channels.get(shard)
         if channel is None:
+            if self._is_closed or self._channels[0].protocol.unusable:
+                raise UsageError(self._channels[0].protocol.unusable or "the client is closed")
             channel = self._channels[shard] = self._make(shard)
             self._heart.join(channel.driver)
             # One for all: a task is the same owner wherever it asks.
