@@ -12,6 +12,7 @@ from fencehold import aio
 from fencehold.client.aio import watch as watch_module
 from fencehold.client.aio.channel import Channel
 from fencehold.client.aio.watch import Watch
+from fencehold.drivers.resp.wire import Arriving
 from fencehold.errors import HoldLost, Unavailable, UsageError
 from fencehold.locks.places import read_places
 from fencehold.locks.views import Event
@@ -160,6 +161,32 @@ async def test_names_of_several_shards_are_taken_all_or_nothing() -> None:
             await until(lambda: sum(len(state.held) for state in states) == 1)
         async with client.multi(["{x}1", "{x}2"], across_shards=True) as hold:
             assert hold.fence
+
+
+async def test_a_part_that_is_granted_at_the_deadline_leaves_no_time_for_names_that_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who waits a second for names of several shards is told after a second, not as late as a try for one name."""
+    in_order = sorted(NAMES, key=home)
+    async with Server(Config(port=0, shards=SHARDS)) as server, aio.connect(url_of(server)) as client:
+        states = [host.node.replica.machine.state for host in server.hosts]
+        real, late_s = Channel.acquire_here, 0.0
+        clock = client._channel.clock
+        client._channel.clock = lambda: clock() + late_s
+
+        async def acquire_here(channel: Channel, terms: Any, who: Any, owner: Any) -> Any:
+            nonlocal late_s
+            if in_order[1] in terms.names:
+                late_s += 0.1
+                raise Arriving("its slot is on its way")
+            grant = await real(channel, terms, who, owner)
+            late_s = 1.0
+            return grant
+
+        monkeypatch.setattr(Channel, "acquire_here", acquire_here)
+        assert await client.multi(NAMES, across_shards=True, timeout=1).acquire() is None
+        assert late_s < 2
+        await until(lambda: not any(state.held for state in states))
 
 
 async def test_to_lose_one_shard_of_several_is_to_lose_all() -> None:

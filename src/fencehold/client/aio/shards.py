@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fencehold.client.heart import Heart
 from fencehold.client.joint_grant import JointGrant
@@ -49,6 +49,16 @@ _LOOK_S = 1.0
 
 class _BegunAnew(Exception):
     """Names of several shards are to be taken from the first on again."""
+
+
+class _Patience(NamedTuple):
+    """How long a whole request asks for names that move; the parts of it have no time of their own.
+
+    To a part there may be no time left. That makes it no try, which would go on asking for seconds.
+    """
+
+    over_at: float
+    is_try: bool
 
 
 class ShardChannels:
@@ -92,10 +102,15 @@ class ShardChannels:
         """Acquire where the names are at home; names of several shards only if the terms say so."""
         if terms.spans:
             return await self._acquire_jointly(terms, who, owner)
-        return await self._acquire_together(terms, who, owner, _ignore)
+        return await self._acquire_together(terms, who, owner, _ignore, self._patience(terms))
+
+    def _patience(self, terms: Terms) -> _Patience:
+        """That of a request which is made now."""
+        limit_s = inf if terms.timeout is None else terms.timeout or _MOVING_S
+        return _Patience(self._channels[0].clock() + limit_s, is_try=terms.timeout == 0)
 
     async def _acquire_together(
-        self, terms: Terms, who: Who, owner: bytes | None, check: Callable[[], object]
+        self, terms: Terms, who: Who, owner: bytes | None, check: Callable[[], object], patience: _Patience
     ) -> Grant | None:
         """Acquire names of one shard in one step. `check`: raises if that is not what is wanted any more."""
         clock, asked = self._channels[0].clock, terms
@@ -113,14 +128,14 @@ class ShardChannels:
                 check()
                 is_elsewhere = not isinstance(moved, Arriving) and self.of(terms.names) is not channel
                 waited_s = clock() - asked_at
-                if terms.timeout and waited_s >= terms.timeout:
-                    return None
-                if terms.timeout == 0 and waited_s >= _MOVING_S:
+                if clock() >= patience.over_at:
+                    if not patience.is_try:
+                        return None
                     raise Unavailable(f"the slot of {terms.label} has been moving for {waited_s:.0f} s") from moved
             if not is_elsewhere:
                 await _rest(waited_s)
             if terms.timeout:
-                asked = terms.waiting(max(0.0, asked_at + terms.timeout - clock()))
+                asked = terms.waiting(max(0.0, patience.over_at - clock()))
 
     async def _acquire_at(self, channel: "Channel", terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         """Acquire in one shard, as who asks; or as a stranger, while something of its own is on its way back."""
@@ -184,18 +199,17 @@ class ShardChannels:
 
     async def _acquire_jointly(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         """Acquire shard by shard, in the one order that every client uses, so that no two wait for one another."""
-        clock, asked_at = self._channels[0].clock, self._channels[0].clock()
-        until = None if terms.timeout is None else asked_at + terms.timeout
+        clock, patience = self._channels[0].clock, self._patience(terms)
         while True:
             try:
-                return await self._acquire_parts(terms, who, owner, until)
+                return await self._acquire_parts(terms, who, owner, patience)
             except _BegunAnew:
                 # A try is not over because of a move: as long as one for a single name, it is made again.
-                if terms.timeout is not None and clock() - asked_at >= (terms.timeout or _MOVING_S):
+                if clock() >= patience.over_at:
                     return None
 
     async def _acquire_parts(
-        self, terms: Terms, who: Who, owner: bytes | None, until: float | None
+        self, terms: Terms, who: Who, owner: bytes | None, patience: _Patience
     ) -> Grant | None:
         """Acquire all parts by the map that is known now, or none: whatever comes between, nothing is kept.
 
@@ -211,9 +225,9 @@ class ShardChannels:
 
         try:
             for _, names in sorted(planned.items()):
-                asked = terms.part(tuple(names), None if until is None else max(0.0, until - clock()))
+                asked = terms.part(tuple(names), terms.timeout and max(0.0, patience.over_at - clock()))
                 async with self._looking(parts, check):
-                    part = await self._acquire_together(asked, who, owner, check)
+                    part = await self._acquire_together(asked, who, owner, check, patience)
                 if part is None:
                     return None
                 parts.append(part)
