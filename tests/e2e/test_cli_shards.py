@@ -58,6 +58,14 @@ def test_a_watch_shows_events_of_all_shards(served: Served) -> None:
     assert served.call("watch", "--from", "1").code == 2
 
 
+def test_a_watch_after_what_has_not_happened_ends_at_once(served: Served) -> None:
+    """It says which shard the place is of and where that is, and names no place to go on from."""
+    said = served.call("watch", "--after", ",,999999,")
+    assert said.code == 2
+    assert "position 999999 of shard 2 has not happened yet: the newest is " in said.err
+    assert "to go on" not in said.err
+
+
 def test_a_deadlock_through_two_shards_is_refused(served: Served) -> None:
     """Two programs that take two names in opposite order do not wait for their timeouts."""
     both_have_one = Barrier(2)

@@ -67,7 +67,8 @@ def watch(
             "--from",
             metavar="PLACE",
             help="Start after this event, as the first column has it, or after all of a position. With several "
-            "shards (2/1841.2 is in shard 2): after a place in each, 17-0,9-2,,40, as is said at the end.",
+            "shards (2/1841.2 is in shard 2): after a place in each, 17-0,9-2,,40, as is said at the end. A place "
+            "that has not happened yet is refused.",
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="End after this many events; 0: never.")] = 0,
@@ -83,14 +84,19 @@ def watch(
         return Events(url, prefix, place, tier, shard)
 
     events = ShardEvents(url, tier, partial(places_of, after), make)
+    can_go_on = events.shards > 1
     try:
         for event in islice(events.follow(), count or None):
             if as_json:
                 say_json(shapes.event(event))
             else:
                 _show(event, f"{event['shard']}/" if events.shards > 1 else "")
+    except UsageError:
+        # The place itself was refused.
+        can_go_on = False
+        raise
     finally:
-        if events.shards > 1:
+        if can_go_on:
             # No event says it: each has the place in its own shard.
             note(f"to go on from here: --after {events.places}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from fencehold.dashboard.picture import Picture
 from fencehold.dashboard.shard_facts import event_in
-from fencehold.errors import FenceholdError, PermissionDenied
+from fencehold.errors import FenceholdError, PermissionDenied, UsageError
 from fencehold.gateway.credentials import Credentials
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
@@ -53,7 +53,7 @@ class News:
         # Up to there the lists tell all: they are begun later.
         past = dict(picture.positions)
         after: dict[int, Place] = {
-            shard: (max(1, position - _PAST_POSITIONS), WHOLE) for shard, position in past.items()
+            shard: (max(0, position - _PAST_POSITIONS), WHOLE) for shard, position in past.items()
         }
         while picture.refused is None:
             if picture.is_sampled:
@@ -68,6 +68,10 @@ class News:
             except PermissionDenied:
                 self.may_hear, picture.is_sampled = False, True
                 return
+            except UsageError:
+                # The journal was made anew, as that of a server in memory that was started again.
+                after = {}
+                await asyncio.sleep(_AGAIN_S)
             except FenceholdError:
                 await asyncio.sleep(_AGAIN_S)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from fencehold import State, aio
-from fencehold.errors import HoldLost, OutcomeUnknown, SessionExpired, Unavailable
+from fencehold.errors import HoldLost, OutcomeUnknown, SessionExpired, Unavailable, UsageError
+from fencehold.locks.places import read_places
+from fencehold.locks.views import Missing
 from fencehold.server import Config, Server
 from tests.unit.client.service import Cable, service, until
 
@@ -235,6 +237,38 @@ async def test_a_watch_goes_on_over_a_broken_line() -> None:
             assert (await anext(watch)).kind == "acquired"
             cable.cut()
         assert (await anext(watch)).kind == "released"
+
+
+async def test_a_watch_goes_on_when_the_journal_was_made_anew() -> None:
+    """A server in memory that is started again begins at the first position: that is a gap, and no silence."""
+    server = Server(Config(port=0))
+    await server.start()
+    url = f"fencehold://127.0.0.1:{server.port}"
+    async with aio.connect(url) as client, client.watch("b") as beside, client.watch("a") as watch:
+        for _ in range(20):
+            async with client.lock("a"):
+                assert (await anext(watch)).kind == "acquired"
+            assert (await anext(watch)).kind == "released"
+        told = read_places(watch.places, 1)[0]
+        await server.stop()
+        server = Server(Config(port=server.port))
+        await server.start()
+        async with aio.connect(url) as other:
+            for each in (watch, beside):
+                gap = await anext(each)
+                assert (gap.kind, gap.missing) == ("gap", Missing(1, gap.position, 0))
+                assert read_places(each.places, 1)[0][0] == gap.position < told[0]
+            async with other.lock("a"), other.lock("b"):
+                assert [(await anext(each)).kind for each in (watch, beside)] == ["acquired"] * 2
+            assert read_places(watch.places, 1)[0] < told
+    await server.stop()
+
+
+async def test_who_begins_after_what_has_not_happened_is_told_so() -> None:
+    """At once, with the newest position; and its watch is over."""
+    async with service() as url, aio.connect(url) as client:
+        with pytest.raises(UsageError, match="position 999999 has not happened yet: the newest is "):
+            await client.watch("", after=999_999).__aenter__()
 
 
 async def test_nothing_is_left_after_closing() -> None:

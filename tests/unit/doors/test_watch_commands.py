@@ -12,7 +12,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.bounds import Bounds
 from fencehold.doors.resp.watch_commands import shortest
 from fencehold.node.ring import Ring
-from tests.unit.doors.box import Box, Client, as_map, serving
+from tests.unit.doors.box import Box, Client, Failed, as_map, serving
 from tests.unit.node.doubles import NOON, until
 
 
@@ -24,6 +24,17 @@ async def event(client: Client) -> dict[str, Any]:
 
 async def kinds(client: Client, count: int) -> list[str]:
     return [(await event(client))["kind"] for _ in range(count)]
+
+
+async def test_a_place_that_has_not_happened_yet_is_refused() -> None:
+    """Who is of another journal is told so, and where this one is; it would wait without a word for very long."""
+    async with serving() as box:
+        watcher = await box.client(3)
+        newest = box.server.node.position
+        with pytest.raises(Failed, match=f"USAGE position {newest + 1_000} has not happened yet: the newest is "):
+            await watcher.call("LOCK.WATCH", "", "FROM", newest + 1_000)
+        begun = as_map(await watcher.call("LOCK.WATCH", "", "FROM", box.server.node.position))
+        assert begun["position"] >= newest
 
 
 async def test_what_happens_to_watched_names_is_pushed() -> None:
@@ -137,7 +148,7 @@ async def test_watching_from_the_middle_of_an_entry_tells_its_rest() -> None:
         await second.call("LOCK.WATCH", "b", "FROM", places[2][0], "INDEX", places[2][1])
         assert await second.push() == ["again", *places[2]]
         assert await event(second) == told[3]
-        await second.call("LOCK.WATCH", "b", "FROM", 1 << 40)
+        await second.call("LOCK.WATCH", "b", "FROM", box.server.node.position)
         await second.no_push()
 
 

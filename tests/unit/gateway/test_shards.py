@@ -69,6 +69,13 @@ async def test_events_of_all_shards_are_told_once_over_two_watches() -> None:
             await hold.release()
 
 
+async def test_who_goes_on_after_what_has_not_happened_is_told_so() -> None:
+    """By the shard of that place, over HTTP and gRPC as by the node itself."""
+    async with asked() as (questions, _):
+        with pytest.raises(UsageError, match="position 999999 of shard 2 has not happened yet"):
+            await told(questions, read_places(",,999999,", 4), 1)
+
+
 async def test_lists_are_filled_from_all_shards() -> None:
     """Page after page each name once; sessions say which shard they are of."""
     async with asked() as (questions, client):

@@ -3,7 +3,9 @@
 1. Events of a shard come once each and in order. Between two shards there is no order.
 2. Who goes on later goes on after a place in each shard. `places` are those of the events that were handed out,
    not of those that came and wait to be looked at; they are written as `locks.places` says, as HTTP does.
-3. What cannot be told any more is a gap, of one shard.
+3. What cannot be told any more is a gap, of one shard. So is all of a journal that was made anew, as by a server
+   in memory that was started again: the watch goes on from its newest position. Who begins after a place that the
+   service has not come to is refused.
 4. All watches of a connection are told by one stream. One that begins after a place has that go back to there, for
    all of them; the others know by their places what they had. The service says when it has gone back (`again`).
    What comes before that is nothing for the one that begins: it comes once more, in its order.
@@ -37,6 +39,7 @@ EVENTS_MAX = 10_000
 """Events that wait to be looked at, for each watch. Beyond, the oldest are dropped and a `gap` says so."""
 
 _BEHIND = "this watcher fell behind"
+_ANEW = "the service has another journal than before"
 _SEEK_AGAIN_S = 0.5
 """Between two attempts to learn where a name is."""
 
@@ -56,6 +59,7 @@ class Watches:
         channel.protocol.on_event = self._on_event
         channel.protocol.on_map = self._on_map
         channel.protocol.on_again = self._on_again
+        channel.protocol.on_behind, channel.protocol.on_anew = self._on_behind, self._on_anew
         channel.protocol.subscriptions = self._subscriptions
 
     @property
@@ -162,6 +166,22 @@ class Watches:
         self._on_map()
         return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
 
+    def _on_behind(self) -> list[bytes]:
+        """The journal was made anew, and ends before what was told: forget that, and begin from now on."""
+        known = [watch for watch in self._watches if self in watch._places]
+        for watch in known:
+            del watch._places[self]
+        # Each prefix is told so, and all are asked for anew at once.
+        return self._subscriptions() if known else []
+
+    def _on_anew(self, place: Place) -> None:
+        """What comes from here on is told after that place of another journal."""
+        for watch in self._watches:
+            known = watch._places.get(self, (0, WHOLE))
+            if known < place:
+                watch._put(_gap_of_shard(self.shard, known[0] + 1, place[0], _ANEW))
+                watch._places[self] = place
+
 
 def _since(place: Place | None) -> tuple[str | int, ...]:
     return () if place is None else ("FROM", place[0], "INDEX", place[1])
@@ -231,7 +251,11 @@ class Watch:
             self._waiter = self._loop.create_future()
             await self._waiter
         place, seen = self._events.popleft()
-        self._told[seen.shard] = max(place, self._told.get(seen.shard, place))
+        if seen.kind == "gap":
+            # It may be the first word of another journal, whose places are smaller.
+            self._told[seen.shard] = place
+        else:
+            self._told[seen.shard] = max(place, self._told.get(seen.shard, place))
         return seen
 
     async def close(self) -> None:
@@ -372,8 +396,11 @@ class Watch:
 
 def _moved(shard: int, place: Place) -> Event:
     """What may have happened to a name in the shard it has moved to, before this was watched."""
-    missing = Missing(place[0], place[0], 0)
-    return Event("gap", place[0], 0, 0, "", (), 0, "the name has moved", shard=shard, missing=missing)
+    return _gap_of_shard(shard, place[0], place[0], "the name has moved")
+
+
+def _gap_of_shard(shard: int, first: int, last: int, detail: str) -> Event:
+    return Event("gap", last, 0, 0, "", (), 0, detail, shard=shard, missing=Missing(first, last, 0))
 
 
 def _is_one_service(channels: "list[Channel]") -> bool:

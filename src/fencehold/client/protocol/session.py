@@ -121,6 +121,10 @@ class SessionProtocol:
         """How long an acquire is asked again while the service is busy, if its own timeout is not shorter."""
         self.subscriptions: Callable[[], list[bytes]] = list
         """What to ask for again on each new connection."""
+        self.on_behind: Callable[[], list[bytes]] = list
+        """Told that the service has not come as far as what was watched; says what to ask for instead."""
+        self.on_anew: Callable[[tuple[int, int]], None] = _ignore
+        """Told after which place events are told, of a journal that was made anew."""
         self.unusable = ""
         """Why nothing can be asked any more; empty while it can."""
         self.shards = 0
@@ -757,6 +761,10 @@ class SessionProtocol:
         asked = [(request, 0.0) for request in [*pipeline.interrupted, *self.session.waiting.values()]]
         asked += [(request, request.asked_at) for request in [*pipeline.unsent, *self._backoff.requests()]]
         return [(request, self.connection.give_up_at(at)) for request, at in asked if request.is_awaited()]
+
+
+def _ignore(_: object) -> None:
+    """Nobody watches."""
 
 
 def _reason(push: list[Any]) -> LossReason:

@@ -156,3 +156,21 @@ class Subscribe(Expected):
 
     def on_rested(self, protocol: "SessionProtocol") -> None:
         protocol._expect(self, self.words)
+
+    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
+        if code == "USAGE":
+            # The journal is not as far as what was told: it was made anew, as that of a server in memory.
+            for words in protocol.on_behind():
+                protocol._expect(SubscribeAnew(words), words)
+
+
+class SubscribeAnew(Subscribe):
+    """Ask to be told from now on: what was watched is of a journal that is no more."""
+
+    __slots__ = ()
+
+    def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
+        protocol.on_anew((reply[b"position"], reply[b"index"]))
+
+    def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
+        """It may not watch any more."""

@@ -102,10 +102,12 @@ def watch(connection: Connection, words: list[bytes], slot: Slot) -> None:
     rights = rights_of(connection)
     if rights is not None and not rights.may_somewhere(Verb.EVENTS, prefix):
         raise Denied(denied(connection.principal, Verb.EVENTS, prefix).detail)
+    place = _place(found, connection.node.position)
+    _check_happened(connection, place)
     if connection.watching is None:
-        connection.watching = Watching(connection, _place(found, connection.node.position))
+        connection.watching = Watching(connection, place)
     else:
-        connection.watching.rewind(_place(found, connection.node.position))
+        connection.watching.rewind(place)
     connection.watching.add(prefix)
     position, index = connection.watching.place
     slot.reply({"position": position, "index": index})
@@ -118,6 +120,22 @@ def _place(found: dict[str, Any], now: int) -> Place:
             raise Wrong("INDEX comes with FROM: it is an event of that position")
         return now, WHOLE
     return found["position"], found.get("index", WHOLE)
+
+
+def _check_happened(connection: Connection, place: Place) -> None:
+    """Refuse a place that no event can have had: nothing would be told until the journal has come so far.
+
+    Of a standby it is not known: what it has not followed yet may have been told by another node.
+    """
+    node = connection.node
+    # What is on its way to the journal counts: a standby may have told of it before the leader knows it is there.
+    newest = max(node.position, node.replica.machine.position)
+    if node.leads and place[0] > newest:
+        shard = "" if node.home is None else f" of shard {node.home.shard}"
+        raise Wrong(
+            f"position {place[0]}{shard} has not happened yet: the newest is {newest}. The place is of another "
+            "service, or of a journal that was made anew; without a place, events are told from now on"
+        )
 
 
 def unwatch(connection: Connection, words: list[bytes], slot: Slot) -> None:
