@@ -7,6 +7,7 @@
 
 from typing import NamedTuple
 
+from fencehold.drivers.resp.wire import NotAuthenticated
 from fencehold.errors import (
     Deadlock,
     FenceholdError,
@@ -34,7 +35,7 @@ class AlreadyReleased(NotOwner):
     """The hold was released before. Nothing changed."""
 
 
-class Unauthenticated(PermissionDenied):
+class Unauthenticated(NotAuthenticated):
     """The service wants to know who asks, or does not believe it."""
 
 
@@ -62,7 +63,7 @@ PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
     (QueueFull, Problem("QUEUE_FULL", "RESOURCE_EXHAUSTED", 429, "too many wait for that name", 1.0)),
     (LimitExceeded, Problem("LIMIT", "RESOURCE_EXHAUSTED", 429, "a limit was reached; the message names it", 5.0)),
     (Deadlock, Problem("DEADLOCK", "ABORTED", 409, "waiting would have completed a cycle of owners")),
-    (Unauthenticated, Problem("UNAUTHENTICATED", "UNAUTHENTICATED", 401, "the client is not authenticated")),
+    (NotAuthenticated, Problem("UNAUTHENTICATED", "UNAUTHENTICATED", 401, "the client is not authenticated")),
     (PermissionDenied, Problem("DENIED", "PERMISSION_DENIED", 403, "not allowed to this client")),
     (SessionExpired, Problem("NO_SESSION", "NOT_FOUND", 404, "the session has ended, or never was")),
     (AlreadyReleased, Problem("ALREADY_RELEASED", "FAILED_PRECONDITION", 409, "it was released before")),

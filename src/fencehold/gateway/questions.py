@@ -18,7 +18,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from fencehold import __version__
-from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving
+from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving, NotAuthenticated
 from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, not_let_in, refuse_to_lend
@@ -279,9 +279,13 @@ class Questions:
 
         Its login may be old; or several asked at once, and each has made one. Nobody else would close it.
         """
-        self._left = [each for each in self._left if not each.is_closed]
+        left = [*self._left, *([line] if line is not None else [])]
+        self._left = [each for each in left if not each.is_closed]
+        for each in left:
+            if each.is_closed:
+                # By the node, perhaps: this end is open until it is closed, too.
+                each.close()
         if line is not None and not line.is_closed:
-            self._left.append(line)
             asyncio.get_running_loop().call_later(self._timeout_s, line.close)
 
     def _is_old(self, line: Line, credentials: Credentials | None) -> bool:
@@ -397,8 +401,9 @@ class Questions:
 
 
 def _told(denied: PermissionDenied, credentials: Credentials | None) -> PermissionDenied:
-    """To a client that said nothing of itself: that it should."""
-    return not_let_in(denied, credentials) if credentials == ANONYMOUS else denied
+    """To a client that said nothing of itself: that it should; to one whose user is gone: that it is nobody."""
+    is_nobody = credentials == ANONYMOUS or isinstance(denied, NotAuthenticated)
+    return not_let_in(denied, credentials) if is_nobody else denied
 
 
 async def _leader(line: Line, shard: int | None) -> list[Endpoint]:

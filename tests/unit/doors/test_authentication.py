@@ -141,7 +141,7 @@ def test_a_user_that_is_disabled_loses_its_session_at_once() -> None:
         told = await apply(admin, users={"ann": {"roles": ["root"], "disabled": True}})
         assert told == {"revision": 2, "sessions_ended": 1, "waiters_refused": 0}
         assert (await client.push())[::2] == ["ended", "revoked"]
-        assert await client.refusal("LOCK.ACQUIRE", "a") == "DENIED"
+        assert await client.refusal("LOCK.ACQUIRE", "a") == "NOAUTH"
         assert not box.state.held
 
     serve(scenario)

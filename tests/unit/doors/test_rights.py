@@ -203,7 +203,7 @@ def test_figures_are_for_those_who_may_see_everything() -> None:
 
 
 def test_who_has_not_said_who_it_is_may_say_so_and_nothing_else() -> None:
-    """NOAUTH to everything that is about more than the connection itself; DENIED to one who is no user."""
+    """NOAUTH to everything that is about more than the connection itself; and so to one who is no user."""
 
     async def scenario(box: Box) -> None:
         nobody, stranger = await box.client(3), await as_somebody(box, "stranger")
@@ -211,7 +211,7 @@ def test_who_has_not_said_who_it_is_may_say_so_and_nothing_else() -> None:
         for command, need in NEEDS.items():
             if need.about is not About.CONNECTION:
                 assert await nobody.refusal(command) == "NOAUTH", command
-                assert await stranger.refusal(command) == "DENIED", command
+                assert await stranger.refusal(command) == "NOAUTH", command
         assert await nobody.call("PING") == "PONG"
         assert (await nobody.map("WHOAMI"))["known"] == 0
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fencehold.core.outcomes import Deadlock, Link, ShardLink
 from fencehold.core.policy import Verb
-from fencehold.core.rulebook import Rights, Rulebook, denied
+from fencehold.core.rulebook import Rights, Rulebook, denied, unknown
 from fencehold.doors.resp.wrong import Wrong
 from fencehold.security.rights import NEEDS, About
 
@@ -29,7 +29,7 @@ ORDINARY = frozenset(command for command, need in _NEEDS.items() if need.about i
 
 
 class NotAuthenticated(Wrong):
-    """Nobody has said who is there, and it matters."""
+    """Nobody has said who is there, and it matters; or who was there is no user any more."""
 
     code = "NOAUTH"
 
@@ -68,7 +68,7 @@ class Guard:
             raise NotAuthenticated(WHO)
         rights = self._book.rights_of(principal)
         if rights.user is None:
-            raise Denied(f"{principal!r} is not a user here, or is disabled")
+            raise NotAuthenticated(unknown(principal).detail)
         if need.about is About.SERVICE and Verb.ADMIN not in rights.everywhere:
             raise Denied(denied(principal, Verb.ADMIN, "").detail)
         quota = rights.quota

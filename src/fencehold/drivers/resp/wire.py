@@ -30,6 +30,13 @@ GONE = frozenset({"NOTOWNER", "RELEASED", "EXPIRED"})
 """Codes by which a release or an extension says that there was no such hold."""
 
 
+class NotAuthenticated(PermissionDenied):
+    """The service does not know who asks, or not any more: no login, a wrong one, or one of no user.
+
+    What lacks a right to a user is `PermissionDenied` itself.
+    """
+
+
 class Moved(Unavailable):
     """The names are another shard's. Nothing happened; clients go there by themselves."""
 
@@ -73,8 +80,8 @@ _ERRORS: dict[str, type[FenceholdError]] = {
     "TRYAGAIN": Arriving,
     "UNKNOWN": OutcomeUnknown,
     "DENIED": PermissionDenied,
-    "NOAUTH": PermissionDenied,
-    "WRONGPASS": PermissionDenied,
+    "NOAUTH": NotAuthenticated,
+    "WRONGPASS": NotAuthenticated,
 }
 
 _WORDS_OF_REDIS = (
