@@ -7,7 +7,8 @@
 3. A client that shows a certificate to the gateway, and no login, is whom it names: the gateway has checked it,
    and says so to the service by a token of its own (`security/admission.py`). Without such a token it is nobody.
 4. With a login the gateway tells the service where it came from, by that token or by the key of the node that
-   started it: who guesses at secrets through a gateway is slowed down, and nobody else who comes through it.
+   started it: who guesses at secrets through a gateway is slowed down, and nobody else who comes through it; and
+   the audit log says where a session came from that has a connection of its own.
 """
 
 import base64
@@ -22,7 +23,15 @@ from urllib.parse import quote
 
 from fencehold.errors import PermissionDenied, UsageError
 from fencehold.gateway.problems import Unauthenticated
-from fencehold.security.certificates import COMES_FROM, SPEAKS_FOR, NoPrincipal, Read, principal_in, read_pem
+from fencehold.security.certificates import (
+    ALONE,
+    COMES_FROM,
+    SPEAKS_FOR,
+    NoPrincipal,
+    Read,
+    principal_in,
+    read_pem,
+)
 
 TOKEN_USER = "token"
 """The user that a bearer token is shown as: it takes the place of the secret."""
@@ -134,15 +143,18 @@ class Voucher:
         token = self.token()
         return (TOKEN_USER, token) if token else ("", "")
 
-    def login_of(self, credentials: Credentials) -> tuple[str, str]:
-        """The user and the secret to show for a client; both empty: none."""
+    def login_of(self, credentials: Credentials, *, is_alone: bool = False) -> tuple[str, str]:
+        """The user and the secret to show for a client; both empty: none.
+
+        `is_alone`: on a connection that others with the same login will not use.
+        """
         user, secret = credentials.user, credentials.secret
         token = self.token() if credentials.is_vouched or not self._key else ""
         if credentials.is_vouched:
             user, secret = (f"{SPEAKS_FOR}{credentials.user}", token) if token else ("", "")
         key, address = self._key or token, caller.get()
         if user and key and address:
-            return f"{COMES_FROM}{address} {user}", f"{key} {secret}"
+            return f"{COMES_FROM}{address}{ALONE if is_alone else ''} {user}", f"{key} {secret}"
         return user, secret
 
 

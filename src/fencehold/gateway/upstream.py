@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fencehold import aio
@@ -63,15 +64,21 @@ class Upstream:
         """When each login was last shown to the service, and what it said."""
 
     async def connect(
-        self, credentials: Credentials, *, name: str, meta: Mapping[str, object], ttl_s: float
+        self,
+        credentials: Credentials,
+        *,
+        name: str,
+        meta: Mapping[str, object],
+        ttl_s: float,
+        is_shared: bool = False,
     ) -> aio.Client:
-        """A client of the SDK, with a session that is open.
+        """A client of the SDK, with a session that is open; `is_shared`: for all who come with these credentials.
 
         Raises:
             Unauthenticated: the service does not take these credentials.
             UsageError, Unavailable, LimitExceeded: there is none; nothing happened.
         """
-        user, secret = self._voucher.login_of(credentials)
+        user, secret = self._voucher.login_of(credentials, is_alone=not is_shared)
         refuse_to_lend(user, self._files)
         try:
             return await aio.connect(
@@ -87,20 +94,27 @@ class Upstream:
             raise not_let_in(denied, credentials) from denied
 
     async def connect_for(
-        self, credentials: Credentials, *, name: str, meta: Mapping[str, object], ttl_s: float
+        self,
+        credentials: Credentials,
+        *,
+        name: str,
+        meta: Mapping[str, object],
+        ttl_s: float,
+        is_shared: bool = False,
     ) -> tuple[aio.Client, float]:
         """The same for a ttl that no client has asked for, and that ttl: less, where a quota allows no more.
 
         Raises: as `connect`.
         """
+        connect = partial(self.connect, credentials, name=name, meta=meta, is_shared=is_shared)
         try:
-            return await self.connect(credentials, name=name, meta=meta, ttl_s=ttl_s), ttl_s
+            return await connect(ttl_s=ttl_s), ttl_s
         except LimitExceeded:
             told = await self.questions.log_in(credentials)
             most_s = told.get(b"ttl_ms_max", 0) / 1000
             if not 0 < most_s < ttl_s:
                 raise
-        return await self.connect(credentials, name=name, meta=meta, ttl_s=most_s), most_s
+        return await connect(ttl_s=most_s), most_s
 
     async def shared(self, credentials: Credentials) -> ServedClient:
         """The client of those who opened no session, one for each login."""
@@ -150,7 +164,7 @@ class Upstream:
 
     async def _made(self, credentials: Credentials) -> ServedClient:
         name = f"fencehold-{self.via}"
-        client, _ = await self.connect_for(credentials, name=name, meta={}, ttl_s=SHARED_TTL_S)
+        client, _ = await self.connect_for(credentials, name=name, meta={}, ttl_s=SHARED_TTL_S, is_shared=True)
         return ServedClient(client, self.bounds, lambda _: None)
 
     def _make_room(self) -> None:

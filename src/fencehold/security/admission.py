@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeAlias
 from fencehold.core.policy import Token, token_id
 from fencehold.errors import PermissionDenied
 from fencehold.security.certificates import (
+    ALONE,
     COMES_FROM,
     SPEAKS_FOR,
     TOKEN_USER,
@@ -100,6 +101,16 @@ class Shown(NamedTuple):
         return f"Shown(certificate={self.certificate is not None}, user={self.user!r})"
 
 
+class Origin(NamedTuple):
+    """From where a login came."""
+
+    address: str
+    is_passed_on: bool = False
+    """A listener says so that is believed; otherwise it is the address of the connection."""
+    is_alone: bool = False
+    """What comes by the same connection later comes from there, too."""
+
+
 class WrongLogin(PermissionDenied):
     """No such user, or another secret; or no such token."""
 
@@ -144,15 +155,14 @@ class Admission:
             PermissionDenied: what was shown is wrong. It was said late, see `throttle`.
             Overloaded: too many logins from there wait; nothing was checked.
         """
-        if shown.user.startswith(COMES_FROM) and " " in shown.user:
-            peer, shown = self._passed_on(peer, shown)
+        origin, shown = self.origin_of(peer, shown)
         if not shown.token and not shown.user:
             return by_certificate(shown.certificate)
         if self.is_own_listener(shown.user, shown.secret):
             return OWN_LISTENER
         if shown.user and self.recall(shown.user, shown.secret):
             return Known(shown.user, How.SECRET)
-        async with self.throttle.turn(network_of(peer)) as fail:
+        async with self.throttle.turn(network_of(origin.address)) as fail:
             known = await self._known(shown)
             if known is NOBODY:
                 fail()
@@ -160,15 +170,19 @@ class Admission:
             raise WrongLogin
         return known
 
-    def _passed_on(self, peer: str, shown: Shown) -> tuple[str, Shown]:
-        """A login as its client gave it, and from where, if that is to be believed."""
+    def origin_of(self, peer: str, shown: Shown) -> tuple[Origin, Shown]:
+        """From where a login came that an address has sent, and the login as its client gave it."""
+        if not shown.user.startswith(COMES_FROM):
+            return Origin(peer), shown
         said, _, user = shown.user.removeprefix(COMES_FROM).partition(" ")
         if not user:
             # Nobody's login was passed on. It is one like any other, and wrong: not that of who shows nothing.
-            return peer, shown
+            return Origin(peer), shown
         key, _, secret = shown.secret.partition(" ")
         is_listener = digest_of(key) in self.own_listeners or self._by_token(key).principal.startswith(LISTENERS)
-        return said if is_listener and _is_address(said) else peer, shown._replace(user=user, secret=secret)
+        address = _address_in(said.removesuffix(ALONE)) if is_listener else ""
+        origin = Origin(address, is_passed_on=True, is_alone=said.endswith(ALONE)) if address else Origin(peer)
+        return origin, shown._replace(user=user, secret=secret)
 
     async def _known(self, shown: Shown) -> Known:
         if shown.user.startswith(SPEAKS_FOR):
@@ -200,12 +214,12 @@ class Admission:
         return Known(line.principal, How.TOKEN, digest=digest, expires_s=expires_s)
 
 
-def _is_address(said: str) -> bool:
+def _address_in(said: str) -> str:
+    """An address in its one form, without a zone, which could say anything; empty: it is none."""
     try:
-        ipaddress.ip_address(said.partition("%")[0])
+        return str(ipaddress.ip_address(said.partition("%")[0]))
     except ValueError:
-        return False
-    return True
+        return ""
 
 
 def _spoken_for(principal: str, listener: Known) -> Known:

@@ -54,6 +54,8 @@ class Who(NamedTuple):
     peer: str = ""
     client: str = ""
     library: str = ""
+    via: str = ""
+    """Through which listener, if that has said where its client is, and is believed."""
 
 
 NOBODY = Who()

@@ -39,6 +39,9 @@ SPEAKS_FOR = "for:"
 COMES_FROM = "from:"
 """How the user of a login begins that a listener passes on: `from:ADDRESS USER`, and `KEY SECRET` as the secret.
 No principal has a space in it."""
+ALONE = "="
+"""How the address ends if the connection is that client's alone: `from:ADDRESS= USER`. Other connections of a
+listener are shared by all who come with the same login, from wherever."""
 
 
 class NoPrincipal(PermissionDenied):

@@ -1,6 +1,7 @@
 """Who is no user gets the same word in every protocol: NOAUTH or WRONGPASS, 401, UNAUTHENTICATED.
 
-403 and DENIED are for a user that lacks a right: so a client knows whether to show another login, or to ask for rights.
+403 and DENIED are for a user that lacks a right: so a client knows whether to show another login, or to ask for
+rights.
 """
 
 import json
@@ -67,7 +68,10 @@ class Listened:
 
     async def connect(self, who: Credentials) -> None:
         """As a client of the SDK does."""
-        async with aio.connect(self.url.replace("://", f"://{who.user}:{who.secret}@")) as client, client.lock("b"):
+        async with (
+            aio.connect(self.url.replace("://", f"://{who.user}:{who.secret}@")) as client,
+            client.lock("b"),
+        ):
             pass
 
     async def change(self, **tables: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from fencehold import PermissionDenied, UsageError, aio
 from fencehold.errors import Overloaded
-from fencehold.security.admission import Admission, How, Known, Shown, WrongLogin
+from fencehold.security.admission import Admission, How, Known, Origin, Shown, WrongLogin
 from fencehold.security.throttle import FIRST_DELAY_S, TURNED_AWAY_S, Bounds, Throttle
 from fencehold.security.tokens import Line, Tokens, add, digest_of, new_token, read
 from fencehold.server import Config, Server
@@ -424,6 +424,20 @@ async def test_failures_through_a_listener_cost_the_address_they_came_from(tmp_p
     assert (spoken.principal, spoken.how, turns.addresses[-1]) == ("ann", How.LISTENER, "2001:db8::/64")
 
 
+async def test_what_a_listener_says_of_an_address_is_nothing_else(tmp_path: Path) -> None:
+    """A zone of IPv6 could be any text of any length: what is written down is the address, in its one form."""
+    admission, own = Admission(check_user=check), new_token()
+    admission.own_listeners = frozenset([digest_of(own)])
+    for said, origin in (
+        ("192.0.2.7", Origin("192.0.2.7", is_passed_on=True)),
+        ("192.0.2.7=", Origin("192.0.2.7", is_passed_on=True, is_alone=True)),
+        (f"FE80:0::1%{'x' * 900}", Origin("fe80::1", is_passed_on=True)),
+        ('"}', Origin("10.0.0.1")),
+    ):
+        shown = Shown(user=f"from:{said} alice", secret=f"{own} {SECRET}")
+        assert admission.origin_of("10.0.0.1", shown)[0] == origin
+
+
 async def test_nobody_else_is_believed_where_a_login_comes_from(tmp_path: Path) -> None:
     """The login is looked at as any other: whose time it takes is the address of the connection."""
     own, token, file = new_token(), new_token(), tmp_path / "tokens"
@@ -436,6 +450,7 @@ async def test_nobody_else_is_believed_where_a_login_comes_from(tmp_path: Path) 
         ("from:192.0.2.7 alice", new_token()),
         ("from:192.0.2.7 alice", ""),
         ("from:elsewhere alice", own),
+        ("from:192.0.2.7== alice", own),
         ("from: alice", own),
     ):
         assert (await admission.admit("10.0.0.1", Shown(user=user, secret=f"{key} {SECRET}"))).principal == "alice"

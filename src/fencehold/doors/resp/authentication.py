@@ -50,16 +50,21 @@ def log_in(connection: Connection, slot: Slot, user: str, secret: str, then: Cal
 
 
 async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callable[[], None]) -> None:
+    origin, login = connection.door.admission.origin_of(connection.address, shown)
+    connection.origin = origin if origin.is_passed_on else None
     try:
         known = await connection.door.admission.admit(connection.address, shown)
     except FenceholdError as error:
-        _refuse(connection, shown.user, slot, error)
+        _refuse(connection, login.user, slot, error)
     except Exception:
         # Of what checks secrets: a bug, which the loop tells of. It lets nobody in, and nobody waits for ever.
         slot.error("UNAVAILABLE", "the login could not be checked")
         raise
     else:
         if not connection.ending:
+            if not origin.is_alone:
+                # Others come by it, too, whom nobody tells apart here.
+                connection.origin = None
             connection.admit(known)
             then()
     finally:

@@ -32,7 +32,7 @@ from fencehold.doors.resp.wrong import Wrong
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
 from fencehold.runtime.shared import Shared
-from fencehold.security.admission import NOBODY, Known
+from fencehold.security.admission import NOBODY, Known, Origin
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -97,6 +97,8 @@ class Connection:
 
     known: Known = NOBODY
     """All that is known of who asks."""
+    origin: Origin | None = None
+    """From where its login came; None: from where the connection does."""
     admitted_by: "Guard | None" = None
     """Which guard found that it is a user without a quota of commands."""
 

@@ -363,12 +363,15 @@ class Door:
             self.audit.know(session, self._who(connection, name_in(connection.node.meta_of(session))))
 
     def _who(self, connection: Connection, client: str = "") -> Who:
+        origin, peer = connection.origin, connection.peer
+        where, via = (peer, "") if origin is None else (origin.address, peer)
         return Who(
             connection.principal,
             connection.known_by.value,
-            connection.peer,
+            where,
             connection.name or client,
             connection.library,
+            via,
         )
 
     def audit_with(self, log: AuditLog) -> None:
@@ -381,10 +384,13 @@ class Door:
 
     def _note_denied(self, connection: Connection, what: str, detail: str) -> None:
         self.denials += 1
-        facts = {"principal": connection.principal, "peer": connection.peer, "what": what}
+        who, origin = self._who(connection), connection.origin
+        facts = {"principal": who.principal, "peer": who.peer, "what": what}
+        facts |= {"via": who.via} if who.via else {}
         _DENIALS.tell(logging.WARNING, "denied", facts={**facts, "why": detail} if detail else facts)
         if self._denials is not None:
-            self._denials.tell(Told("denied", self._who(connection), what, detail=detail), connection.address)
+            address = connection.address if origin is None else origin.address
+            self._denials.tell(Told("denied", who, what, detail=detail), address)
 
     def _act(self, handler: Handler, connection: Connection, words: list[bytes], slot: Slot) -> None:
         if self.audit is not None:
