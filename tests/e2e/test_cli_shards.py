@@ -33,7 +33,11 @@ def test_what_is_shown_is_of_all_shards(served: Served) -> None:
     assert listed == list(NAMES)
     sessions = [json.loads(line) for line in served.call("sessions", "--json").out.splitlines()]
     assert {each["shard"] for each in sessions} == {0, 1, 2, 3}
-    assert json.loads(served.call("status", "--json").out)["held_name_count"] == 4
+    status = json.loads(served.call("status", "--json").out)
+    assert status["held_name_count"] == 4
+    # Positions and fences are each shard's own: no sum of them is one.
+    assert [status[key] for key in ("epoch", "position", "logical_s", "fence")] == [None] * 4
+    assert not {"position", "fence"} & {line.split("\t")[0] for line in served.call("status").out.splitlines()}
     shown = json.loads(served.call("shards", "show", "--json").out)["shards"]
     assert [each["slots"][0][0] for each in shown] == [0, 4096, 8192, 12288]
     assert [each["names_held"] for each in shown] == [1, 1, 1, 1]

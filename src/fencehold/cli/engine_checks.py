@@ -66,7 +66,7 @@ def journal_room(health: dict[str, Any]) -> Finding:
 
 def syncing(check: str, p50_ms: float, worst_ms: float, count: int, *, is_disk: bool = True) -> Finding:
     """How long does an append take, and is that plausible?"""
-    said = f"p50 {p50_ms:.2f} ms, worst of {count} {worst_ms:.2f} ms"
+    said = f"p50 {p50_ms:.2f} ms, worst of {count}: {worst_ms:.2f} ms"
     if p50_ms > _SLOW_MS:
         what = "use a faster disk" if is_disk else "check the engine's disks, and the network to it"
         return Finding(check, "warn", said, f"every grant waits for one: {what}")

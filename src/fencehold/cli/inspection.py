@@ -33,6 +33,8 @@ from fencehold.cli.wire import Wire, wired
 HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
 """The columns of a list of names, as `row` fills them."""
 _PAGE, _PAGE_WITH_HOLDS = 1_000, 250
+_OF_A_SHARD = ("epoch", "position", "logical_s", "fence")
+"""What a server with several shards has of each: no sum of them is anything."""
 ROWS = 100
 """How many holders, and how many waiters, of a name are shown by default."""
 
@@ -199,13 +201,18 @@ def _all_sessions(wire: Wire) -> Iterator[dict[str, Any]]:
 
 
 def status(tier: Tier = "", url: Url = URL, as_json: Json = False) -> None:
-    """Show the state of the leader: its version, role, position, counts."""
+    """Show the state of the leader: its version, role, position, counts. Of several shards, counts are added."""
     with wired_all(url, patience_s=0, tier=tier) as wires:
         found = {"url": wires.all[0].url, **shapes.server(wires.facts())}
+        is_several = wires.map is not None
+    if is_several:
+        found |= dict.fromkeys(_OF_A_SHARD)
     if as_json:
         say_json(found)
-    else:
-        say_facts(found)
+        return
+    say_facts({key: value for key, value in found.items() if not (is_several and key in _OF_A_SHARD)})
+    if is_several and to_person():
+        note("epoch, position and fence are each shard's own: fencehold shards show")
 
 
 def ping(

@@ -141,7 +141,7 @@ def test_a_server_tells_of_its_own_disk() -> None:
     found = {one.check: one for one in engine_checks.engine(told)}
     assert list(found) == ["file system", "room", "append"]
     assert found["room"].level == "warn"
-    assert found["append"].said == "p50 0.25 ms, worst of 256 4.00 ms"
+    assert found["append"].said == "p50 0.25 ms, worst of 256: 4.00 ms"
 
 
 def test_what_cannot_be_told_is_said() -> None:

@@ -85,8 +85,8 @@ class ShardChannels:
             listed = ", ".join(map(repr, names))
             raise UsageError(
                 f"{listed} are names of {len(shards)} shards, and cannot be taken in one step: give them a common "
-                "{tag}, as in '{order:7}.stock' and '{order:7}.payment'; or pass across_shards=True to take them "
-                "in several steps"
+                "{tag}, as in '{order:7}.stock' and '{order:7}.payment'; or, in the SDK, pass "
+                "across_shards=True to take them in several steps"
             )
         return self._to(shards.pop())
 
