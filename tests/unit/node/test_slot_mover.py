@@ -109,6 +109,23 @@ async def test_a_plain_client_releases_what_it_has_of_a_slot_that_leaves() -> No
         assert holder(server, "a") == [(source + 1) % SHARDS]
 
 
+async def test_a_release_that_is_repeated_after_a_move_is_told_that_it_was_released() -> None:
+    """As without a move: the client has no session where the name is now, and has not lost the one it has."""
+    async with Server(Config(port=0, shards=SHARDS)) as server, connected(server) as plain:
+        source = map_of(server).shard_of_name("a")
+        fence = (await plain.call("LOCK.ACQUIRE", "a"))["fence"]
+        both = (await plain.call("LOCK.MACQUIRE", 2, "{a}1", "{a}2"))["fence"]
+        assert await plain.call("LOCK.RELEASE", "a", fence) == "OK"
+        assert await plain.call("LOCK.MRELEASE", 2, "{a}1", "{a}2", both) == "OK"
+        version = await move(server, ("a",), (source + 1) % SHARDS)
+        await until(lambda: is_settled(server, version))
+        assert await plain.refusal("LOCK.RELEASE", "a", fence) == "RELEASED"
+        assert await plain.refusal("LOCK.MRELEASE", 2, "{a}1", "{a}2", both) == "RELEASED"
+        assert await plain.refusal("LOCK.EXTEND", "a", fence, 5_000) == "RELEASED"
+        assert await plain.refusal("LOCK.RELEASE", "a", 1 << 40) == "NOSESSION"
+        assert (await plain.call("LOCK.ACQUIRE", "a"))["fence"] > both
+
+
 def sharded_client(server: Server) -> AbstractAsyncContextManager[aio.Client]:
     return aio.connect(f"fencehold://127.0.0.1:{server.port}")
 

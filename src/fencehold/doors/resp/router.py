@@ -5,7 +5,7 @@
 2. In each shard that it uses, such a connection has a *branch*: a session of its own there, implicit like that of
    any plain client, which ends with the connection. Replies come in the order of the commands all the same.
 3. What it holds is released and extended where it was granted: while a slot leaves, that is not where its names
-   are at home by the map.
+   are at home by the map. A release that is repeated after that is answered there, too.
 4. A name that is led elsewhere is answered `MOVED slot address`, and nothing has happened.
 5. Lists go from shard to shard: the cursor says in which one to go on. Shards that are led elsewhere are listed as
    this node has followed them, a moment ago.
@@ -61,7 +61,7 @@ class Branch(Connection):
         self.main = main
         self.shard, self.place, self.node = shard, place, node
         self.known = main.known
-        self.principal, self.known_by = main.principal, main.known_by
+        self.principal, self.known_by, self.origin = main.principal, main.known_by, main.origin
         self.take_place()
 
     def catch_up(self) -> None:
@@ -101,7 +101,7 @@ def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot:
     slots = slots_of(asked)
     found = {shards.map.shard_of(each) for each in slots}
     if shards.map.version > 1 and words[0].upper() in _OF_HOLDS:
-        found = _where_held(connection, words, asked) or found
+        found = _where_held(connection, words, asked, found) or found
     if len(found) > 1:
         raise SeveralShards(
             "the names are of several shards, and cannot be handled in one step: give them a common {tag}, as in "
@@ -118,19 +118,34 @@ def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot:
         handler(branch, words, slot)
 
 
-def _where_held(connection: Connection, words: list[bytes], asked: list[str]) -> set[int]:
-    """The shard where the connection holds one of the names with the fence that it tells; none if nowhere."""
+def _where_held(connection: Connection, words: list[bytes], asked: list[str], homes: set[int]) -> set[int]:
+    """The shard where the connection holds one of the names with the fence that it tells; none if nowhere.
+
+    If it has no session in their home either, the names may have moved since they were released: then it is one
+    that may have granted that fence to it, and says what has become of it.
+    """
     place = 2 if words[0].upper() in ONE else 2 + len(asked)
     if len(words) <= place:
         return set()
     fence = number(words[place], "the fence")
+    granted: set[int] = set()
     for shard, branch in connection.branches.items():
         find, member = branch.node.replica.machine.state.find, branch.member
         if member is not None and any(
             (hold := find(name, fence)) is not None and hold.session == member.session for name in asked
         ):
             return {shard}
-    return set()
+        if member is not None and _may_have_granted(branch, member.session, fence):
+            granted = granted or {shard}
+    is_known = any(shard in connection.branches and connection.branches[shard].member for shard in homes)
+    return set() if is_known else granted
+
+
+def _may_have_granted(branch: Branch, session: int, fence: int) -> bool:
+    """Whether a fence is one that the shard of a branch has granted since its session was opened."""
+    state = branch.node.replica.machine.state
+    kept = state.sessions.get(session)
+    return kept is not None and kept.opened_fence < fence <= state.fence
 
 
 class _ListSlot(Slot):
