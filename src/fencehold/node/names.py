@@ -6,7 +6,8 @@
    name by name. Stale names are dropped when a bucket is full, or read and found to have many. If they prevail all
    the same, as when all is released at once, the whole index is dropped: memory follows what is in use (G11).
 3. It is of one state at one position: not used for another machine, nor after an entry that it was not told of.
-4. To make it holds nobody up: names are gathered in slices, between which the event loop does all else. Lists wait
+4. To make it holds nobody up: names are gathered in slices, between which the event loop does all else. Buckets
+   are full at about the same time, so a slice is measured by its work, with what it puts in order. Lists wait
    for it meanwhile: each is a command in flight, of which a connection may have so many. Of a state with few names
    it is made on the spot.
 5. A page bounds its own work: it looks at so many names, in use or not, and then ends with a cursor.
@@ -16,6 +17,7 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import NamedTuple
 
 from fencehold.core.commands import Entry
@@ -33,6 +35,9 @@ FEW_NAMES = 1_024
 
 SLICE_NAMES = 512
 """How many names, or sessions without any, are taken in at a time otherwise: a third of a millisecond of work."""
+
+_TIDY_NAMES = SLICE_NAMES
+"""To tidy a full bucket takes as long as to take in so many names, or longer: a slice tidies one."""
 
 _PAUSE_S = 0.001
 """How long all else has its way between two slices: a command takes several turns of the loop, and would meet a
@@ -78,7 +83,7 @@ class Names:
         """Of the last entry that it was told of."""
         self._read_at = 0
         """Logical time, when somebody listed last."""
-        self._rest: Iterator[list[str]] | None = None
+        self._rest: Iterator[str | None] | None = None
         """What the index still lacks while it is made."""
         self._waiting: deque[Callable[[], None]] = deque()
         self._step: asyncio.Handle | None = None
@@ -108,7 +113,7 @@ class Names:
         """
         if not self._is_of(state) and in_use_count_max(state) <= FEW_NAMES:
             self._begin(state, iter([list(all_names(state))]))
-            self._take_in()
+            self._take_in(inf)
         if self.index is None or self._rest is not None or not self._is_of(state):
             return None
         self._read_at = state.now_at
@@ -149,7 +154,7 @@ class Names:
         return self._state is state and self._position == state.position
 
     def _begin(self, state: State, names: Iterator[list[str]]) -> None:
-        self.index, self._state, self._rest = NameIndex(state), state, names
+        self.index, self._state, self._rest = NameIndex(state), state, _one_by_one(names)
         self._position, self._read_at = state.position, state.now_at
 
     def _go_on(self) -> None:
@@ -170,16 +175,24 @@ class Names:
         if (self._rest is not None or self._waiting) and self._step is None:
             self._go_on()
 
-    def _take_in(self) -> None:
-        if self.index is None or self._rest is None:
+    def _take_in(self, names_max: float = SLICE_NAMES) -> None:
+        """Take in so many names, or fewer and what is as much work."""
+        index, rest = self.index, self._rest
+        if index is None or rest is None:
             return
-        left = SLICE_NAMES
-        for names in self._rest:
-            self.index.add(names)
-            left -= 1 + len(names)
+        left = names_max
+        for name in rest:
+            left -= 1 if name is None else index.put(name)
             if left <= 0:
                 return
         self._rest = None
+
+
+def _one_by_one(portions: Iterator[list[str]]) -> Iterator[str | None]:
+    """The names in portions; None at the beginning of each, which may be empty."""
+    for names in portions:
+        yield None
+        yield from names
 
 
 class NameIndex:
@@ -198,14 +211,19 @@ class NameIndex:
 
     def add(self, names: list[str]) -> None:
         """Know some names, be they known or not."""
-        starts, buckets = self._starts, self._buckets
-        self.size += len(names)
         for name in names:
-            at = bisect_right(starts, name) - 1
-            bucket = buckets[at]
-            bucket.append(name)
-            if len(bucket) > _BUCKET_MAX:
-                self._tidy(at)
+            self.put(name)
+
+    def put(self, name: str) -> int:
+        """Know a name, be it known or not; says to how many names that was as much work."""
+        at = bisect_right(self._starts, name) - 1
+        bucket = self._buckets[at]
+        bucket.append(name)
+        self.size += 1
+        if len(bucket) <= _BUCKET_MAX:
+            return 1
+        self._tidy(at)
+        return _TIDY_NAMES
 
     def page(self, prefix: str, after: str, count: int) -> NamePage:
         """Up to so many names in use, of one at the least, that begin with the prefix and come after a name."""
@@ -231,14 +249,17 @@ class NameIndex:
     def _candidates(self, prefix: str, after: str) -> Iterator[str]:
         """The known names that begin with the prefix and come after a name, in order."""
         at = self._bucket_of(max(prefix, after))
-        begin = bisect_left(self._sorted(at), prefix) if after < prefix else bisect_right(self._sorted(at), after)
-        while at < len(self._buckets):
-            bucket = self._sorted(at)
+        bucket = self._sorted(at)
+        begin = bisect_left(bucket, prefix) if after < prefix else bisect_right(bucket, after)
+        while True:
             for index in range(begin, len(bucket)):
                 if not bucket[index].startswith(prefix):
                     return
                 yield bucket[index]
             at, begin = at + 1, 0
+            if at == len(self._buckets):
+                return
+            bucket = self._sorted(at)
 
     def _bucket_of(self, name: str) -> int:
         return bisect_right(self._starts, name) - 1

@@ -124,6 +124,27 @@ async def test_an_index_is_made_in_slices() -> None:
     assert await fed.all() == names_in_use(fed.machine.state)
 
 
+async def test_no_slice_of_an_index_puts_more_than_one_bucket_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All buckets become full at about the same time, and everybody else waits for a slice."""
+    fed = Fed()
+    fed.hold((f"{number * 7_919 % MANY:06}" for number in range(MANY)), 1)
+    tidied: list[int] = []
+    tidy = module.NameIndex._tidy
+
+    def counted(index: module.NameIndex, at: int) -> None:
+        tidied[-1] += 1
+        tidy(index, at)
+
+    monkeypatch.setattr(module.NameIndex, "_tidy", counted)
+    reading = asyncio.create_task(fed.page())
+    while not reading.done():
+        tidied.append(0)
+        await asyncio.sleep(0)
+    assert max(tidied) == 1
+    assert sum(tidied) > MANY // 1_024
+    assert await fed.all() == names_in_use(fed.machine.state)
+
+
 def test_few_names_are_put_in_order_on_the_spot() -> None:
     """No loop is needed for that, and nobody waits."""
     fed = Fed()
