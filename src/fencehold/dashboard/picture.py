@@ -29,6 +29,8 @@ PARTIES_MAX = 50_000
 DIRTY_MAX = 10_000
 _VIEWS_MAX = 256
 _STALE_AFTER_S = 3.0
+_PAGE_AGE_S = 0.2
+"""A page may be older than events that came so much before it was asked for (LOCK.LIST in brief promises half)."""
 
 
 class Picture:
@@ -82,8 +84,8 @@ class Picture:
         """Names to be looked up."""
         self._parties: dict[int, Party] = {}
         self._waiting: dict[tuple[int, str], tuple[str, ...]] = {}
-        self._touched: set[str] = set()
-        """Names of which something was told while a page was on its way."""
+        self._touched, self._touched_before, self._touched_from = set[str](), set[str](), now()
+        """Names of which something was told while a page was on its way, or just before; and since when."""
         self._changed = asyncio.Event()
         self._views: dict[Any, tuple[int, Any]] = {}
 
@@ -215,8 +217,9 @@ class Picture:
         return roll
 
     def begin_page(self) -> None:
-        """A page of a list is asked for."""
-        self._touched.clear()
+        """A page of a list is asked for. It may be of a moment ago, and older than events that were just told."""
+        if (now := self._now()) - self._touched_from >= _PAGE_AGE_S:
+            self._touched, self._touched_before, self._touched_from = set(), self._touched, now
 
     def take_page(self, roll: Roll, items: Sequence[Sequence[Any]], now_ms: int, shard: int = 0) -> None:
         """Names in brief, as LOCK.LIST tells them."""
@@ -236,7 +239,7 @@ class Picture:
                 shard=shard,
             )
             known = roll.get(row.name)
-            if row.name in self._touched:
+            if row.name in self._touched or row.name in self._touched_before:
                 self.soil(row.name)
             elif known is None or known.fence <= fence:
                 roll.put(row)

@@ -88,6 +88,25 @@ def test_a_page_that_crossed_with_an_event_is_not_believed(picture: Picture) -> 
     assert "a" in picture.dirty
 
 
+def test_a_page_may_be_older_than_what_was_told_just_before_it_was_asked_for() -> None:
+    """As of a leader that does not know yet that another leads, which has told more. Later ones are believed."""
+    now_s = [10.0]
+    picture = Picture(lambda: now_s[0])
+    roll = picture.begin_list()
+    picture.begin_page()
+    hear(picture, event("released", 8, "a", fence=5), event("released", 9, "b", fence=6))
+    now_s[0] += 0.05
+    picture.begin_page()
+    picture.take_page(roll, [brief("a", 5)], 0)
+    assert list(picture.dirty) == ["a"]
+    for _ in range(2):
+        now_s[0] += 0.25
+        picture.begin_page()
+    picture.take_page(roll, [brief("b", 7)], 0)
+    picture.end_list(roll, 2)
+    assert fences(picture) == {"b": 7}
+
+
 def test_while_a_list_is_read_again_the_old_one_is_shown_and_both_are_fed(picture: Picture) -> None:
     """Events of that time are in the new one, too."""
     roll = picture.begin_list()
