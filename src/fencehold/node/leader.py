@@ -16,7 +16,8 @@
 6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
     barrier) and after all commands that came before it, and answered when that is durable. So a leader that was
     sealed without knowing answers none. A mere look needs no entry, but waits for what it saw to be durable. A
-    recent reading (`ask_recent`) is a look while the journal has lately taken an entry, and a reading otherwise.
+    recent reading (`ask_recent`) is a look while the last entry that it saw was begun a moment ago, and a reading
+    otherwise: so it shows what was so at that moment or later, though another node may lead by now.
 7.  *What is refused whatever the state is refused at once*, and is in no entry; what the state refused is in the
     entry as the refusal alone, where that is shorter (`refusals`).
 8.  *A stall of the event loop is not held against anybody.* Keep-alives wait unread meanwhile, so that time does
@@ -74,7 +75,7 @@ from fencehold.node.lanes import WORTH_LEARNING, Lane, Lanes
 from fencehold.node.names import Names
 from fencehold.node.turns import TURN_S_MAX, Turns
 from fencehold.runtime.calendar import Calendar, unix_ms
-from fencehold.runtime.clock import Clock
+from fencehold.runtime.clock import Clock, slept_ms
 from fencehold.types import Epoch, Position
 
 Answer: TypeAlias = Callable[[Outcome | FenceholdError, int], None]
@@ -97,7 +98,14 @@ _LOOKED_MAX = 256
 """Answers that may wait for what they saw to be durable: each may be a page of a quarter megabyte."""
 
 _RECENT_MS = 100.0
-"""How old a recent reading may be: far less than the silence after which a standby takes over (`suspicion`)."""
+"""How old a recent reading may be when it is asked for. A leader that was sealed shows no more than so much longer
+what was so, and who might see it."""
+
+_RECENT_REST = 3.0
+"""For how many times as long as a recent reading took the next ones are put as others are, in their lanes."""
+
+_SLEPT_MS = 1.0
+"""So much more sleep of the machine is one: clocks that are read one after the other differ by less, mostly."""
 
 _LATE_MS = 100.0
 """A tick that comes so much too late was kept waiting by something."""
@@ -182,6 +190,7 @@ class Leader:
         names: Names | None = None,
         lease: HomesLease | None = None,
         turns: Turns | None = None,
+        slept_ms: Callable[[], float] = slept_ms,
     ) -> None:
         self.machine = machine
         self._turns = turns
@@ -223,8 +232,12 @@ class Leader:
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
-        self._confirmed_ms = -inf
-        """When the last entry was begun that the journal has taken: this leader led then."""
+        self._begun_ms = -inf
+        """When the last entry was begun. Is it durable, this node led then."""
+        self._recent_from_ms = -inf
+        """From when on a recent reading may be answered out of turn."""
+        self._slept_ms, self._slept_at_ms = slept_ms, slept_ms()
+        """How long the machine has slept, and how long it had when that was last looked at."""
         self._tick_due_ms: float | None = None
         """When the next tick is to come; None: that is not known."""
         self._calendar = calendar
@@ -409,11 +422,28 @@ class Leader:
             reply(question(self.machine.state))
 
     def ask_recent(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
-        """Put a question to a state that was current a moment ago: without an entry, if one was taken then."""
-        if self._is_ahead or self._clock.now_ms() - self._confirmed_ms <= _RECENT_MS:
-            self.look(question, reply)
-        else:
+        """Put a question to a state that was current a moment ago: without an entry, if one was begun then.
+
+        It is out of turn, so that all of them together may take a part of the time only. Beyond that they wait in
+        their lanes, and a flood of them for itself.
+        """
+        now_ms = self._clock.now_ms()
+        has_room = now_ms >= self._recent_from_ms and len(self._looked) < _LOOKED_MAX
+        if not has_room or not self._is_recent(now_ms):
             self.ask(question, reply, lane)
+            return
+        self.look(question, reply)
+        looked_ms = self._clock.now_ms()
+        self._recent_from_ms = looked_ms + _RECENT_REST * (looked_ms - now_ms)
+
+    def _is_recent(self, now_ms: float) -> bool:
+        """Whether the state is one that was current a moment ago, if what it has seen is durable, or will be."""
+        slept_ms = self._slept_ms()
+        if abs(slept_ms - self._slept_at_ms) > _SLEPT_MS:
+            # The clock stood still meanwhile, and others went on.
+            self._slept_at_ms, self._begun_ms = slept_ms, -inf
+        cells = self.machine.state.cells
+        return now_ms - self._begun_ms <= _RECENT_MS and (cells is None or not self._has_run_out(cells))
 
     def tick(self) -> None:
         """Let time pass, if there is anything that it could end, or renewals wait. To be called every `tick_s`."""
@@ -518,7 +548,7 @@ class Leader:
     def _propose(self) -> Proposal:
         """Make an entry of what has gathered, and apply it."""
         machine, now_ms = self.machine, self._clock.now_ms
-        began_ms = now_ms()
+        self._begun_ms = began_ms = now_ms()
         entry, data, weight, crowd = self._gather(began_ms)
         position = Position(machine.state.position + 1)
         # Applied first: an entry that the machine itself finds wrong must never be in the journal.
@@ -539,7 +569,6 @@ class Leader:
         cells = self.machine.state.cells
         if cells is not None and self._has_run_out(cells):
             raise LeaseLapsed("the lease on homes of this cell ran out while an entry was written")
-        self._confirmed_ms = ready_ms
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
         if took_s >= APPEND_S_MIN or self._company.expected or self._turns is not None:

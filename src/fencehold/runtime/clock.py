@@ -30,4 +30,9 @@ def boot_ms() -> float:
     return time.clock_gettime_ns(_BOOT) / 1_000_000
 
 
+def slept_ms() -> float:
+    """How long the machine has slept since it was started, without the clock of durations counting it."""
+    return boot_ms() - monotonic_ns() / 1_000_000
+
+
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -3,7 +3,9 @@
 import pytest
 
 from fencehold.core.commands import Acquire, Mode, OpenSession
+from fencehold.node.leader import Leader
 from tests.unit.doors.box import serving
+from tests.unit.doors.policies import apply, as_somebody, rules
 from tests.unit.doors.test_pages import Counted, submit
 
 
@@ -43,3 +45,40 @@ async def test_names_in_brief_come_in_pages_of_a_bounded_size() -> None:
             if not cursor:
                 break
         assert found == names
+
+
+async def test_only_lists_in_brief_are_of_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for no entry while one was begun just now; all other readings wait for one of their own."""
+    put: list[object] = []
+    ask = Leader.ask
+
+    def counted(leader: Leader, question: object, *more: object) -> None:
+        put.append(question)
+        ask(leader, question, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Leader, "ask", counted)
+    async with serving() as box:
+        client = await box.client(3)
+        await submit(box, OpenSession(60_000), Acquire(1, ("a",)))
+        assert (await client.call("LOCK.LIST", "BRIEF"))[1][0][0] == "a"
+        assert await client.call("LOCK.LIST", "BRIEF", "STALE")
+        assert not put
+        for number, words in enumerate((("LOCK.LIST",), ("LOCK.LIST", "HOLD"), ("LOCK.INFO", "a")), 1):
+            await client.call(*words)
+            assert len(put) == number
+
+
+async def test_names_in_brief_are_those_that_may_be_seen_by_the_newest_policy() -> None:
+    """Who has changed it, and was told so, knows that nobody is shown more from then on."""
+    seen = {"users": {"ann": {"roles": ["team"]}, "boss": {"roles": ["all"]}}}
+    everything = rules(all="acquire observe break events admin")
+    async with serving() as box:
+        roles = {"team": rules(**{"b:": "observe"}), "all": everything}
+        await apply(await box.client(3), **seen, roles=roles)
+        ann, boss = await as_somebody(box, "ann"), await as_somebody(box, "boss", session=60_000)
+        for name in ("a:1", "b:1", "b:2"):
+            await boss.call("LOCK.ACQUIRE", name)
+        assert [row[0] for row in (await ann.call("LOCK.LIST", "BRIEF"))[1]] == ["b:1", "b:2"]
+        await apply(boss, **seen, roles={"team": rules(**{"b:2_": "observe"}), "all": everything})
+        assert [row[0] for row in (await ann.call("LOCK.LIST", "BRIEF"))[1]] == ["b:2"]
+        assert [row[0] for row in (await boss.call("LOCK.LIST", "BRIEF"))[1]] == ["a:1", "b:1", "b:2"]

@@ -99,6 +99,19 @@ async def test_a_leader_that_slept_between_an_entry_and_its_answer_says_nothing(
         assert isinstance(scene.leading.exception(), LeaseLapsed)
 
 
+async def test_a_recent_reading_shows_no_holds_of_a_home_whose_lease_is_over() -> None:
+    """Another cell may grant its names by now: the entry that the reading waits for ends what was held of it."""
+    async with leading() as scene:
+        await scene.acquire("pay.1")
+        await scene.journal.complete()
+        scene.lease.forget()
+        scene.leader.ask_recent(lambda state: "pay.1" in state.held, scene.told.reply("held"))
+        assert scene.told.replies == []
+        await settle()
+        await scene.journal.complete()
+        assert scene.told.replies == [("held", False)]
+
+
 async def test_a_leader_without_a_lease_lapses_what_must_be_confirmed() -> None:
     """One that has just taken over has confirmed nothing itself, and does not rely on its predecessor."""
     async with leading() as scene:

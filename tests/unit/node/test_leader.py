@@ -48,6 +48,7 @@ class Scene:
         self.journal = HandJournal()
         self.clock = HandClock()
         self.told = Told()
+        self.slept_ms = 0.0
         self.leader = Leader(
             Machine(),
             self.journal,
@@ -56,6 +57,7 @@ class Scene:
             on_durable=self.told.on_durable,
             bounds=bounds,
             calendar=self.clock.unix_ms,
+            slept_ms=lambda: self.slept_ms,
         )
         self.leading = asyncio.create_task(self.leader.lead())
 
@@ -185,6 +187,73 @@ async def test_a_leader_that_nothing_has_confirmed_lately_makes_an_entry_for_a_r
         await settle()
         await scene.journal.complete()
         assert scene.told.replies[1:] == [("later", 0)]
+
+
+async def test_an_entry_that_was_begun_long_ago_vouches_for_no_recent_reading() -> None:
+    """The journal may have taken it long before this leader hears so, and another leader's since."""
+    async with leading() as scene:
+        scene.submit("slow", Break("a"))
+        await settle()
+        scene.clock.advance(101)
+        scene.leader.ask_recent(_fence, scene.told.reply("recent"))
+        await scene.journal.complete()
+        assert scene.told.replies == []
+        assert scene.journal.commands == [1, 0]
+        await scene.journal.complete()
+        assert scene.told.replies == [("recent", 1)]
+        scene.submit("again", Break("a"))
+        await settle()
+        scene.clock.advance(101)
+        await scene.journal.complete()
+        scene.leader.ask_recent(_fence, scene.told.reply("late"))
+        assert len(scene.told.replies) == 1
+
+
+async def test_a_machine_that_slept_has_no_recent_state() -> None:
+    """The clock of durations stood still, and others went on."""
+    async with leading() as scene:
+        await scene.commit("first", Break("a"))
+        scene.slept_ms += 3_600_000
+        scene.leader.ask_recent(_fence, scene.told.reply("asleep"))
+        assert scene.told.replies == []
+        await settle()
+        await scene.journal.complete()
+        scene.leader.ask_recent(_fence, scene.told.reply("awake"))
+        assert scene.told.replies == [("asleep", 1), ("awake", 1)]
+        assert scene.journal.commands == [1, 0]
+
+
+async def test_a_flood_of_recent_readings_waits_in_its_lane() -> None:
+    """They are answered out of turn for a part of the time only; what is beyond takes turns with everybody."""
+    async with leading() as scene:
+        await scene.commit("first", Break("a"))
+
+        def long(state: State) -> int:
+            scene.clock.advance(2)
+            return state.fence
+
+        for number in range(10):
+            scene.leader.ask_recent(long, scene.told.reply(f"{number}"))
+        assert scene.told.replies == [("0", 1)]
+        assert scene.leader.pending == 9
+        scene.clock.advance(6)
+        scene.leader.ask_recent(long, scene.told.reply("in time"))
+        assert scene.told.replies == [("0", 1), ("in time", 1)]
+
+
+@pytest.mark.guarantee("G3")
+async def test_a_recent_reading_of_an_entry_that_fails_is_not_answered() -> None:
+    """What it saw may not be there: who asked is told that nothing was found out."""
+    async with leading() as scene:
+        await scene.commit("first", Break("a"))
+        scene.submit("sealed", Break("a"))
+        await settle()
+        scene.leader.ask_recent(_fence, scene.told.reply("recent"))
+        await scene.journal.fail(Sealed("by another"))
+        [(_, answer)] = scene.told.replies
+        assert isinstance(answer, Unavailable)
+        scene.leader.ask_recent(_fence, scene.told.reply("later"))
+        assert isinstance(scene.told.replies[1][1], Unavailable)
 
 
 async def test_a_question_sees_all_commands_that_came_before_it() -> None:
