@@ -1,7 +1,8 @@
 """The reader of a picture: asks the service, with the credentials of one login, and feeds what it is told.
 
-1. It costs the node that leads little. Names are listed in small pages with pauses; then events keep the picture
-   up to date. Names are looked up so many times a second, and figures asked for once a second.
+1. It costs the node that leads little. Names are listed in small pages with pauses, longer ones where the node is
+   slow to answer; then events keep the picture up to date. Names are looked up so many times a second, and figures
+   asked for once a second.
 2. Where more happens than anybody could read, `BUSY_GRANTS_PER_S`, events would cost the leader more than they are
    worth: the list is read again and again instead, with pauses, and the picture says of when it is. The same is
    done for a login that may not be told events.
@@ -48,10 +49,11 @@ QUEUE_SHOWN = 100
 SESSIONS_MAX = 20_000
 _TICK_S = 1.0
 _NODES_S, _HEALTH_S, _SESSIONS_S = 2.0, 10.0, 4.0
-_NAMES_PAGE, _SESSIONS_PAGE = 50, 50
-_PAUSE_S = 0.002
-"""After a page, which takes the leader a tenth of a millisecond, and no entry of its own while there are others:
-many small pages cost those who lock less than few large ones."""
+_NAMES_PAGE, _SESSIONS_PAGE = 100, 50
+_PAUSE_S, _PAUSE_S_MAX = 0.004, 0.1
+"""After a page, or as long as that took, within bounds: who is slow to answer has others to answer. A page takes the
+leader a fifth of a millisecond, and no entry of its own while there are others. Larger ones are met by others as a
+wait, and many smaller ones cost it more."""
 _SAMPLES_S, _SAMPLES_REST = 5.0, 10.0
 _SAMPLE_PAUSE_S = 0.05
 """The same, where it is done all the time."""
@@ -333,18 +335,19 @@ class Reader:
     async def _list_names_of(self, shard: int, roll: Roll) -> bool:
         """Whether all names of a shard were read. If it goes away meanwhile, it is read again later."""
         picture, cursor = self.picture, ""
-        pause_s = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S
+        least_s = _SAMPLE_PAUSE_S if picture.is_loaded else _PAUSE_S
         try:
             while True:
-                more = ("CURSOR", cursor) if cursor else ()
+                more, asked_at = ("CURSOR", cursor) if cursor else (), time.monotonic()
                 picture.begin_page()
                 asked = shard if picture.shards > 1 else None
                 found, items = await self.ask("LOCK.LIST", "COUNT", _NAMES_PAGE, "BRIEF", *more, shard=asked)
+                took_s = time.monotonic() - asked_at
                 picture.take_page(roll, items, self._now_ms(), shard)
                 cursor = found.decode()
                 if not cursor or roll.is_cut:
                     return True
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(pause_after(took_s, least_s))
         except Unavailable as away:
             if picture.shards == 1:
                 raise
@@ -396,6 +399,11 @@ class Reader:
             picture.miss(shard, str(away))
             return False
         return True
+
+
+def pause_after(took_s: float, at_least_s: float) -> float:
+    """How long nothing is asked after a page: who was slow to tell it is asked no more than half of the time."""
+    return max(at_least_s, min(took_s, _PAUSE_S_MAX))
 
 
 def sinks_in(figures: Mapping[str, Any]) -> list[dict[str, Any]]:

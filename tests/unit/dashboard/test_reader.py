@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from fencehold.dashboard.reader import Reader
+from fencehold.dashboard.reader import Reader, pause_after
 from fencehold.gateway.credentials import ANONYMOUS
 from fencehold.gateway.questions import Questions
 from fencehold.types import CORRECTNESS
@@ -35,3 +35,11 @@ async def test_when_a_flood_begins_the_list_of_just_now_is_not_read_again() -> N
     reader.picture.facts = {"names_held": "100"}
     await reader._list_names()
     assert reader.lists == 2
+
+
+def test_who_is_slow_to_answer_is_left_alone_for_as_long() -> None:
+    """Within bounds: a leader that was away for seconds is asked again soon."""
+    assert pause_after(0.001, 0.004) == 0.004
+    assert pause_after(0.03, 0.004) == 0.03
+    assert pause_after(0.03, 0.05) == 0.05
+    assert pause_after(5.0, 0.004) == 0.1
