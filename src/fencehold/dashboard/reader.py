@@ -51,9 +51,9 @@ _TICK_S = 1.0
 _NODES_S, _HEALTH_S, _SESSIONS_S = 2.0, 10.0, 4.0
 _NAMES_PAGE, _SESSIONS_PAGE = 100, 50
 _PAUSE_S, _PAUSE_S_MAX = 0.004, 0.1
-"""After a page, or as long as that took, within bounds: who is slow to answer has others to answer. A page takes the
-leader a fifth of a millisecond, and no entry of its own while there are others. Larger ones are met by others as a
-wait, and many smaller ones cost it more."""
+"""After a page, or as long as that took, within bounds: who is slow to answer has others to answer. A page takes
+the leader a fifth of a millisecond, and no entry of its own while there are others. Larger ones are met by others
+as a wait, and many smaller ones cost it more."""
 _SAMPLES_S, _SAMPLES_REST = 5.0, 10.0
 _SAMPLE_PAUSE_S = 0.05
 """The same, where it is done all the time."""
