@@ -5,7 +5,8 @@
 2. By position, each once: a connection is told in the order things happened in, and once, though several of its
    prefixes match.
 3. Watching yields to commands. When it was quiet it is told at once, otherwise once in `_WINDOW_MS`. One go takes
-   `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the loop.
+   `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the loop. A go
+   is short, for a command may have to wait for a whole one.
 4. Everybody for themselves. Groups, who was late and who reads the past take turns, one small step each: a crowd
    that watches everything delays itself, and who does not read delays nobody.
 5. Where there is a policy, everybody is told what it may hear of, by the newest durable one when it is told:
@@ -31,7 +32,7 @@ from fencehold.node.prefixes import Prefixes
 from fencehold.runtime.clock import Clock, MonotonicClock
 
 _WINDOW_MS = 2.0
-_GO_MS = 1.0
+_GO_MS = 0.5
 _SHARE = 0.25
 
 _WRITE_MS = 0.01
@@ -219,10 +220,11 @@ class Broadcast:
         # To look is cheap and concerns everybody; nobody is to miss anything because of those who are told much.
         is_behind = self._look_until(begun_ms + _GO_MS / 2)
         while self._due or self._late or self._behind:
+            # One step at least, as of the look: where the processor is scarce, all the time may be gone by then.
+            self._step()
             if self._now_ms() + self._written_ms > begun_ms + _GO_MS:
                 is_behind = True
                 break
-            self._step()
         took_ms = self._now_ms() - begun_ms + self._written_ms
         self._next_at_ms = begun_ms + max(_WINDOW_MS, took_ms / _SHARE)
         if is_behind:
@@ -249,12 +251,12 @@ class Broadcast:
     # What happened since.
 
     def _look_until(self, until_ms: float) -> bool:
-        """Go through what happened; says whether there is more to go through."""
-        while self._now_ms() < until_ms:
-            if self._reading is None and not self._begin_entry():
-                return False
+        """Go through what happened, one thing at least; says whether there may be more to go through."""
+        while self._reading is not None or self._begin_entry():
             self._look_on()
-        return True
+            if self._now_ms() >= until_ms:
+                return True
+        return False
 
     def _begin_entry(self) -> bool:
         """Begin with the next entry, if there is one."""
