@@ -2,9 +2,10 @@
 
 Clients that ask again when they are answered fall into two halves, one on its way while the other is appended,
 and every entry carries half a crowd. An append across a network costs the same for half as for all of them. So a
-crowd is given as much time as the last append took to come together:
+crowd is given as much time as an append takes to come together:
 
-1. Only where appends take long; a file is written before anybody could come back.
+1. Only where appends take long; a file is written before anybody could come back. What counts is the quickest of the
+   last few: after one that the disk or the processor kept, all would wait as long once more.
 2. Only for a crowd. Who is alone, or among few, never waits; nor for one of them that asks for much.
 3. No longer than an append, nor than 10 ms, whatever kept that append; and not at all once they are there. Who
    does not come is not expected the next time.
@@ -30,7 +31,7 @@ class Company:
         self._took_s = 0.0
 
     def on_append(self, crowd: int, took_s: float) -> None:
-        """An append took so long; so many were answered by it or came meanwhile."""
+        """An append was made, and one takes so long; so many were answered by it or came meanwhile."""
         self.expected = int(crowd * _ENOUGH)
         self._took_s = took_s
 

@@ -34,6 +34,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from math import ceil, inf
 from typing import Any, NamedTuple, TypeAlias
 
@@ -87,6 +88,8 @@ Reply: TypeAlias = Callable[[Any], None]
 
 
 _APPEND_TIMES_MAX = 256
+_USUAL_OF = 4
+"""The quickest of so many appends, the last ones, is what one usually takes, at the least."""
 
 _RETRY_AFTER_S = 0.25
 """When to come back to a leader that has too much to do."""
@@ -572,7 +575,9 @@ class Leader:
         took_s = (durable_ms - ready_ms) / 1000
         self.append_times_s.append(took_s)
         if took_s >= APPEND_S_MIN or self._company.expected or self._turns is not None:
-            self._company.on_append(crowd + self._lanes.crowd, took_s)
+            # One that was slow among quick ones says nothing of the next.
+            usual_s = min(islice(reversed(self.append_times_s), _USUAL_OF))
+            self._company.on_append(crowd + self._lanes.crowd, usual_s)
         self._is_ahead = False
         speech = self._speech
         speech.begin()

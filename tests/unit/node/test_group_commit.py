@@ -75,6 +75,23 @@ async def test_the_leader_does_not_wait_for_ever() -> None:
         assert "alone" in scene.told.names
 
 
+async def test_one_slow_append_among_quick_ones_makes_nobody_wait() -> None:
+    """Where appends are quick, what keeps one of them is not followed by a wait as long, however many were there."""
+    async with leading() as scene:
+        await scene.commit("quick", Break("a"))
+        for number in range(40):
+            scene.leader.submit(Break("a"), scene.told.by(f"first {number}"), Lane())
+        await settle()
+        scene.clock.advance(5)
+        await scene.journal.complete()
+        begun = len(scene.journal.begun)
+        scene.submit("alone", Break("a"))
+        await settle()
+        assert len(scene.journal.begun) == begun + 1
+        await scene.journal.complete()
+        assert scene.told.names[-1] == "alone"
+
+
 async def test_the_leader_waits_for_nobody_who_asks_for_much() -> None:
     """Much that one client asks for beside others is no crowd: the next of another is appended at once."""
     async with leading() as scene:

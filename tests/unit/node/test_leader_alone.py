@@ -59,13 +59,15 @@ class Scene:
 
 
 @asynccontextmanager
-async def leading(journal: HandJournal) -> AsyncIterator[Scene]:
+async def leading(journal: HandJournal, append_ms: float = 0.0) -> AsyncIterator[Scene]:
+    """A leader whose journal took so long for what was appended before."""
     scene = Scene(journal)
     await settle()
     # It was heard of before, and for a while nobody else was.
     for _ in range(2):
         scene.gather("before")
         await settle()
+        scene.clock.advance(append_ms)
         await journal.complete()
         scene.clock.advance(ALONE_AFTER_MS)
     scene.told.answers.clear()
@@ -167,7 +169,7 @@ async def test_nothing_is_appended_after_a_failure_where_it_stands(monkeypatch: 
     """Not even by a task that waited for company: what became of the journal is what the first failure says."""
     monkeypatch.setattr(group_commit, "_WAIT_S_MAX", 600.0)
     journal = PromptHandJournal()
-    async with leading(journal) as scene:
+    async with leading(journal, append_ms=600_000) as scene:
         journal.on_append = lambda: scene.clock.advance(600_000)
         scene.gather(*(str(number) for number in range(32)))
         scene.leader.tick()
@@ -307,7 +309,7 @@ async def test_a_direct_append_that_lands_after_its_leader_has_ended_says_nothin
 async def test_a_crowd_on_one_connection_is_waited_for_though_it_is_alone() -> None:
     """To append for each as it comes back would cost as many appends as there are of them."""
     journal = DirectHandJournal()
-    async with leading(journal) as scene:
+    async with leading(journal, append_ms=5) as scene:
         scene.gather(*(str(number) for number in range(32)))
         scene.clock.advance(5)
         await journal.complete()
