@@ -52,6 +52,20 @@ class Deadlines(Generic[Key]):
             found.extend(sorted(self._keys_at.pop(heappop(heap), ())))
         return found
 
+    def coming(self, until_at: int) -> list[Key]:
+        """What `due` would take out, in no order; it stays. Costs what is found, however much comes later."""
+        heap, places = self.heap, [0]
+        found, instants = list[Key](), set[int]()
+        while places:
+            place = places.pop()
+            # None below a place in the heap comes before it.
+            if place < len(heap) and (at := heap[place]) <= until_at:
+                places += (2 * place + 1, 2 * place + 2)
+                if at not in instants:
+                    instants.add(at)
+                    found += self._keys_at.get(at, ())
+        return found
+
     def _shrink(self) -> None:
         if len(self.heap) > 2 * len(self._keys_at) + _SLACK:
             self.heap = list(self._keys_at)

@@ -6,6 +6,8 @@
    ends in the same entry: sessions, then holds, then waits, then lock-delays, then what was kept for a least time.
 """
 
+from itertools import pairwise
+
 from fencehold.core.anchors import drop_anchor
 from fencehold.core.commands import CloseSession, OpenSession, Renew, Suspend
 from fencehold.core.outcomes import (
@@ -128,6 +130,25 @@ def pass_time(state: State, elapsed_ms: int, unix_ms: int = 0) -> None:
         drop_anchor(state, unix_ms)
     if state.is_any_due():
         _end_due(state, state.now_at)
+
+
+def passable_ms(state: State, elapsed_ms: int, names_max: int) -> int:
+    """How much of it may pass in one entry, so that sessions with no more than so many names end in it.
+
+    At the least, what passes until the first of them ends: each ends whole, and with all that end at that instant.
+    """
+    until_at, until = state.now_at + elapsed_ms, state.sessions_until
+    ending: dict[int, int] = {}
+    for key in state.sessions_due.coming(until_at):
+        if until[key] <= until_at:
+            ending[until[key]] = ending.get(until[key], 0) + state.sessions[key].size()
+    instants = sorted(ending)
+    names = 0
+    for before, at in pairwise(instants):
+        names += ending[before]
+        if names + ending[at] > names_max:
+            return max(0, before - state.now_at)
+    return elapsed_ms
 
 
 def _end_due(state: State, now_at: int) -> None:

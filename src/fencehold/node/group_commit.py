@@ -4,8 +4,8 @@ Clients that ask again when they are answered fall into two halves, one on its w
 and every entry carries half a crowd. An append across a network costs the same for half as for all of them. So a
 crowd is given as much time as an append takes to come together:
 
-1. Only where appends take long; a file is written before anybody could come back. What counts is the quickest of the
-   last few: after one that the disk or the processor kept, all would wait as long once more.
+1. Only where appends take long; a file is written before anybody could come back. What counts is the quickest of
+   the last few: after one that the disk or the processor kept, all would wait as long once more.
 2. Only for a crowd. Who is alone, or among few, never waits; nor for one of them that asks for much.
 3. No longer than an append, nor than 10 ms, whatever kept that append; and not at all once they are there. Who
    does not come is not expected the next time.

@@ -16,7 +16,7 @@
    client until there is room.
 
 A command weighs one for each name, and one for each quarter kilobyte of other text; a question, as much as
-several.
+several; what ends a session, one more for every eight names that it has or waits for.
 """
 
 from collections import deque

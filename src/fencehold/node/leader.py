@@ -26,7 +26,10 @@
     right any more. It makes no entry by itself, and nothing is decided by it.
 10. *Where room is tight, what makes the state grow is refused* before it is journaled, and so is what waits to be;
     but not a repetition, for that changes nothing. What ends things goes on (see `room`).
-11. *Homes that another cell must confirm are answered for only while they are* (`homes_lease`): looked at before
+11. *Nobody waits for much to end.* What a session has ends with it, in one entry: those that have much and are
+    closed or lose their connections together go into entries one by one, and time passes in smaller steps where
+    they run out one after the other.
+12. *Homes that another cell must confirm are answered for only while they are* (`homes_lease`): looked at before
     an entry and again when it is durable.
 """
 
@@ -42,6 +45,7 @@ from fencehold.core.anchors import will_drift
 from fencehold.core.commands import (
     Acquire,
     Break,
+    CloseSession,
     Command,
     Entry,
     Extend,
@@ -51,11 +55,13 @@ from fencehold.core.commands import (
     Release,
     Renew,
     SetLimits,
+    Suspend,
 )
 from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied, Outcome, Refused
 from fencehold.core.refusals import shortened
 from fencehold.core.requests import NAMES_REMEMBERED_MAX, is_repeated, names_remembered, too_many_names
+from fencehold.core.sessions import passable_ms
 from fencehold.core.shape import JUDGES
 from fencehold.core.state import CellState, State
 from fencehold.errors import (
@@ -121,6 +127,12 @@ _GROWING = (OpenSession, Acquire)
 _DEFERRABLE = (*_GROWING, Release, Extend, Break, SetLimits, RaiseFence)
 """What can wait when there is no room at all; what a client that goes away leaves to say cannot."""
 
+
+_ENDING = (Suspend, CloseSession)
+_ENDED_PER_WEIGHT = 8
+"""Names that weigh as much as one command when their session ends: to end them is less work than it was to ask."""
+_ENDED_MAX = 2_048
+"""Names that sessions which run out have at the most, all that end in one entry: two milliseconds of work."""
 
 _FEW_NAMES = 2
 """A request about no more adds little to what is remembered of its session, and there are so many of them."""
@@ -271,6 +283,9 @@ class Leader:
                     answer(weight, self.machine.now_at)
                     return
                 weight = 1
+        elif isinstance(command, _ENDING):
+            session = self.machine.state.sessions.get(command.session)
+            weight = 1 if session is None else 1 + session.size() // _ENDED_PER_WEIGHT
         if self._held_back is not None and self._is_refused(command):
             answer(self._held_back, 0)
             return
@@ -689,8 +704,25 @@ class Leader:
         if self._tick_due_ms is not None and now_ms - self._tick_due_ms > _LATE_MS:
             self._pass_over_stall(now_ms)
         elapsed_ms = int(now_ms - self._told_ms)
+        if elapsed_ms:
+            state = self.machine.state
+            due = state.sessions_due.heap
+            if due and due[0] <= state.now_at + elapsed_ms:
+                elapsed_ms = self._step_ms(elapsed_ms)
         self._told_ms += elapsed_ms
         return elapsed_ms
+
+    def _step_ms(self, elapsed_ms: int) -> int:
+        """As much of it as may pass in one entry; the rest does in the next, which comes at once."""
+        state = self.machine.state
+        counted_ms = min(elapsed_ms, state.limits.elapsed_ms_max)
+        step_ms = passable_ms(state, counted_ms, _ENDED_MAX)
+        if step_ms == counted_ms:
+            return elapsed_ms
+        # What the machine would not count is not told in several entries, each of which might be counted.
+        self._told_ms += elapsed_ms - counted_ms
+        self._want()
+        return step_ms
 
     def _pass_over_stall(self, now_ms: float) -> None:
         """Do not count the time for which the event loop was kept from its next tick."""

@@ -1,5 +1,7 @@
 """Deadlines: what is due, in an order any replica comes to."""
 
+import random
+
 from fencehold.core.deadlines import Deadlines
 
 
@@ -34,3 +36,22 @@ def test_dropping_leaves_nothing_behind_for_long() -> None:
         deadlines.drop(at, at)
     assert len(deadlines) == 0
     assert len(deadlines.heap) < 5_000
+
+
+def test_what_is_coming_is_what_will_be_due() -> None:
+    """Looked at as often as one likes, whatever was dropped, or added twice at one instant."""
+    chance = random.Random(7)
+    deadlines: Deadlines[int] = Deadlines()
+    entered = {key: chance.randrange(50) for key in range(500)}
+    for key, at in entered.items():
+        deadlines.add(at, key)
+    for key in chance.sample(range(500), 300):
+        deadlines.drop(entered.pop(key), key)
+    for key in range(500, 600):
+        entered[key] = chance.randrange(50)
+        deadlines.add(entered[key], key)
+    for until_at in (0, 7, 7, 30, 60):
+        coming = deadlines.coming(until_at)
+        assert sorted(coming) == sorted(key for key, at in entered.items() if at <= until_at)
+    assert sorted(deadlines.coming(30)) == sorted(deadlines.due(30))
+    assert deadlines.coming(30) == []

@@ -76,7 +76,7 @@ async def test_the_leader_does_not_wait_for_ever() -> None:
 
 
 async def test_one_slow_append_among_quick_ones_makes_nobody_wait() -> None:
-    """Where appends are quick, what keeps one of them is not followed by a wait as long, however many were there."""
+    """Where appends are quick, what keeps one of them is not followed by a wait as long, for any crowd."""
     async with leading() as scene:
         await scene.commit("quick", Break("a"))
         for number in range(40):

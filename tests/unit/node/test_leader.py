@@ -7,16 +7,19 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from fencehold.core.commands import (
+    FOREVER,
     Acquire,
     AcquireAtLeast,
     Break,
     CloseSession,
     Command,
+    Entry,
     Extend,
     OpenSession,
     Release,
     Renew,
     SetLimits,
+    Suspend,
 )
 from fencehold.core.limits import Limits
 from fencehold.core.machine import Machine
@@ -29,6 +32,7 @@ from fencehold.core.outcomes import (
     Refused,
     Released,
     Renewed,
+    SessionEnded,
     WaitEnded,
 )
 from fencehold.core.requests import NAMES_REMEMBERED_MAX, names_remembered
@@ -469,6 +473,98 @@ async def test_a_paused_leader_does_not_expire_the_world() -> None:
         await scene.commit("again", Acquire(1, ("a",)))
         assert scene.leader.machine.now_at == 2_000
         assert scene.told.kinds()["again"] is Queued
+
+
+async def _sessions_with_much(scene: Scene, *, count: int = 5, waits: int = 4_000, grace_ms: int = 0) -> None:
+    """Sessions 1 to `count`, each of which waits for so many names that a session before them has."""
+    machine = scene.leader.machine
+    names = tuple(f"n{number}" for number in range(64))
+    opening = [OpenSession(600_000), *[OpenSession(600_000, grace_ms)] * count]
+    machine.apply(1, Entry(0, (*opening, Acquire(1, names))))
+    asked = [
+        Acquire(session, (names[request % 64],), request=request, owner=str(request), wait_ms=FOREVER)
+        for session in range(2, count + 2)
+        for request in range(1, waits + 1)
+    ]
+    machine.apply(2, Entry(0, tuple(asked)))
+    assert [machine.state.sessions[session].size() for session in range(2, count + 2)] == [waits] * count
+
+
+async def _run_on(scene: Scene) -> list[int]:
+    """Let entries be made for as long as they are of themselves; says how many sessions ended in each."""
+    while len(scene.journal.begun) > len(scene.told.durable):
+        await scene.journal.complete()
+    return [
+        sum(isinstance(notice, SessionEnded) for _, notice in applied.notices) for applied in scene.told.durable
+    ]
+
+
+@pytest.mark.parametrize("command", [Suspend, CloseSession])
+async def test_sessions_that_have_much_end_one_by_one(command: type[Suspend | CloseSession]) -> None:
+    """However many end together, an entry ends one of them, and takes what others ask for meanwhile."""
+    async with leading() as scene:
+        await _sessions_with_much(scene)
+        others = [Lane(), Lane()]
+        for lane in others:
+            scene.leader.submit(Break("a"), scene.told.by("before"), lane)
+        await settle()
+        for session in range(2, 7):
+            scene.submit(f"end {session}", command(session))
+        for number in range(1, 5):
+            for lane in others:
+                scene.leader.submit(Break("a"), scene.told.by(f"meanwhile {number}"), lane)
+            await scene.journal.complete()
+            assert scene.journal.commands[-1] == 3
+        await scene.journal.complete()
+        scene.leader.tick()
+        await settle()
+        ended = await _run_on(scene)
+        assert max(ended) == 1
+        assert sum(ended) == 5
+        assert scene.told.names.index("meanwhile 2") < scene.told.names.index("end 4")
+
+
+@pytest.mark.guarantee("G7")
+async def test_time_passes_in_steps_where_sessions_that_have_much_run_out_one_after_the_other() -> None:
+    """Each entry ends one of them, the next comes at once; in all as much time passes as the clock says."""
+    async with leading() as scene:
+        await _sessions_with_much(scene, grace_ms=100)
+        for session in range(2, 7):
+            await scene.commit(f"suspend {session}", Suspend(session))
+            scene.clock.advance(1)
+        begun, before_at = len(scene.journal.begun), scene.leader.machine.now_at
+        scene.clock.advance(500)
+        scene.leader.tick()
+        await settle()
+        assert (await _run_on(scene))[begun:] == [1, 1, 1, 1, 1]
+        assert sum(entry.elapsed_ms for entry in scene.journal.begun[begun:]) == 501
+        assert scene.leader.machine.now_at == before_at + 501
+
+
+async def test_sessions_that_have_little_run_out_together() -> None:
+    """A thousand clients that were lost in the same second cost one entry."""
+    async with leading() as scene:
+        scene.leader.machine.apply(1, Entry(0, tuple(OpenSession(1_000 + number) for number in range(900))))
+        scene.clock.advance(1_950)
+        scene.leader.tick()
+        await settle()
+        assert await _run_on(scene) == [900]
+
+
+@pytest.mark.guarantee("G7")
+async def test_a_pause_that_does_not_count_is_not_counted_in_steps() -> None:
+    """After an hour's pause two seconds pass and no more, though sessions that have much run out in them."""
+    async with leading() as scene:
+        await _sessions_with_much(scene, grace_ms=500)
+        for session in range(2, 7):
+            await scene.commit(f"suspend {session}", Suspend(session))
+            scene.clock.advance(1)
+        before_at = scene.leader.machine.now_at
+        scene.clock.advance(3_600_000)
+        scene.leader.tick()
+        await settle()
+        assert (await _run_on(scene))[-5:] == [1, 1, 1, 1, 1]
+        assert scene.leader.machine.now_at == before_at + scene.leader.machine.state.limits.elapsed_ms_max
 
 
 async def test_stopping_answers_what_was_taken_and_takes_no_more() -> None:
