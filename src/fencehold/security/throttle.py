@@ -4,8 +4,8 @@
    of the same connection is looked at only when that answer was given.
 2. Logins from an address that had failures take turns. So it guesses no faster with a thousand connections, or
    with a thousand commands sent at once, than with one.
-3. So many logins may wait, from one address and in all; who comes beyond is turned away unchecked, a moment later:
-   at once, and a flood of logins would come again as fast as it is turned away.
+3. So many logins may wait, from one address and in all; who comes beyond is turned away, unchecked. That takes a
+   moment, or a flood would be back as fast as it is turned away; for so many at a time, and for the others none.
 4. Failures are forgiven after a while, and so many addresses are remembered: the one that failed longest ago is
    forgotten first.
 
@@ -22,8 +22,9 @@ from fencehold.errors import Overloaded
 
 FIRST_DELAY_S = 0.1
 TURNED_AWAY_S = 0.25
+"""How long it takes to turn somebody away."""
 _SWEEP_EVERY_S = 1.0
-"""How often it is looked for addresses whose failures are forgiven: there may be thousands."""
+"""How often addresses are looked for whose failures are forgiven: there may be thousands."""
 
 
 class Bounds(NamedTuple):
@@ -35,6 +36,8 @@ class Bounds(NamedTuple):
     addresses_max: int = 4_096
     waiting_per_address_max: int = 16
     waiting_max: int = 512
+    turned_away_max: int = 1_024
+    """At a time. Who has hung up waits all the same, so that connections are no bound for these."""
 
 
 class _Record:
@@ -57,7 +60,7 @@ class Throttle:
         self._sleep = sleep or asyncio.sleep
         self._records: dict[str, _Record] = {}
         """By address, those that failed last at the end."""
-        self._waiting = 0
+        self._waiting = self._turned_away = 0
         self._sweep_at = 0.0
         self.failures = 0
         """In all, since it was made."""
@@ -78,7 +81,7 @@ class Throttle:
         """
         record = self._entered(address)
         if record is None:
-            await self._wait(TURNED_AWAY_S)
+            await self._hold_off()
             raise Overloaded("too many logins from there wait already", retry_after_s=1.0)
         failed: list[bool] = []
         try:
@@ -104,6 +107,16 @@ class Throttle:
         # Last in line to be forgotten.
         self._records[address] = self._records.pop(address, record)
         await self._wait(self.delay_s(address))
+
+    async def _hold_off(self) -> None:
+        """Let somebody wait who is turned away, if not too many do."""
+        if self._turned_away >= self.bounds.turned_away_max:
+            return
+        self._turned_away += 1
+        try:
+            await self._wait(TURNED_AWAY_S)
+        finally:
+            self._turned_away -= 1
 
     async def _wait(self, delay_s: float) -> None:
         waited = self._sleep(delay_s)

@@ -194,7 +194,7 @@ def test_so_many_logins_of_one_address_may_wait() -> None:
         admission = Admission(check_user=check, throttle=throttle)
         wrong = Shown(user="alice", secret="wrong")
         waiting = [asyncio.create_task(admission.admit("10.0.0.1", wrong)) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await until(lambda: throttle._waiting == 3)
         with pytest.raises(Overloaded):
             await admission.admit("10.0.0.1", wrong)
         assert turned_away == [TURNED_AWAY_S]
@@ -204,6 +204,59 @@ def test_so_many_logins_of_one_address_may_wait() -> None:
         assert [type(result) for result in results] == [WrongLogin] * 3
 
     asyncio.run(scenario())
+
+
+def test_so_many_wait_to_be_turned_away() -> None:
+    """Clients that hang up and come again leave no more behind; who comes beyond is turned away at once."""
+
+    async def scenario() -> None:
+        gate = asyncio.Event()
+        bounds = Bounds(waiting_per_address_max=0, turned_away_max=3)
+        admission = Admission(check_user=check, throttle=Throttle(bounds, sleep=lambda _: gate.wait()))
+        wrong = Shown(user="alice", secret="wrong")
+        logins = [asyncio.create_task(admission.admit("10.0.0.1", wrong)) for _ in range(5)]
+        await until(lambda: [login.done() for login in logins] == [False, False, False, True, True])
+        logins[0].cancel()
+        gate.set()
+        outcomes = await asyncio.gather(*logins, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError, *[Overloaded] * 4]
+        assert admission.throttle._turned_away == 0
+
+    asyncio.run(scenario())
+
+
+class HandLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time stands still until it is moved."""
+
+    at_s = 1_000.0
+
+    def time(self) -> float:
+        return self.at_s
+
+
+def test_failures_are_forgiven_though_addresses_are_looked_for_now_and_then() -> None:
+    """All of them a second later at the most, by the next login from anywhere."""
+    loop = HandLoop()
+
+    async def scenario() -> None:
+        throttle = Throttle(Bounds(forgiven_s=60), sleep=lambda _: None)
+
+        async def fail(address: str) -> None:
+            async with throttle.turn(address) as failed:
+                failed()
+
+        await fail("10.0.0.1")
+        loop.at_s += 59.5
+        await fail("10.0.0.2")
+        assert throttle.delay_s("10.0.0.1") == FIRST_DELAY_S
+        loop.at_s += 1.0
+        async with throttle.turn("10.0.0.3"):
+            pass
+        assert not throttle.delay_s("10.0.0.1")
+        assert throttle.delay_s("10.0.0.2") == FIRST_DELAY_S
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())
 
 
 def test_an_ipv6_network_is_one_address() -> None:
