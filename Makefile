@@ -107,6 +107,10 @@ wheel: ## build a wheel in dist/, and try it in a clean environment of every Pyt
 compiled-tests: setup servers ## build the compiled wheel, and run on it the tests of what is compiled; ARGS='-k door' for some
 	@ENGINE=$(or $(ENGINE),file) scripts/compiled-tests $(BIN)/python .venv-compiled $(if $(ARGS),$(ARGS),$(COMPILED_TESTS))
 
+.PHONY: compiled-build
+compiled-build: setup ## the compiled build in .venv-compiled, which `make bench` then measures beside the pure one
+	@scripts/compiled-build $(BIN)/python .venv-compiled
+
 .PHONY: fmt
 fmt: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -2,15 +2,18 @@
 
 *C* × *F* is *C* connections with *F* requests in flight on each. Fencehold syncs every batch; the Redis it is
 held against syncs every write (`appendfsync always`); the other keeps all in memory. At the door it is
-`redis-benchmark` that drives both, so that only the servers are compared.
+`redis-benchmark` that drives both, so that only the servers are compared; `server_us` is the processor time that
+an operation costs the server, and `beside_us` what processes beside it had of it, such as the observer.
+
+Where the compiled build is installed (`make compiled-build`), it is measured as well, and held to the same bars.
 """
 
 import asyncio
 import csv
 import io
 
+from bench import compiled, loads, procfs
 from bench import libraries as of_threads
-from bench import loads
 from bench.bare import bare
 from bench.contest import Benchmark, Call, Contest, Contestant
 from bench.hot import hand_over
@@ -18,6 +21,7 @@ from bench.musts import Must, at_least, at_most, ratio
 from bench.samples import Figures, Results
 from bench.servers import Fencehold, Redis, Server
 
+COMPILED = "compiled: "
 SHAPES = ((1, 1), (64, 1), (256, 1))
 WAITERS = 200
 
@@ -33,6 +37,7 @@ class AtTheDoor(Contestant):
         """More of `redis-benchmark`."""
 
     async def round(self) -> Figures:
+        before = self._cpu_s()
         process = await asyncio.create_subprocess_exec(
             *("redis-benchmark", "-p", str(self._server.port), "-c", str(self._connections), *self.options),
             *("-n", str(self._requests), "-r", "1000000000", "--csv", *self._command),
@@ -40,12 +45,22 @@ class AtTheDoor(Contestant):
             stderr=asyncio.subprocess.DEVNULL,
         )
         output, _ = await process.communicate()
+        server_us, beside_us = (
+            (late - early) / self._requests * 1e6 for early, late in zip(before, self._cpu_s(), strict=True)
+        )
         row = list(csv.DictReader(io.StringIO(output.decode())))[-1]
         return {
+            "server_us": server_us,
+            "beside_us": beside_us,
             "ops_per_s": float(row["rps"]),
             "p50_us": float(row["p50_latency_ms"]) * 1e3,
             "p99_us": float(row["p99_latency_ms"]) * 1e3,
         }
+
+    def _cpu_s(self) -> tuple[float, float]:
+        """Processor time of the server so far, and of its children."""
+        first, *children = procfs.family(self._server.pid)
+        return procfs.cpu_seconds(first), sum(map(procfs.cpu_seconds, children))
 
 
 class OnServer(Call):
@@ -77,17 +92,27 @@ def build(quick: bool) -> Contest:
         Redis("a Redis that syncs", synced=True),
         Redis("a Redis in memory", synced=False),
     )
+    asked = ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0"]
     seconds = 1.0 if quick else 2.5
     requests = {1: 2_000, 64: 20_000, 256: 20_000} if quick else {1: 6_000, 64: 60_000, 256: 60_000}
+    builds: list[tuple[str, Server]] = [("", ours)]
+    python = compiled.python()
+    if python is not None:
+        builds.append((COMPILED, Fencehold("a compiled Fencehold server", python=python)))
     through = [
         OnServer(f"SDK {c}x{f}", ours, loads.fencehold, connections=c, in_flight=f, seconds=seconds)
         for c, f in (*SHAPES, (1, 256))
     ]
     blocking = [
-        OnServer("SDK blocking, volatile", ours, of_threads.fencehold_alone, tier="efficiency", seconds=seconds),
         OnServer("redis-py blocking, memory", unsynced, of_threads.redis_py_alone, seconds=seconds),
-        OnServer("SDK blocking, journal", ours, of_threads.fencehold_alone, tier="correctness", seconds=seconds),
         OnServer("redis-py blocking, synced", synced, of_threads.redis_py_alone, seconds=seconds),
+        *(
+            OnServer(
+                f"{build}SDK blocking, {name}", server, of_threads.fencehold_alone, tier=tier, seconds=seconds
+            )
+            for build, server in builds
+            for name, tier in (("volatile", "efficiency"), ("journal", "correctness"))
+        ),
     ]
     libraries = [
         OnServer(f"{name} {c}x{f}", server, load, connections=c, in_flight=f, seconds=seconds)
@@ -102,50 +127,69 @@ def build(quick: bool) -> Contest:
         contestant
         for c in (1, 64, 256)
         for contestant in (
-            AtTheDoor(f"door {c}", ours, c, ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0"], requests[c]),
+            *(AtTheDoor(f"{build}door {c}", server, c, asked, requests[c]) for build, server in builds),
             AtTheDoor(
                 f"Redis {c}, synced", synced, c, ["SET", "n:__rand_int__", "v", "NX", "PX", "30000"], requests[c]
             ),
         )
     ]
-    alone = OnServer("SDK acquire alone", ours, loads.acquire_only, seconds=seconds)
+    alone = [
+        OnServer(f"{build}SDK acquire alone", server, loads.acquire_only, seconds=seconds)
+        for build, server in builds
+    ]
     hot = OnServer(f"SDK hot name, {WAITERS} waiters", ours, hand_over, waiters=WAITERS, turns=3 if quick else 10)
     return Contest(
-        contestants=[*blocking, *through, *libraries, *door, alone, Bare(ours, 300 if quick else 2_000), hot],
+        contestants=[*blocking, *through, *libraries, *door, *alone, Bare(ours, 300 if quick else 2_000), hot],
         rounds=3 if quick else 7,
         warmups=0 if quick else 1,
         reference="redis-py, synced 64x1",
-        fixtures=[ours, synced, unsynced],
-        musts=_musts(),
+        fixtures=[synced, unsynced, *(server for _, server in builds)],
+        musts=[*_musts(), *(must for build, _ in builds for must in _musts_of(build))],
     )
 
 
 def _musts() -> list[Must]:
     reference = "redis-py, synced 64x1"
     return [
-        at_least(
-            "the blocking client, one thread, volatile tier, times redis-py",
-            ratio("SDK blocking, volatile", "redis-py blocking, memory"),
-            1,
-            "×",
-        ),
-        at_least(
-            "the blocking client, one thread, file journal, times redis-py",
-            ratio("SDK blocking, journal", "redis-py blocking, synced"),
-            1,
-            "×",
-        ),
         at_least("through the SDK at 64x1, times redis-py", ratio("SDK 64x1", reference), 2, "×"),
         at_least("through the SDK at 1x256, times redis-py at 64x1", ratio("SDK 1x256", reference), 4, "×"),
-        at_least("at the door, 64 connections, times Redis", ratio("door 64", "Redis 64, synced"), 0.8, "×"),
-        at_least("at the door, 256 connections, times Redis", ratio("door 256", "Redis 256, synced"), 0.8, "×"),
+        at_most("waiters that starved or were told out of order", _unfair, 0, "waiters"),
+    ]
+
+
+def _musts_of(build: str) -> list[Must]:
+    """What each build is held to."""
+    return [
+        at_least(
+            f"{build}the blocking client, one thread, volatile tier, times redis-py",
+            ratio(f"{build}SDK blocking, volatile", "redis-py blocking, memory"),
+            1,
+            "×",
+        ),
+        at_least(
+            f"{build}the blocking client, one thread, file journal, times redis-py",
+            ratio(f"{build}SDK blocking, journal", "redis-py blocking, synced"),
+            1,
+            "×",
+        ),
+        at_least(
+            f"{build}at the door, 64 connections, times Redis",
+            ratio(f"{build}door 64", "Redis 64, synced"),
+            0.8,
+            "×",
+        ),
+        at_least(
+            f"{build}at the door, 256 connections, times Redis",
+            ratio(f"{build}door 256", "Redis 256, synced"),
+            0.8,
+            "×",
+        ),
         at_most(
-            "one client's acquire p50, times the bare cost",
-            ratio("SDK acquire alone", "bare fdatasync + loopback", "p50_us"),
+            f"{build}one client's acquire p50, times the bare cost",
+            ratio(f"{build}SDK acquire alone", "bare fdatasync + loopback", "p50_us"),
             1.5,
             "×",
         ),
-        at_most("waiters that starved or were told out of order", _unfair, 0, "waiters"),
     ]
 
 

@@ -102,13 +102,16 @@ class Server(Fixture):
 class Fencehold(Server):
     """The embedded server, every batch synced; or all in memory."""
 
-    def __init__(self, name: str = "a Fencehold server", *, memory: bool = False) -> None:
+    def __init__(
+        self, name: str = "a Fencehold server", *, memory: bool = False, python: str = sys.executable
+    ) -> None:
+        """`python`: the interpreter that runs it, with the build that is installed there."""
         super().__init__(name)
-        self._memory = memory
+        self._memory, self._python = memory, python
 
     def command(self) -> list[str]:
         where = ["--memory"] if self._memory else ["--data", str(self.folder / "data")]
-        return [sys.executable, "-m", "fencehold.cli", "serve", "--no-http", "--port", str(self.port), *where]
+        return [self._python, "-m", "fencehold.cli", "serve", "--no-http", "--port", str(self.port), *where]
 
 
 class Redis(Server):

@@ -6,7 +6,8 @@ machine, where the time of day does not. Beside Fencehold stand what nothing on 
 server that only says OK to whatever comes, and Redis.
 
 In µs an operation, `kernel_us` is what the server spent in system calls, and `user_us` the rest: what the server
-that only says OK has of it is the event loop's, the remainder is our code.
+that only says OK has of it is the event loop's, the remainder is our code. Where the compiled build is installed
+(`make compiled-build`) it has rows of its own.
 """
 
 import select
@@ -14,7 +15,7 @@ import socket
 import sys
 from time import perf_counter
 
-from bench import procfs
+from bench import compiled, procfs
 from bench.contest import Benchmark, Call, Contest
 from bench.musts import at_most, median
 from bench.samples import Figures
@@ -159,8 +160,8 @@ class BareServer(Server):
 class OnServer(Call):
     """The load on one server, whose port and process are known only when it runs."""
 
-    def __init__(self, server: Server, kind: str, connections: int, operations: int) -> None:
-        name = f"{kind} {connections}"
+    def __init__(self, server: Server, kind: str, connections: int, operations: int, prefix: str = "") -> None:
+        name = f"{prefix}{kind} {connections}"
         arguments = {"kind": kind, "connections": connections, "operations": operations}
         super().__init__(name, load, arguments, isolated=True)
         self._server = server
@@ -173,23 +174,29 @@ def build(quick: bool) -> Contest:
     """The contest."""
     ours, bare = Fencehold(), BareServer("a server that only says OK")
     synced, unsynced = Redis("a Redis that syncs", synced=True), Redis("a Redis in memory", synced=False)
-    kinds = (
-        (ours, "volatile"),
-        (ours, "journal"),
-        (bare, "only OK"),
-        (unsynced, "Redis, memory"),
-        (synced, "Redis, synced"),
-    )
+    kinds: list[tuple[Server, str, str]] = [
+        (ours, "volatile", ""),
+        (ours, "journal", ""),
+        (bare, "only OK", ""),
+        (unsynced, "Redis, memory", ""),
+        (synced, "Redis, synced", ""),
+    ]
+    servers: list[Server] = [ours, bare, synced, unsynced]
+    python = compiled.python()
+    if python is not None:
+        quick_one = Fencehold("a compiled Fencehold server", python=python)
+        servers.append(quick_one)
+        kinds += [(quick_one, kind, "compiled, ") for kind in ("volatile", "journal")]
     many = 1 if quick else 4
     return Contest(
         contestants=[
-            OnServer(server, kind, width, many * (4_000 if width == 1 else 20_000))
+            OnServer(server, kind, width, many * (4_000 if width == 1 else 20_000), prefix)
             for width in WIDTHS
-            for server, kind in kinds
+            for server, kind, prefix in kinds
         ],
         rounds=3 if quick else 7,
         warmups=0 if quick else 1,
-        fixtures=[ours, bare, synced, unsynced],
+        fixtures=servers,
         musts=[
             at_most("server CPU, volatile tier, one connection", median("volatile 1", "cpu_us"), 50, "µs"),
             at_most("server CPU, journal, 64 connections", median("journal 64", "cpu_us"), 20.6, "µs"),
