@@ -25,10 +25,11 @@ _QUOTA = "quota "
 class _Row:
     """What is counted of nearly every command, by template and listener: grants without a wait, and releases."""
 
-    __slots__ = ("granted", "holds", "released")
+    __slots__ = ("granted", "holds", "released", "template")
 
-    def __init__(self, holds: Histogram) -> None:
+    def __init__(self, template: str, holds: Histogram) -> None:
         self.granted = self.released = 0
+        self.template = template
         self.holds = holds
 
 
@@ -102,7 +103,7 @@ class Tally:
         row = self._rows.get(key)
         if row is None:
             holds = self._histogram(("fencehold_hold_seconds", self.tier, key[0]))
-            row = self._rows[key] = _Row(holds)
+            row = self._rows[key] = _Row(key[0], holds)
         return row
 
     # Each kind that is rarer.
@@ -203,16 +204,21 @@ class Tally:
             del held[next(iter(held))]
         return row
 
-    def _release(self, name: str, fence: int, now: int) -> None:
+    def _release(self, name: str, fence: int, now: int) -> _Row | None:
+        """Measure how long it was held; says what its acquire was counted by, if that is known."""
         known = self._held.pop((name, fence), None)
-        if known is not None and self._is_counting:
-            since, row = known
+        if known is None:
+            return None
+        since, row = known
+        if self._is_counting:
             row.holds.add((now - since) / 1000)
+        return row
 
     def _end(self, name: str, fence: int, how: str, now: int) -> None:
-        self._release(name, fence, now)
+        row = self._release(name, fence, now)
         if how != "released":
-            self._count("fencehold_hold_losses_total", how, self.tier, self._templates.of(name))
+            template = self._templates.of(name) if row is None else row.template
+            self._count("fencehold_hold_losses_total", how, self.tier, template)
 
     def _remember(self, known: dict[Any, Any], key: Any, value: Any) -> None:
         if len(known) >= self._remembered_max:

@@ -270,8 +270,7 @@ class Recorder:
         store.add(
             (*self._done, *self._holds.values(), *(span for spans in self._waits.values() for span in spans))
         )
-        for ended in self._ended:
-            store.end(*ended)
+        store.end_all(self._ended)
         for ended_wait in self._ended_waits:
             store.end_wait(*ended_wait, self.shard)
         for late in self._late:

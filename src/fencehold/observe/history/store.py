@@ -125,6 +125,14 @@ _INSERT = f"INSERT INTO spans ({_COLUMNS}, class) VALUES ({', '.join('?' * (len(
 _SELECT = f"SELECT {_COLUMNS} FROM spans"
 
 
+_CLASS = " + ".join(f"(?3 - since > {most})" for most in _CLASSES_MS)
+"""That of a span which ends at the third value, as `class_of` says it."""
+_END_HOLD = (
+    f"UPDATE spans SET until = max(since, ?3), ended = ?4, by = ?5, class = {_CLASS} "
+    f"WHERE name = ?1 AND what = {HOLD} AND class = {_OPEN} AND fence = ?2"
+)
+
+
 def class_of(since: int, until: int | None) -> int:
     """How long a span lasted, roughly."""
     if until is None:
@@ -241,6 +249,22 @@ class Store:
         return self._end(
             "name = ? AND what = 0 AND class = ? AND fence = ?", (name, _OPEN, fence), until, ended, by
         )
+
+    def end_all(self, holds: Collection[tuple[str, int, int, str, str | None]]) -> None:
+        """End holds, those that are known: of each what `end` is given.
+
+        When a session ends there are thousands: one statement for all takes half as long as two for each.
+        """
+        if self._has_stayed():
+            for hold in holds:
+                self.end(*hold)
+        else:
+            self._db.executemany(_END_HOLD, holds)
+
+    def _has_stayed(self) -> bool:
+        """Whether something is open whose neighbours were dropped: it gets another number when it ends."""
+        row = self._db.execute("SELECT 1 FROM spans WHERE until IS NULL AND id <= ? LIMIT 1", (self._pruned_to,))
+        return row.fetchone() is not None
 
     def end_wait(self, ticket: int, until: int, ended: str, shard: int = 0) -> list[Span]:
         """End the waits, one for each name, with a ticket."""

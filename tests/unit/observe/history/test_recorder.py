@@ -392,3 +392,37 @@ def test_a_file_of_the_version_without_shards_goes_on(tmp_path: Path) -> None:
     tell(Recorder(store), story, since=store.position())
     (hold,) = history(store, "a", None, None, 10)["holds"]
     assert (hold["ended"], hold["shard"], hold["held_ms"]) == ("released", 0, 5)
+
+
+@pytest.mark.parametrize("has_stayed", [False, True])
+def test_holds_that_end_together_are_kept_as_if_they_ended_one_by_one(tmp_path: Path, has_stayed: bool) -> None:
+    """Whatever lasted how long, whether it is known, and whether something older than all else has stayed open."""
+    starts = [START_MS, *(START_MS + many for many in (0, 64, 65, 2_049, 70_000, 100))]
+    holds = [Span(HOLD, f"n{at}", at + 1, "X", 1, "", "", since, at + 1) for at, since in enumerate(starts)]
+    ended = [
+        *(
+            (span.name, span.fence, START_MS + 66 * at, "expired", "who" if at % 2 else None)
+            for at, span in enumerate(holds)
+        ),
+        ("unknown", 7, START_MS, "expired", None),
+        ("n1", 99, START_MS, "expired", None),
+    ]
+    found = []
+    for name in ("one by one", "together"):
+        store = Store(tmp_path / name, Bounds(rows_max=6 if has_stayed else 100))
+        store.begin()
+        store.add(holds)
+        store.commit(len(holds))
+        store.prune(START_MS)
+        store.begin()
+        if name == "together":
+            store.end_all(ended)
+        else:
+            for each in ended:
+                store.end(*each)
+        store.commit(len(holds) + 1)
+        found.append((store._db.execute("SELECT * FROM spans ORDER BY name").fetchall(), store._last_id))
+    assert found[0] == found[1]
+    rows, last = found[0]
+    assert len(rows) == len(holds)
+    assert last == len(holds) + has_stayed
