@@ -10,7 +10,7 @@ import pytest
 
 from fencehold import StaleFence, UsageError
 from fencehold.guards import mysql
-from rig.mariadb import DATABASE
+from rig.mariadb import DATABASE, IN_THE_CLEAR
 from tests.unit.guards.sql_laws import AwaitedLaws, ServedLaws, balance, mark, offer
 from tests.unit.guards.sql_places import AwaitedLine, Line, MysqlPlace, Place, Updating
 
@@ -38,7 +38,11 @@ class AsyncLine(Updating, AwaitedLine):
 class BlockingPlace(MysqlPlace):
     def line(self, *, strict: bool = False, autocommit: bool = False, isolation: str = "") -> Line:
         connection = pymysql.connect(
-            **self.arguments, database=DATABASE, autocommit=autocommit, init_command=_begin(isolation)
+            **self.arguments,
+            **IN_THE_CLEAR,
+            database=DATABASE,
+            autocommit=autocommit,
+            init_command=_begin(isolation),
         )
         return BlockingLine(connection, mysql.Guard(strict=strict))
 
@@ -154,7 +158,9 @@ def test_any_cursor_and_any_way_to_count_rows_will_do(
     server: BlockingPlace, place: Place, flag: int, cursor: Any
 ) -> None:
     """What a write gives back does not hang on how the connection was made."""
-    connection = pymysql.connect(**server.arguments, database=DATABASE, client_flag=flag, cursorclass=cursor)
+    connection = pymysql.connect(
+        **server.arguments, **IN_THE_CLEAR, database=DATABASE, client_flag=flag, cursorclass=cursor
+    )
     line = BlockingLine(connection, mysql.Guard())
     for fence in (7, 7, 8):
         line.check(offer(fence))

@@ -30,7 +30,7 @@ from sqlalchemy.pool import NullPool
 from fencehold import UsageError
 from fencehold.guards import sqlalchemy as guards
 from fencehold.guards.alembic import create_fences, drop_fences
-from rig.mariadb import DATABASE, USER
+from rig.mariadb import DATABASE, IN_THE_CLEAR, USER
 from tests.unit.guards import amounts
 from tests.unit.guards.sql_laws import GuardLaws, balance, offer, seen
 from tests.unit.guards.sql_places import (
@@ -130,6 +130,10 @@ class OnMysql(Through, MysqlPlace):
 
     def where(self) -> str:
         return f"{USER}:{USER}@127.0.0.1:{self.server.port}/{DATABASE}"
+
+    def connecting(self) -> dict[str, Any]:
+        # aiomysql has no such argument: it is in the clear unless told otherwise.
+        return {} if self.awaited else {**IN_THE_CLEAR}
 
 
 class OnSqlite(Through, SqlitePlace):
