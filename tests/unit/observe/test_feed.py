@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from tests.unit.node.test_cluster import said
 
 PATIENT = Patience(leader_timeout_s=30.0)
 """A leader that stops says so; one that is slow is left alone."""
+
+connected = partial(aio.connect, connect_timeout=60.0)
+"""What is asked of the past waits for the observer: a process that starts meanwhile, which may take seconds."""
 
 
 def config(folder: Path, **more: Any) -> Config:
@@ -50,7 +54,7 @@ async def figures(server: Server) -> dict[tuple[str, ...], Any]:
 
 async def test_what_a_server_grants_is_remembered_and_counted(tmp_path: Path) -> None:
     """Asked at once, and again after a restart: nothing is missing, and nothing is there twice."""
-    async with Server(config(tmp_path)) as server, aio.connect(url(server), name="worker") as client:
+    async with Server(config(tmp_path)) as server, connected(url(server), name="worker") as client:
         for _ in range(3):
             async with client.lock("order:1"):
                 pass
@@ -63,7 +67,7 @@ async def test_what_a_server_grants_is_remembered_and_counted(tmp_path: Path) ->
             await client.history("order:1", at="1h", since="2h")
         key = ("fencehold_operations_total", "acquire", "granted", "correctness", "resp", "order:*")
         assert (await figures(server))[key] == 3
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         again = await client.history("order:1")
         assert again.holds == past.holds
         assert again.remarks == ()
@@ -73,19 +77,19 @@ async def test_what_a_server_grants_is_remembered_and_counted(tmp_path: Path) ->
 
 async def test_a_lost_history_is_filled_again_by_the_journal(tmp_path: Path) -> None:
     """All of it, as long as no snapshot stands in the place of entries."""
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         async with client.lock("a"):
             pass
         past = await client.history("a")
     for file in tmp_path.glob("history.sqlite*"):
         file.unlink()
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         assert await client.history("a") == past
 
 
 async def test_an_observer_that_was_killed_is_started_again(tmp_path: Path) -> None:
     """Locks are granted meanwhile; what it missed is a gap, and it goes on."""
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         async with client.lock("a"):
             pass
         await client.history("a")
@@ -111,7 +115,7 @@ async def test_an_observer_that_does_not_keep_up_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Entries are dropped and counted, and the history says which positions it misses."""
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         async with client.lock("a"):
             pass
         await client.history("a")
@@ -135,25 +139,25 @@ async def test_a_server_that_stops_at_once_needs_no_observer(
 ) -> None:
     """It is started a moment after the first entry; what it would have been told, the journal tells the next."""
     monkeypatch.setattr(feeds, "_START_S", 600.0)
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         async with client.lock("a"):
             pass
         assert feed_of(server).pid is None
     assert positions_in(tmp_path / "history.sqlite") == {}
-    async with Server(config(tmp_path)) as server, aio.connect(url(server)) as client:
+    async with Server(config(tmp_path)) as server, connected(url(server)) as client:
         assert len((await client.history("a")).holds) == 1
 
 
 async def test_without_an_observer_the_past_is_not_known(tmp_path: Path) -> None:
     """It is said how to have one; figures that are looked up are there all the same."""
-    async with Server(Config(data=tmp_path, port=0)) as server, aio.connect(url(server)) as client:
+    async with Server(Config(data=tmp_path, port=0)) as server, connected(url(server)) as client:
         with pytest.raises(UsageError, match="keeps no history"):
             await client.history("a")
 
 
 async def test_where_no_history_is_kept_that_is_said_at_once() -> None:
     """It is no outage that would pass: nobody tries again."""
-    async with Server(Config(port=0, observing=Observing())) as server, aio.connect(url(server)) as client:
+    async with Server(Config(port=0, observing=Observing())) as server, connected(url(server)) as client:
         with pytest.raises(UsageError, match="keeps no history"):
             await client.history("a")
 
@@ -173,7 +177,7 @@ async def test_a_standby_keeps_a_history_of_its_own_and_goes_on_as_leader(tmp_pa
     await second.start()
     try:
         nodes = f"fencehold://127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        async with aio.connect(nodes, name="worker") as client:
+        async with connected(nodes, name="worker") as client:
             async with client.lock("x"):
                 pass
             await until(lambda: second.node.position >= first.node.position)
@@ -226,7 +230,7 @@ async def test_a_standby_without_a_history_tells_its_observer_of_sessions_only(
     await second.start()
     try:
         nodes = f"fencehold://127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        async with aio.connect(nodes, name="worker") as client:
+        async with connected(nodes, name="worker") as client:
             for _ in range(3):
                 async with client.lock("x"):
                     pass
