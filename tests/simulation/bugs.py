@@ -288,11 +288,11 @@ def _what_is_left_of_a_joint_hold_is_trusted(patch: Patch) -> None:
 def _parts_are_kept_when_the_rest_is_not_to_be_had(patch: Patch) -> None:
     """Names of several shards are taken part by part, and what was taken is not released when another is not."""
 
-    async def take(channels: ShardChannels, terms: Terms, who: Who, owner: bytes | None, _: float | None) -> Any:
+    async def take(channels: ShardChannels, terms: Terms, who: Who, owner: bytes | None, patience: Any) -> Any:
         parts: list[Grant] = []
         for _shard, names in sorted(channels._split(terms.names).items()):
             asked = terms.part(tuple(names), terms.timeout)
-            part = await channels._acquire_together(asked, who, owner, lambda: None)
+            part = await channels._acquire_together(asked, who, owner, lambda: None, patience)
             if part is None:
                 return None
             parts.append(part)
