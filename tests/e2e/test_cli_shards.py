@@ -31,6 +31,8 @@ def test_what_is_shown_is_of_all_shards(served: Served) -> None:
     tokens = [served.call("acquire", name).out.strip() for name in NAMES]
     listed = [line.split("\t")[0] for line in served.call("ls").out.splitlines()]
     assert listed == list(NAMES)
+    homes = {each["name"]: each["shard"] for each in map(json.loads, served.call("ls", "--json").out.splitlines())}
+    assert sorted(homes.values()) == [0, 1, 2, 3]
     sessions = [json.loads(line) for line in served.call("sessions", "--json").out.splitlines()]
     assert {each["shard"] for each in sessions} == {0, 1, 2, 3}
     status = json.loads(served.call("status", "--json").out)
@@ -43,7 +45,10 @@ def test_what_is_shown_is_of_all_shards(served: Served) -> None:
     assert [each["names_held"] for each in shown] == [1, 1, 1, 1]
     assert served.call("top", "--once").out.count("exclusive") == 4
     for name, token in zip(NAMES, tokens, strict=True):
-        assert json.loads(served.call("info", name, "--json").out)["holds"][0]["fence"]
+        seen = json.loads(served.call("info", name, "--json").out)
+        assert seen["holds"][0]["fence"]
+        # Sessions are numbered in each shard.
+        assert seen["shard"] == homes[name]
         assert served.call("extend", token).code == 0
         assert served.call("release", token).code == 0
     assert served.call("ls").out == ""

@@ -74,7 +74,8 @@ def all_names(wire: Wire, prefix: str = "", *, with_hold: bool) -> Iterator[dict
     more = ("COUNT", _PAGE_WITH_HOLDS, "HOLD") if with_hold else ("COUNT", _PAGE)
     while True:
         cursor, page = wire.call("LOCK.LIST", "PREFIX", prefix, "CURSOR", cursor, *more)
-        yield from page
+        for name in page:
+            yield name | _shard_of(wire)
         if not cursor:
             return
 
@@ -100,7 +101,7 @@ def info(
 
 def view_of(wire: Wire, name: str, rows: int | None = ROWS) -> dict[str, Any]:
     """LOCK.INFO of a name, page by page: up to this many holds and waiters; with None, all of them."""
-    view: dict[str, Any] = wire.call("LOCK.INFO", name, "COUNT", min(rows or _PAGE, _PAGE))
+    view: dict[str, Any] = wire.call("LOCK.INFO", name, "COUNT", min(rows or _PAGE, _PAGE)) | _shard_of(wire)
     for items, count in (("holds", "hold_count"), ("waiters", "waiter_count")):
         # Not more than there were at first: with new waiters arriving, the loop might never end.
         wanted = view[count] if rows is None else min(rows, view[count])
@@ -111,6 +112,11 @@ def view_of(wire: Wire, name: str, rows: int | None = ROWS) -> dict[str, Any]:
             cursor = page[f"{items}_cursor"]
         del view[items][wanted:]
     return view
+
+
+def _shard_of(wire: Wire) -> dict[str, Any]:
+    """In which shard something is, where there are several: sessions are numbered in each."""
+    return {"shard": wire.hello["shard"]} if int(wire.hello.get("shards", 1)) > 1 else {}
 
 
 def show(view: dict[str, Any]) -> None:
@@ -133,6 +139,7 @@ def _show_listed(view: dict[str, Any]) -> None:
     out = console()
     # All that hold a name hold it in one mode.
     state = f"held, {shapes.MODES[view['holds'][0]['mode']]}" if holds else unheld(view)
+    state += f", in shard {view['shard']}" if "shard" in view else ""
     # As one line, even for a long name: the user typed it.
     out.print(shortened(clean(view["name"]), max(20, columns() - cells_of(state) - 2)), style="bold", end="")
     out.print(f"  {state}", style="green" if holds else "dim")

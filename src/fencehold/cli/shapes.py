@@ -114,6 +114,7 @@ def lock(view: Shape) -> Shape:
         "waiter_count": view["waiter_count"],
         "delayed_s": seconds(view["delayed_ms"]),
         "kept": next((_kept(seen) for seen in view["kept"]), None),
+        **_shard_of(view),
     }
 
 
@@ -139,7 +140,13 @@ def listed(seen: Shape) -> Shape:
         "waiter_count": seen["waiters"],
         "hold": hold(seen["name"], oldest) if oldest else None,
         "kept": next((_kept(one) for one in seen["kept"]), None),
+        **_shard_of(seen),
     }
+
+
+def _shard_of(seen: Shape) -> Shape:
+    """In which shard it is, where there are several."""
+    return {"shard": seen["shard"]} if "shard" in seen else {}
 
 
 def session(seen: Shape) -> Shape:
@@ -153,7 +160,7 @@ def session(seen: Shape) -> Shape:
         **until(max(0, seen["expires_in_ms"])),
         "hold_count": seen["holds"],
         "waiter_count": seen["waits"],
-        **({"shard": seen["shard"]} if "shard" in seen else {}),
+        **_shard_of(seen),
     }
 
 
