@@ -233,6 +233,13 @@ def test_a_wrong_command_line_is_2(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_is_no_backup(data: Path) -> None:
+    """Who gives the data directory in the place of a backup is told how to name it."""
+    said = call("info", str(data))
+    assert said.code == 2
+    assert f"--engine {data}" in said.err
+
+
 def test_the_engine_may_be_named_by_the_environment(data: Path, backup: Path) -> None:
     """Where a command line would show a password to all; a FILE is what is meant if both are there."""
     said = call("info", "--json", FENCEHOLD_ENGINE=str(data), FENCEHOLD_ENGINE_PASSWORD="of another engine")
