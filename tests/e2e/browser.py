@@ -28,7 +28,7 @@ def browsing() -> Iterator[Browser]:
     assert chromium is not None, "install chromium: apt-get install chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         )
         try:
             yield browser
