@@ -12,7 +12,8 @@ costs 290 µs with a sync inside where `ThreadPoolExecutor` costs 350. The rules
 costs two switches between threads, which on a quick disk is as much as the sync itself: a lone client waits for
 them, and a crowd of small batches pays them over and over. So while the disk is quick, small entries are written
 and synced where they are; nobody could be answered meanwhile anyway. Large ones go to the thread, since the loop
-has much to do while they are synced. Which it is, the last dozen appends say, on the loop or on the thread: one
+has much to do while they are synced. Which it is, the last dozen appends say, as long as they took where they were
+made, on the loop or on the thread, without the way there (or a busy loop would never have them back): one
 that was slow because a neighbour used the disk changes nothing; where several are, the thread makes them until
 they are quick again. So a slow disk holds up the loop for a few syncs, and a stuck one for one.
 

@@ -1,10 +1,14 @@
 """Where appends are made: on the loop while the disk is quick and the entry small, else on the thread."""
 
+import itertools
 import threading
 from pathlib import Path
 
+import pytest
+
 from fencehold.engines.file import FileJournal
-from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, AppendPace
+from fencehold.engines.file import journal as file_journal
+from fencehold.engines.file.worker import QUICK_S_MAX, SMALL_BYTES_MAX, AppendPace, ThreadedPace
 from fencehold.runtime.disk import Disk
 from fencehold.types import Position
 
@@ -66,3 +70,31 @@ async def test_a_journal_appends_small_entries_where_it_is_and_large_ones_elsewh
     # A noisy machine may make the first sync slow; the large entry is never synced here.
     assert disk.threads[1] != here
     assert len(disk.threads) == 3
+
+
+class ToldPace(ThreadedPace):
+    """Never on the loop; remembers what appends took."""
+
+    told_s: tuple[float, ...] = ()
+
+    def took(self, seconds: float) -> None:
+        self.told_s += (seconds,)
+
+
+async def test_what_the_loop_has_to_do_does_not_make_the_disk_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append on the thread counts for what it takes there, however long the loop is kept from hearing of it."""
+    here, on_loop, on_thread = threading.get_ident(), itertools.count(0, 1_000), itertools.count(0, 1)
+    monkeypatch.setattr(
+        file_journal, "perf_counter", lambda: next(on_loop if threading.get_ident() == here else on_thread)
+    )
+    journal = FileJournal(tmp_path / "journal")
+    journal.pace = ToldPace
+    await journal.open()
+    assert journal._running is not None
+    pace = journal._running._pace
+    await journal.append(b"one", epoch=await journal.lead(), position=Position(1))
+    await journal.close()
+    assert isinstance(pace, ToldPace)
+    assert pace.told_s == (1,)
