@@ -39,7 +39,7 @@ DRIVER_TESTS = $(addprefix tests/unit/,backends client compat drivers engines gu
 LOWEST := .venv-lowest
 
 # Tests of what the compiled build compiles, for `make compiled-tests`.
-COMPILED_TESTS = tests/scripts $(addprefix tests/unit/,core node doors/test_* journal) tests/contract tests/property tests/simulation/test_seeds.py tests/unit/test_build.py
+COMPILED_TESTS = tests/scripts $(addprefix tests/unit/,core node doors/test_* journal observe) tests/contract tests/property tests/simulation/test_seeds.py tests/unit/test_build.py
 
 .PHONY: help
 help: ## show this

@@ -9,7 +9,7 @@ for no such memory; a client that cannot repeat a request needs none.
 """
 
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from fencehold.core.policy import Policy, PolicyChange
 from fencehold.placement.cells import CellMap
 from fencehold.placement.map import ShardMap
 
-FOREVER = -1
+FOREVER: Final = -1
 """`wait_ms` of a request that waits without limit."""
 
 

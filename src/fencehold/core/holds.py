@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from fencehold.core.state import Hold
 
 PARTS = 256
-MASK = PARTS - 1
+MASK: Final = PARTS - 1
 
 
 def new_table() -> dict[str, Hold]:

@@ -30,7 +30,7 @@ Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import astuple
 
@@ -107,14 +107,14 @@ def _announce(state: State, command: Announce) -> Announced:
 
 
 # `Any`: each function takes the one command it is filed under, which a dictionary cannot say.
-_REQUESTS: dict[type, Callable[[State, Any, Any], Any]] = {
+_REQUESTS: Final[dict[type, Callable[[State, Any, Any], Any]]] = {
     Acquire: acquire,
     AcquireAtLeast: acquire,
     Release: release,
     Extend: extend,
     Refuse: refuse,
 }
-_COMMANDS: dict[type, Callable[[State, Any], Outcome]] = {
+_COMMANDS: Final[dict[type, Callable[[State, Any], Outcome]]] = {
     Cancel: cancel,
     RefuseWait: refuse_wait,
     OpenSession: open_session,

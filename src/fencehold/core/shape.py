@@ -8,7 +8,7 @@ more than is taken now, and must be read as they were written; so those limits a
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from fencehold.core.commands import (
     FOREVER,
@@ -34,7 +34,7 @@ TEXT_PER_WEIGHT = 256
 
 SETTLED_PER_WEIGHT = 16
 
-_EXCLUSIVE = Mode.EXCLUSIVE
+_EXCLUSIVE: Final = Mode.EXCLUSIVE
 
 
 def size(text: str) -> int:
@@ -182,7 +182,7 @@ def _judge_settling(_: Limits, command: Settle) -> Judged:
 
 
 # `Any`: each function takes the one command it is filed under, which a dictionary cannot say.
-JUDGES: dict[type, Callable[[Limits, Any], Judged]] = {
+JUDGES: Final[dict[type, Callable[[Limits, Any], Judged]]] = {
     Acquire: _judge_acquire,
     AcquireAtLeast: _judge_acquire,
     Release: _judge_named,

@@ -4,15 +4,17 @@ A newer version must still read what an older one wrote: commands are only added
 a default. What cannot be read is refused, never guessed: a replica that skips a command is not a replica.
 """
 
+from typing import Final
+
 import msgspec
 
 from fencehold.core.commands import Entry
 from fencehold.errors import Damaged
 
 VERSION = 1
-_PREFIX = bytes([VERSION])
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
+_PREFIX: Final = bytes([VERSION])
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Entry).decode
 
 
 def encode(entry: Entry) -> bytes:

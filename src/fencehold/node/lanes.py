@@ -21,17 +21,17 @@ several; what ends a session, one more for every eight names that it has or wait
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fencehold.core.commands import Command
 from fencehold.runtime.shared import Shared
 
 BUDGET_MIN, BUDGET_MAX = 16, 512
-SHARE_MIN = 8
+SHARE_MIN: Final = 8
 """Less from each of many would cost more than it gives: what a connection is told at once is one write."""
-ALONE_MAX = 1_024
+ALONE_MAX: Final = 1_024
 """The share of one that is alone."""
-ALONE_AFTER_MS = 100.0
+ALONE_AFTER_MS: Final = 100.0
 WORK_MS_MIN, WORK_MS_MAX = 0.25, 4.0
 """How long the work for one entry should take, depending on how long an append does."""
 BURST_EVERY_MS = 1_000.0
@@ -44,11 +44,11 @@ OVERFLOW_MIN, OVERFLOW_MAX = 16, 256
 each of a hundred is objects that the garbage collector goes through, all at once, while everybody waits."""
 OVERFLOW_SHARES = 4
 
-_SEVERAL = 2
-_CROWD_PER_SHARE = 2
+_SEVERAL: Final = 2
+_CROWD_PER_SHARE: Final = 2
 
 _LEARN = 0.1
-WORTH_LEARNING = 8
+WORTH_LEARNING: Final = 8
 """An entry that weighs less says little about what its commands cost."""
 
 

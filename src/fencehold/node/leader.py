@@ -39,7 +39,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from math import ceil, inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fencehold.core.anchors import will_drift
 from fencehold.core.commands import (
@@ -94,7 +94,7 @@ Reply: TypeAlias = Callable[[Any], None]
 
 
 _APPEND_TIMES_MAX = 256
-_USUAL_OF = 4
+_USUAL_OF: Final = 4
 """The quickest of so many appends, the last ones, is what one usually takes, at the least."""
 
 _RETRY_AFTER_S = 0.25
@@ -106,20 +106,20 @@ _QUESTIONS_MS_MAX = 0.5
 _LOOKED_MAX = 256
 """Answers that may wait for what they saw to be durable: each may be a page of a quarter megabyte."""
 
-_RECENT_MS = 100.0
+_RECENT_MS: Final = 100.0
 """How old a recent reading may be when it is asked for. A leader that was sealed shows no more than so much longer
 what was so, and who might see it."""
 
-_RECENT_REST = 3.0
+_RECENT_REST: Final = 3.0
 """For how many times as long as a recent reading took the next ones are put as others are, in their lanes."""
 
-_SLEPT_MS = 1.0
+_SLEPT_MS: Final = 1.0
 """So much more sleep of the machine is one: clocks that are read one after the other differ by less, mostly."""
 
-_LATE_MS = 100.0
+_LATE_MS: Final = 100.0
 """A tick that comes so much too late was kept waiting by something."""
 
-_SHORT_BYTES = 256
+_SHORT_BYTES: Final = 256
 """Commands that are shorter on the average are journaled as they are, refused or not."""
 
 _GROWING = (OpenSession, Acquire)
@@ -129,17 +129,17 @@ _DEFERRABLE = (*_GROWING, Release, Extend, Break, SetLimits, RaiseFence)
 
 
 _ENDING = (Suspend, CloseSession)
-_ENDED_PER_WEIGHT = 8
+_ENDED_PER_WEIGHT: Final = 8
 """Names that weigh as much as one command when their session ends: to end them is less work than it was to ask."""
-_ENDED_MAX = 2_048
+_ENDED_MAX: Final = 2_048
 """Names that sessions which run out have at the most, all that end in one entry: two milliseconds of work."""
 
-_FEW_NAMES = 2
+_FEW_NAMES: Final = 2
 """A request about no more adds little to what is remembered of its session, and there are so many of them."""
 _WEIGHED_EVERY, _WEIGHED_MAX = 32, 1_024
 """After so many requests it is counted again what is remembered; of so many sessions the count is kept."""
 
-_DATE_EVERY_MS = 100
+_DATE_EVERY_MS: Final = 100
 """How often the calendar is looked at, at the most: an entry may be made every few microseconds."""
 
 

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fencehold.core.commands import Acquire, Break, Command, Entry, Extend, OpenSession, Release, Renew, Settle
 from fencehold.core.events import NOBODY, Event, Who, WhoOf, events_of
@@ -34,20 +34,21 @@ from fencehold.core.outcomes import (
     WaitEnded,
 )
 
-_ENTRY_BYTES = 1_000
-_COMMAND_BYTES = 600
+_ENTRY_BYTES: Final = 1_000
+_COMMAND_BYTES: Final = 600
 """Of a command and its outcome, without what they say."""
 _NOTICE_BYTES = 600
-_NAME_BYTES = 90
-_PLAIN_TEXTS = 3
+_NAME_BYTES: Final = 90
+_PLAIN_TEXTS: Final = 3
 """Of a command for one name: that, an owner and metadata."""
 _HOLD_BYTES = _LINK_BYTES = 200
 _NUMBER_BYTES = 40
-_SHORT_BYTES = 128
-_LETTER_BYTES_MAX = 4
+_SHORT_BYTES: Final = 128
+_LETTER_BYTES_MAX: Final = 4
 """One letter that is not of ASCII may make all of its text as wide as this."""
-_PLAIN_COMMANDS, _PLAIN_OUTCOMES = frozenset({Acquire, Release}), frozenset({Granted, Released})
-_names = attrgetter("names")
+_PLAIN_COMMANDS: Final = frozenset({Acquire, Release})
+_PLAIN_OUTCOMES: Final = frozenset({Granted, Released})
+_names: Final = attrgetter("names")
 
 
 class Kept(NamedTuple):

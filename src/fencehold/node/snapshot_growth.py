@@ -8,17 +8,18 @@
 """
 
 from operator import attrgetter
+from typing import Final
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Command, Entry, Release
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Applied, Granted, WaitEnded
 
-_ENTRY_BYTES = 256
+_ENTRY_BYTES: Final = 256
 """What any entry may add: that time passes, for one."""
-_HOLD_BYTES = 64
+_HOLD_BYTES: Final = 64
 """What a hold has beside names and words."""
-_PLAIN = frozenset({Acquire, Release})
-_names = attrgetter("names")
+_PLAIN: Final = frozenset({Acquire, Release})
+_names: Final = attrgetter("names")
 
 
 def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits) -> int:

@@ -6,7 +6,7 @@ modes, reasons of refusals. What was answered from memory happened before, and i
 
 from collections import deque
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencehold.core.commands import (
     Acquire,
@@ -83,7 +83,7 @@ class Fact(NamedTuple):
     """What an acquire came with."""
 
 
-_new = tuple.__new__
+_new: Final = tuple.__new__
 _OP_OF: dict[type, str] = {
     Acquire: "acquire",
     Release: "release",

@@ -9,7 +9,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from fencehold.core.outcomes import Applied
 from fencehold.observe.catalogue import SECONDS, SIZES
@@ -274,7 +274,7 @@ def figures_of(tallies: Iterable[Tally]) -> dict[str, list[list[Any]]]:
     return found
 
 
-_RARE = {
+_RARE: Final = {
     What.QUEUED: Tally._queued,
     What.WAIT_ENDED: Tally._wait_ended,
     What.BUSY: Tally._busy,

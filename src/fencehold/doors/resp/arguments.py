@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Mode
 from fencehold.doors.resp.wrong import Wrong
 
-INTEGER_MAX = (1 << 53) - 1
+INTEGER_MAX: Final = (1 << 53) - 1
 """Integers up to here survive any client, JavaScript's too."""
 
 
@@ -26,7 +26,7 @@ def number(word: bytes, what: str) -> int:
     raise Wrong(f"{what} must be a whole number from 0 to {INTEGER_MAX}, not {shown(word)}")
 
 
-often = lru_cache(maxsize=256)(number)
+often: Final = lru_cache(maxsize=256)(number)
 """The same, of what is mostly one of a few: how long somebody waits, or holds."""
 
 
@@ -135,9 +135,9 @@ def _mode(word: bytes, what: str) -> Mode:
         raise Wrong(f"{what} is X or S, not {shown(word)}") from None
 
 
-REQUEST = kinds(REQUEST=("request", number), ANSWERED=("answered", number))
+REQUEST: Final = kinds(REQUEST=("request", number), ANSWERED=("answered", number))
 
-_ACQUIRE = REQUEST | kinds(
+_ACQUIRE: Final = REQUEST | kinds(
     WAIT=("wait_ms", often),
     TTL=("ttl_ms", often),
     MODE=("mode", _mode),
@@ -147,14 +147,14 @@ _ACQUIRE = REQUEST | kinds(
     OWNER=("owner", text),
     META=("meta", text),
 )
-_ASYNC = frozenset({b"ASYNC"})
-_SPECIAL = frozenset({"ASYNC", "limit", "at_least_ms"})
+_ASYNC: Final = frozenset({b"ASYNC"})
+_SPECIAL: Final = frozenset({"ASYNC", "limit", "at_least_ms"})
 """What makes more of an acquire than its fields say. Most have nothing of it."""
 
 
-_REQUEST_WORDS = [b"REQUEST", b"ANSWERED"]
-_OWNED_WORDS = [b"ASYNC", b"OWNER"]
-_OWNED_COUNT = 7
+_REQUEST_WORDS: Final = [b"REQUEST", b"ANSWERED"]
+_OWNED_WORDS: Final = [b"ASYNC", b"OWNER"]
+_OWNED_COUNT: Final = 7
 
 
 def request(words: list[bytes], start: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import hiredis
 
@@ -55,7 +55,7 @@ _LINGER_S = 0.1
 
 _NO_COMMANDS = (NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError)
 
-_MUCH_BYTES = 64 << 10
+_MUCH_BYTES: Final = 64 << 10
 
 _DENIALS = ("NOAUTH", "DENIED")
 """What is told to the audit log, if there is one."""

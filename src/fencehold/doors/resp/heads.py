@@ -14,15 +14,18 @@ nobody is served. It has no bound for that, so such heads must not come to it.
 """
 
 import re
+from typing import Final
 
 ELEMENTS_MAX = 1_024
 """Of one command. Sixty-four names and all options are less than a hundred."""
 
 _HEAD_BYTES_MAX = 12
-_SHORT_BYTES_MAX = 4 << 10
-_RETURN = ord("\r")
+_SHORT_BYTES_MAX: Final = 4 << 10
+_RETURN: Final = ord("\r")
 # As numbers: a byte is found in bytes ten times as fast by its number as by a text of one.
-_PUSH, _SET, _ATTRIBUTE = b">~|"
+_PUSH: Final = ord(">")
+_SET: Final = ord("~")
+_ATTRIBUTE: Final = ord("|")
 _long_array = re.compile(rb"\*\d{3}").search
 _head = re.compile(rb"([*$])(\d{1,9})\r\n").fullmatch
 

@@ -7,14 +7,15 @@ most of what is sent.
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from fencehold.core.events import Event
 from fencehold.core.outcomes import Granted
 
-OK = b"+OK\r\n"
-NULL = {2: b"$-1\r\n", 3: b"_\r\n"}
+OK: Final = b"+OK\r\n"
+NULL: Final = {2: b"$-1\r\n", 3: b"_\r\n"}
 
-_MAP_OF_SIX = {2: "*12", 3: "%6"}
+_MAP_OF_SIX: Final = {2: "*12", 3: "%6"}
 
 _EVENT = (
     b">2\r\n$5\r\nevent\r\n%%16\r\n$4\r\nkind\r\n%b$8\r\nposition\r\n:%d\r\n$5\r\nindex\r\n:%d\r\n$5\r\nshard\r\n:%d\r\n$2\r\nat\r\n:%d\r\n"
