@@ -20,7 +20,7 @@ from fencehold.runtime.clock import Clock
 
 QUANTUM: Final = 16
 """Commands that are handled at once."""
-SLICE_MS: Final = 0.25
+SLICE_MS = 0.25
 """How long those in the backlog may take in one turn of the event loop, all together."""
 ALONE_COMMANDS = 1_024
 ALONE_MS = 4.0
