@@ -10,6 +10,7 @@ from fencehold.errors import (
     LimitExceeded,
     NotOwner,
     OutcomeUnknown,
+    PermissionDenied,
     QueueFull,
     SessionExpired,
     Unavailable,
@@ -332,6 +333,69 @@ def test_a_withdrawal_is_repeated_until_it_is_answered() -> None:
     assert [w[:2] for w in words] == [["LOCK.CANCEL", "1"], ["LOCK.ACQUIRE", "b"]]
     talk.fail("USAGE it was acknowledged")
     assert talk.protocol.session.cancels == {}
+
+
+def test_what_was_asked_before_the_client_was_shut_out_does_not_stay_behind() -> None:
+    """Who waited is told, and should the session be taken up again, nothing is granted to nobody."""
+    talk = Talk()
+    talk.open()
+    _, queued = talk.ask("a")
+    talk.reply({"queued": 1, "ahead": 0, "at": talk.at_ms})
+    _, sent = talk.ask("b")
+    talk.sent()
+    talk.lose_connection()
+    _, unsent = talk.ask("c")
+    _shut_out(talk)
+    for slot in (queued, sent, unsent):
+        assert isinstance(slot.error, PermissionDenied)
+    # Somebody asks again, and is let in.
+    talk.protocol.ready(Slot(), talk.now)
+    assert talk.resume() == [["LOCK.CANCEL", "1"], ["LOCK.CANCEL", "2"]]
+    talk.push("grant", 1, talk.grant(8))
+    assert not talk.protocol.session.holds
+    talk.reply("OK", "OK")
+    assert not talk.protocol.session.cancels
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_release_is_made_when_a_client_that_was_shut_out_is_let_in_again(is_sent: bool) -> None:
+    """Whoever released is told that it is not known, or that it was not done; the name is freed all the same."""
+    talk = Talk()
+    talk.open()
+    grant, slot = talk.hold(), Slot()
+    if not is_sent:
+        talk.lose_connection()
+    talk.protocol.release(grant, slot, talk.now)
+    if is_sent:
+        talk.sent()
+        talk.lose_connection()
+    _shut_out(talk)
+    assert isinstance(slot.error, OutcomeUnknown if is_sent else PermissionDenied)
+    talk.protocol.ready(Slot(), talk.now)
+    assert [words[:3] for words in talk.resume()] == [["LOCK.RELEASE", "a", str(grant.fence)]]
+
+
+def test_an_extension_that_was_not_made_because_the_client_was_shut_out_ends_nothing_later() -> None:
+    """The hold ends as if it had not been asked for."""
+    talk = Talk()
+    talk.open()
+    grant, slot = talk.hold(ttl_ms=6_000), Slot()
+    end = grant.own_end
+    talk.lose_connection()
+    talk.protocol.extend(grant, 20_000, slot, talk.now)
+    _shut_out(talk)
+    assert isinstance(slot.error, PermissionDenied)
+    assert grant.own_end == end
+
+
+def _shut_out(talk: Talk) -> None:
+    """The next node does not let the client take up its session."""
+    talk.carry_out()
+    while talk.connected_to is None:
+        talk.wait(max(0.0, talk.protocol.wake_at - talk.now))
+        talk.carry_out()
+    talk.greet()
+    talk.fail("DENIED not you")
 
 
 def test_a_timeout_the_server_forgot_ends_all_the_same() -> None:

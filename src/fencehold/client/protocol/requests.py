@@ -159,8 +159,12 @@ class Request(Expected):
         """The service was not reached in time, or had no time."""
         self.fail(self.doubted(why))
 
-    def doubted(self, why: Unavailable) -> Unavailable | OutcomeUnknown:
-        """What to say of a request that the service has not taken in time, as far as is known."""
+    def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
+        """The service does not let this client in: trying again will not help."""
+        self.fail(why)
+
+    def doubted(self, why: FenceholdError) -> FenceholdError:
+        """What to say of a request that the service has not taken, as far as is known."""
         if self.stage == UNSENT:
             return why
         return OutcomeUnknown(f"the connection was lost before the answer came; since then: {why}")
@@ -319,6 +323,12 @@ class Acquire(Numbered):
             protocol._withdraw_sent(self)
         self.fail(failure)
 
+    def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
+        if self.stage != UNSENT:
+            # The session may be taken up again, by a node that knows better or when the policy has changed.
+            protocol._withdraw_sent(self)
+        self.fail(why)
+
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         if self.stage == QUEUED:
             self.fail(lost)
@@ -381,6 +391,14 @@ class Release(Numbered):
         super().on_unreachable(protocol, why)
         self.promise, self.stage = None, stage
 
+    def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
+        # The caller is told, but should the session be taken up again, the names are to be freed.
+        stage = self.stage
+        self.fail(self.doubted(why))
+        self.promise, self.stage = None, stage
+        pipeline = protocol.pipeline
+        (pipeline.unsent if stage == UNSENT else pipeline.interrupted).append(self)
+
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
         self.fail(lost_with_session(self.grant))
 
@@ -430,6 +448,11 @@ class Extend(Numbered):
             self._undone(protocol)
         super().on_unreachable(protocol, why)
 
+    def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
+        if self.stage == UNSENT:
+            self._undone(protocol)
+        self.fail(self.doubted(why))
+
     def _undone(self, protocol: "SessionProtocol") -> None:
         """The grant ends as if this had not been asked."""
         protocol._lose_due()
@@ -455,7 +478,7 @@ class Read(Request):
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
         self.finish(reply)
 
-    def doubted(self, why: Unavailable) -> Unavailable:
+    def doubted(self, why: FenceholdError) -> FenceholdError:
         return why
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:

@@ -363,12 +363,16 @@ class SessionProtocol:
         self._wake_by(min(self._keep_alive_at, self._now + self._patience() / 2))
 
     def _on_refused(self, code: str, detail: str) -> None:
-        """The greeting or the session was refused: trying again will not help, so nobody is kept waiting."""
+        """The greeting or the session was refused: trying again will not help, so nobody is kept waiting.
+
+        The session may live on at the server, and be taken up again when something is asked: another node may know
+        a newer policy. So what was sent in it is withdrawn, or released, then.
+        """
         node = self.connection.node
         self._drop(park=False)
         self.connection.rest(Phase.IDLE)
         for request in self._take_all():
-            request.fail(refused(node, code, detail))
+            request.on_refused(self, refused(node, code, detail))
 
     def _on_greeting_busy(self, busy: Overloaded) -> None:
         """The node has no time to greet: it, or another, is tried later."""
