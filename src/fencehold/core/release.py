@@ -24,10 +24,6 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
     """Free the names that carry the fence, and say of the others why not."""
     if not command.names:
         return wrong_count(state.limits, command.names)
-    if state.rulebook is not None:
-        refusal = refuse_release(state, session, command)
-        if refusal is not None:
-            return refusal
     names, fence = command.names, command.fence
     if len(names) == 1 and state.saving is None and state.usage is None:
         # Nearly all: one name that is held exclusively, with nothing else to keep up.
@@ -42,6 +38,11 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
                     hand_on(state, names)
                 return RELEASED
             part[name] = hold
+    # Not before: what is its own a session may always release, whatever the policy says.
+    if state.rulebook is not None:
+        refusal = refuse_release(state, session, command)
+        if refusal is not None:
+            return refusal
     return _release(state, session, names if len(names) == 1 else tuple(dict.fromkeys(names)), fence)
 
 

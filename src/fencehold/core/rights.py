@@ -42,9 +42,9 @@ def refuse_acquire(state: State, session: Session, command: Acquire | Extend) ->
     """Why the principal of a session may not have these names, or not for longer, if so."""
     if state.rulebook is None:
         return None
-    rights = state.rulebook.rights_of(session.principal)
+    allowed = state.rulebook.rights_of(session.principal).on
     for name in command.names:
-        if _ACQUIRE not in rights.on(name):
+        if _ACQUIRE not in allowed(name):
             return denied(session.principal, _ACQUIRE, name)
     return None
 

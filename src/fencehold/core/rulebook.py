@@ -72,13 +72,11 @@ class Rights:
     def on(self, name: str) -> Verbs:
         """What is allowed on a name."""
         if self._is_short:
-            verbs = self._exact.get(name)
-            if verbs is not None:
+            if self._exact and (verbs := self._exact.get(name)) is not None:
                 return verbs
             prefixes = self._prefixes
             for length in self._lengths:
-                verbs = prefixes.get(name[:length])
-                if verbs is not None and len(name) >= length:
+                if (verbs := prefixes.get(name[:length])) is not None and len(name) >= length:
                     return verbs
             return NOTHING
         verbs = self._remembered.get(name)
