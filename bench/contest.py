@@ -2,8 +2,8 @@
 
 The rules:
 
-1. Every contestant runs once in every round, and the one that goes first changes from round to round: none
-   always finds the caches cold, the disk's queue full, or the machine just woken.
+1. Every contestant runs once in every round, and both who goes first and who follows whom change from round to
+   round: none always finds the caches cold, the machine just woken, or the disk busy with what another wrote.
 2. All of a contest runs on one event loop: what `setup` connects, `round` may use.
 3. What was begun is torn down, in reverse, whatever happened; also a `setup` that failed half-way.
 4. Every step has a bound. Only what awaits can be held to it.
@@ -169,9 +169,16 @@ class ContestFailed(Exception):
 
 
 def order(contestants: Sequence[Contestant], number: int) -> list[Contestant]:
-    """Who runs when in a round: each round starts one contestant further on."""
-    first = (number - 1) % len(contestants)
-    return [*contestants[first:], *contestants[:first]]
+    """Who runs when in a round: each starts one contestant further on, and goes on in steps of 1, -2, 3, -4, …
+
+    So over as many rounds as there are contestants everybody has every place once; and with an even number of
+    them, everybody comes once right after each of the others. With an odd one that takes twice as many rounds.
+    """
+    many = len(contestants)
+    cycle, first = divmod(number - 1, many)
+    places = [-(step // 2) if step % 2 == 0 else step // 2 + 1 for step in range(many)]
+    turns = [contestants[(first + place) % many] for place in places]
+    return turns[::-1] if many % 2 and cycle % 2 else turns
 
 
 async def run(contest: Contest, watcher: Watcher) -> Results:

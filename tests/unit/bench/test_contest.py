@@ -1,6 +1,8 @@
 """How a contest runs: the order, the bounds, and what is torn down when something fails."""
 
 import asyncio
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -26,7 +28,7 @@ def test_each_round_runs_everyone_and_starts_one_further_on() -> None:
     log: list[str] = []
     results = ran(Contest([Fake("a", log), Fake("b", log), Fake("c", log)], rounds=4, warmups=0))
     turns = [line.removeprefix("round ") for line in log if line.startswith("round")]
-    assert "".join(turns) == "abcbcacababc"
+    assert "".join(turns) == "abcbcacabcba"
     assert [(sample.round, sample.place, sample.contestant) for sample in results.samples[3:6]] == [
         (2, 1, "b"),
         (2, 2, "c"),
@@ -40,6 +42,18 @@ def test_over_as_many_rounds_as_contestants_everyone_has_every_place() -> None:
     rounds = [order(contestants, number) for number in (1, 2, 3)]
     for place in range(3):
         assert {contestants[place].name for contestants in rounds} == set("abc")
+
+
+@pytest.mark.parametrize("many", [2, 3, 4, 5, 6, 7, 14])
+def test_over_enough_rounds_everyone_follows_everyone_as_often(many: int) -> None:
+    """Nobody always runs after the same one, who may have left the disk busy."""
+    contestants = [Fake(str(number), []) for number in range(many)]
+    rounds = [order(contestants, number + 1) for number in range(many if many % 2 == 0 else 2 * many)]
+    followed = Counter((before.name, after.name) for turns in rounds for before, after in pairwise(turns))
+    assert len(followed) == many * (many - 1)
+    assert set(followed.values()) == {1 if many % 2 == 0 else 2}
+    for place in range(many):
+        assert len({turns[place].name for turns in rounds}) == many
 
 
 def test_warm_ups_leave_no_samples() -> None:
