@@ -9,9 +9,9 @@ The musts, in every phase:
 1. p99 beside the wild client ≤ 2 × p99 without it; the longest wait, until all is quiet again, ≤ 100 ms. What
    the processor itself costs is not the server's fault: where two cores are shared by the clients and the
    server, a client waits for a core as well. So *without it* is the worse of alone and beside burners
-   (`burner`): for each process that worked for the wild client (itself, the server, the members of the etcd)
-   one that uses as much of a core and never talks to the server. The longest wait may be that beside the
-   burners, too.
+   (`burner`): for each process that worked for the wild client (itself, the server and its observer, the
+   members of the etcd) one that uses as much of a core, is as nice, and never talks to the server. The longest
+   wait may be that beside the burners, too.
 2. Memory of a server stays below 256 MB. Quiet, it has about 50. A client that does not read makes the server
    keep 256 KiB of replies (`unsent_bytes_high`) and up to 64 KiB of a frame: 100 of them, 32 MB. 3 000
    connections add 20 MB, 10 000 names 20 MB, 20 000 sessions and a list of them 100 MB; commands that wait for
@@ -88,9 +88,9 @@ class Running:
     """The token of the well-behaved client, and that of the wild one; empty: they are nobody."""
     wild_login: str = ""
 
-    @property
     def pids(self) -> list[int]:
-        return [*self.servers, *self.others]
+        """All of them now, with the observers that servers have started."""
+        return [*(pid for server in self.servers for pid in procfs.family(server)), *self.others]
 
 
 @asynccontextmanager
@@ -214,7 +214,7 @@ class Turns:
             procfs.forget_peak(pid)
         before_mb = max(procfs.resident_mb(pid) for pid in servers)
         for _ in range(self._form.turns):
-            await self._measure(self._alone, self._running.pids)
+            await self._measure(self._alone, self._running.pids())
             shares = await self._beside_wild()
             await self._await_quiet()
             if self._quiet_s > QUIET_S_MAX:
@@ -259,8 +259,8 @@ class Turns:
         alone = self._alone.burned
         return {pid: max(0.0, share - alone.get(pid, 0.0)) for pid, share in self._beside.burned.items()}
 
-    async def _beside_wild(self) -> list[float]:
-        """Measure beside the wild client; returns what each process burned for it."""
+    async def _beside_wild(self) -> list[tuple[float, int]]:
+        """Measure beside the wild client; returns what each process burned for it, and how nice it is."""
         told = {"kind": self._kind, "port": self._running.port, "scale": self._form.scale}
         told |= {"login": self._running.wild_login}
         await self._client.ask("begin")
@@ -268,16 +268,17 @@ class Turns:
             await child.hear(_BITE_SECONDS_MAX)
             # What was lost before it bit is lost as well; how long that took is no figure.
             self._beside.add_harm(Arm.seen(await self._client.ask("seen")))
-            await self._measure(self._beside, [*self._running.pids, child.pid])
+            await self._measure(self._beside, [*self._running.pids(), child.pid])
             self._wild_share = self._beside.burned.pop(child.pid)
-        return [self._wild_share, *self._for_the_wild().values()]
+        shares = self._for_the_wild().items()
+        return [(self._wild_share, 0), *((share, procfs.niceness(pid)) for pid, share in shares)]
 
-    async def _beside_burners(self, shares: Sequence[float]) -> None:
+    async def _beside_burners(self, shares: Sequence[tuple[float, int]]) -> None:
         async with AsyncExitStack() as stack:
-            for number, share in enumerate(shares):
+            for number, (share, nice) in enumerate(shares):
                 if share >= burner.SHARE_MIN:
                     burning = children.running(
-                        f"burner {number}", burner.burn, self._running.folder, share=min(1.0, share)
+                        f"burner {number}", burner.burn, self._running.folder, share=min(1.0, share), nice=nice
                     )
                     await (await stack.enter_async_context(burning)).hear()
             await self._measure(self._burners, [])
@@ -314,14 +315,15 @@ class Turns:
 
     async def _is_quiet(self) -> bool:
         look = Arm()
-        await self._measure(look, self._running.pids, _QUIET_LOOK)
+        await self._measure(look, self._running.pids(), _QUIET_LOOK)
         # What is lost, and who waits, while the server works off what is left of the wild client is its doing.
         self._beside.add_harm(look)
         self._aftermath_ns = max(self._aftermath_ns, *look.latencies_ns, 0)
         longest_ms = max(LONGEST_MS_MAX / 2, 3 * self._alone.figures["p99_ms"])
         if not look.latencies_ns or look.figures["longest_ms"] > longest_ms:
             return False
-        return all(share < self._alone.burned[pid] + _QUIET_SHARE for pid, share in look.burned.items())
+        alone = self._alone.burned
+        return all(share < alone.get(pid, 0.0) + _QUIET_SHARE for pid, share in look.burned.items())
 
 
 def build(quick: bool) -> Contest:

@@ -15,8 +15,9 @@ SHARE_MIN = 0.02
 """Of a core. A process that burned less has cost nobody anything that could be measured."""
 
 
-async def burn(talk: Talk, share: float) -> None:
-    """Burn that share of a core until killed."""
+async def burn(talk: Talk, share: float, nice: int = 0) -> None:
+    """Burn that share of a core until killed, as nice as that."""
+    os.nice(nice)
     talk.say(burning=share, pid=os.getpid())
     begun_s, burned_s = time.perf_counter(), 0.0
     while True:

@@ -19,6 +19,11 @@ def cpu_times_s(pid: int) -> tuple[float, float]:
     return int(fields[11]) / ticks_per_s, int(fields[12]) / ticks_per_s
 
 
+def niceness(pid: int) -> int:
+    """How far it stands back behind others; 0: not at all."""
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
 def family(pid: int) -> list[int]:
     """The process and all that descend from it."""
     parents = {}
