@@ -98,7 +98,7 @@ async def test_a_connection_that_several_clients_share_is_logged_as_the_listener
         assert all(each["peer"].startswith("127.0.0.1:") and "via" not in each for each in seen)
 
 
-@pytest.mark.parametrize("key", [new_token(), "x"])
+@pytest.mark.parametrize("key", [new_token(), "x"], ids=["another token", "no token"])
 async def test_nobody_else_says_where_it_comes_from(tmp_path: Path, key: str) -> None:
     """Whoever writes that into a login is logged with the address of the connection."""
     async with audited(tmp_path, key) as log:
