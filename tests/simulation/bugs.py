@@ -347,7 +347,7 @@ BUGS = (
         80,
         of_moves=True,
     ),
-    Bug("a policy is told once", _a_policy_is_told_once, ("G13",), 64, of_moves=True),
+    Bug("a policy is told once", _a_policy_is_told_once, ("G13",), 253, of_moves=True),
 )
 
 
