@@ -359,7 +359,7 @@ def test_what_was_asked_before_the_client_was_shut_out_does_not_stay_behind() ->
 
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_a_release_is_made_when_a_client_that_was_shut_out_is_let_in_again(is_sent: bool) -> None:
-    """Whoever released is told that it is not known, or that it was not done; the name is freed all the same."""
+    """The caller is told that it is not known, or that it was not done; the name is freed all the same."""
     talk = Talk()
     talk.open()
     grant, slot = talk.hold(), Slot()

@@ -100,7 +100,7 @@ async def test_a_connection_that_several_clients_share_is_logged_as_the_listener
 
 @pytest.mark.parametrize("key", [new_token(), "x"], ids=["another token", "no token"])
 async def test_nobody_else_says_where_it_comes_from(tmp_path: Path, key: str) -> None:
-    """Whoever writes that into a login is logged with the address of the connection."""
+    """A client that writes that into its login is logged with the address of the connection."""
     async with audited(tmp_path, key) as log:
         async with await log.upstream.connect(ANN, name="worker", meta={}, ttl_s=30) as client, client.lock("a"):
             pass

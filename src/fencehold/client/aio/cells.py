@@ -53,7 +53,6 @@ class CellChannels:
         self._near, self._inner, self._make = near, inner, make
         self.cell, self.map = told
         self._far: dict[str, tuple[Carrier, Channel]] = {}
-        self._is_closed = False
         self._granted: OrderedDict[int, tuple[Trust, str]] = OrderedDict()
         """In which cell: by the trust of the session that has it."""
 
@@ -135,8 +134,7 @@ class CellChannels:
             await self._near.extend_here(grant, ttl)
 
     async def close_others(self) -> None:
-        """Close all but the near one, and let no more be made: others may not have seen the close yet."""
-        self._is_closed = True
+        """Close all but the near one."""
         async with AsyncExitStack() as stack:
             if self._inner is not None:
                 stack.push_async_callback(self._inner.close_others)
@@ -206,8 +204,7 @@ class CellChannels:
             return self._near, self._near
         far = self._far.get(cell)
         if far is None:
-            if self._is_closed or self._near.protocol.unusable:
-                raise UsageError(self._near.protocol.unusable or "the client is closed")
+            self._near.check_open()
             far = self._far[cell] = self._make(self.map.by_name[cell])
             # One for all: a task is the same owner wherever it asks.
             far[1].owners = self._near.owners

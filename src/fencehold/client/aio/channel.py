@@ -20,7 +20,7 @@ from fencehold.client.driver import Driver
 from fencehold.client.info_pages import InfoPages
 from fencehold.client.protocol.requests import Acquire
 from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving, command
-from fencehold.errors import Unavailable
+from fencehold.errors import Unavailable, UsageError
 from fencehold.guarantees import Guarantees
 from fencehold.locks import views
 from fencehold.locks.carrier import Carrier, check_loop
@@ -45,6 +45,7 @@ class Channel:
         "clock",
         "driver",
         "guarantees",
+        "is_closing",
         "loop",
         "owners",
         "protocol",
@@ -70,6 +71,7 @@ class Channel:
         self.clock = driver.clock
         self.owners = Owners()
         self.guarantees = guarantees
+        self.is_closing = False
         self.watches = Watches(self)
         self.waits = LongWaits(partial(self.explain, stale=True, limit=views.A_FEW), protocol.settings.long_wait)
         driver.on_wake = self._on_wake
@@ -258,6 +260,7 @@ class Channel:
             # Closed before, or made by a parent process: there is nothing to be done here.
             return
         check_loop(self.loop)
+        self.is_closing = True
         if self.shards is not None:
             await self.shards.close_others()
         self.watches.end()
@@ -270,6 +273,15 @@ class Channel:
         finally:
             await self.driver.wait_closed()
             await self.waits.stopped()
+
+    def check_open(self) -> None:
+        """Refuse to make a channel to another shard, or cell, for who has not seen yet that the client is closed.
+
+        Raises:
+            UsageError: it is closed, or being closed, or was made by a parent process.
+        """
+        if self.is_closing or self.protocol.unusable:
+            raise UsageError(self.protocol.unusable or "the client is closed")
 
     def _promise(self) -> "asyncio.Future[Any]":
         """Where an answer goes, for a caller on the loop that this belongs to."""

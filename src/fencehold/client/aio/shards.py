@@ -72,7 +72,6 @@ class ShardChannels:
         self._make = make
         self.map = even_map(shards)
         self._looked_at = -inf
-        self._is_closed = False
 
     def of(self, names: Sequence[str]) -> "Channel":
         """The channel to the shard of these names, made if need be.
@@ -288,8 +287,7 @@ class ShardChannels:
         return found
 
     async def close_others(self) -> None:
-        """Close all but the first, and let no more be made: others may not have seen the close yet."""
-        self._is_closed = True
+        """Close all but the first."""
         async with AsyncExitStack() as stack:
             for shard, channel in self._channels.items():
                 if shard:
@@ -298,8 +296,7 @@ class ShardChannels:
     def _to(self, shard: int) -> "Channel":
         channel = self._channels.get(shard)
         if channel is None:
-            if self._is_closed or self._channels[0].protocol.unusable:
-                raise UsageError(self._channels[0].protocol.unusable or "the client is closed")
+            self._channels[0].check_open()
             channel = self._channels[shard] = self._make(shard)
             self._heart.join(channel.driver)
             # One for all: a task is the same owner wherever it asks.
