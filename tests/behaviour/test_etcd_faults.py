@@ -229,16 +229,24 @@ async def test_without_a_majority_nothing_is_granted_and_trust_runs_out(
 
 
 class Middle(Between):
-    """Makes transactions that ask for a name go wrong: a word for each to come, `lose` or `hold`; others pass."""
+    """Makes transactions that ask for a name go wrong: a word for each to come; others pass.
+
+    `lose` loses the reply, `hold` the request until it is sent `late`, and `pause` runs `paused` before the reply.
+    """
 
     def __init__(self) -> None:
         self.plan: list[str] = []
         self.late: list[Callable[[], Any]] = []
+        self.paused: Callable[[], Any] = lambda: None
 
     async def on_call(self, path: str, request: Any, go_on: GoOn) -> Any:
         if not _is_ask(path, request) or not self.plan:
             return await go_on()
         word = self.plan.pop(0)
+        if word == "pause":
+            reply = await go_on()
+            await self.paused()
+            return reply
         if word == "hold":
             self.late.append(lambda: go_on(timeout=5.0))
         else:
@@ -389,6 +397,24 @@ async def test_an_ask_that_is_given_up_keeps_nothing(ground: Ground, name: str) 
             await backend.acquire(ask_for(name, "unknown", timeout=0, **KEEPING))
         middle.plan = []
         await etcd.queued(name, 0)
+
+
+async def test_an_ask_whose_key_is_deleted_before_its_reply_is_withdrawn(ground: Ground, name: str) -> None:
+    """A forced release between the request and its reply ends the ask, too: it is not entered again and again."""
+    middle = Middle()
+    async with behind(middle, ground, patience_s=30.0) as backend, connect(ground) as other, raw(ground) as etcd:
+
+        async def delete() -> None:
+            (key,) = (each.key for each in (await etcd.queue(name))[1:] if not is_tombstone(each.key))
+            await etcd.cluster.delete(key, b"")
+
+        hold = await held(other, name)
+        middle.plan, middle.paused = ["pause"], delete
+        with pytest.raises(OutcomeUnknown, match="force-released"):
+            async with asyncio.timeout(20):
+                await backend.acquire(ask_for(name, **KEEPING))
+        await etcd.queued(name, 1)
+        await hold.release()
 
 
 async def test_a_least_time_outlives_its_session(ground: Ground, name: str) -> None:

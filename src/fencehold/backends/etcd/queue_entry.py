@@ -101,7 +101,8 @@ class QueueEntry:
         self._check_limit(seen)
         if not seen.mine and (waits or self.limit or told.doubted):
             seen = await self._find(seen)
-        self.is_entered = bool(seen.mine) or told.doubted
+        # An ask that keeps its name was entered for certain if it may wait: without a key, that was deleted since.
+        self.is_entered = bool(seen.mine) or told.doubted or (self.keeps and waits)
         self.fence = seen.mine
         return None if self._is_granted(seen) else seen
 
